@@ -123,7 +123,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat,
 			Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
 	case strings.Contains(o.path, "/api/artifacts/"):
-		content, err := s.Log.Blobs.Keep(t.Context(), []byte("notes"))
+		content, err := s.Log.Blobs.PutByHash(t.Context(), []byte("notes"))
 		webtest.Check(t, err)
 		s.Append(t, chat, events.FileSent{File: "f" + chat, Path: "notes.txt", Content: content})
 		f["id"] = "f" + chat

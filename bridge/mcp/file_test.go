@@ -154,6 +154,6 @@ func TestAChatSendsALimitedNumberOfFiles(t *testing.T) {
 	text, failed := f.call("send_file", "", map[string]any{"path": "refused"})
 	is.True(failed)
 	expect.Contains(t, text, "20 files were sent in this chat within an hour")
-	_, err := f.log.Blobs.Open(t.Context(), blob.ContentName([]byte("refused")))
+	_, err := f.log.Blobs.Open(t.Context(), blob.HashName([]byte("refused")))
 	is.True(errors.Is(err, blob.ErrNotFound)) // it would be stored for ever
 }

@@ -268,7 +268,7 @@ func TestTheTextOfAnErasedChatIsGoneAndAllElseIsTheSame(t *testing.T) {
 		is.NoErr(err)
 		_, err := l.Blobs.Open(t.Context(), "exec-chat1.stdout")
 		is.True(errors.Is(err, blob.ErrNotFound))
-		b, err := l.Blobs.Keep(t.Context(), []byte(bodies[2])) // the same body can be stored again
+		b, err := l.Blobs.PutByHash(t.Context(), []byte(bodies[2])) // the same body can be stored again
 		is.NoErr(err)
 		r, err := l.Blobs.Open(t.Context(), b.Name)
 		is.NoErr(err)

@@ -109,7 +109,7 @@ func (f *findings) add(e events.Event) {
 		}
 	}
 	if len(e.Data) > log.MaxInline {
-		f.blobs[blob.ContentName(e.Data)] = true
+		f.blobs[blob.HashName(e.Data)] = true
 	}
 	switch d, _ := events.Decode(e); d := d.(type) {
 	case events.ChatCreated:

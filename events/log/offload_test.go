@@ -40,7 +40,7 @@ func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
 	text := strings.Repeat("line of output\n", 120_000)
-	stored, err := l.Blobs.Keep(t.Context(), []byte(text))
+	stored, err := l.Blobs.PutByHash(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, blobs := blobNames(t, nc)
 	chunks := func() uint64 {
@@ -71,7 +71,7 @@ func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 		is.Equal(string(end), text[len(text)-20:])
 	}
 
-	_, err = l.Blobs.Keep(t.Context(), []byte(text)) // another event has the same content
+	_, err = l.Blobs.PutByHash(t.Context(), []byte(text)) // another event has the same content
 	is.NoErr(err)
 	is.Equal(chunks(), uint64(0)) // it stays where it is: nothing would name the file
 
@@ -81,7 +81,7 @@ func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	expect.Contains(t, err.Error(), file)
 
 	is.NoErr(os.WriteFile(file, []byte("damaged"), 0o600))
-	_, err = l.Blobs.Keep(t.Context(), []byte(text))
+	_, err = l.Blobs.PutByHash(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, err = os.Stat(file)
 	is.True(errors.Is(err, os.ErrNotExist))
@@ -129,7 +129,7 @@ func TestEventWithAMissingFileIsMalformed(t *testing.T) {
 	e := eventOfSize(t, "evt_over", log.MaxInline+1)
 	_, err := l.Append(t.Context(), e)
 	is.NoErr(err)
-	_, err = l.Blobs.Offload(t.Context(), blob.ContentName(e.Data), dir)
+	_, err = l.Blobs.Offload(t.Context(), blob.HashName(e.Data), dir)
 	is.NoErr(err)
 	is.Equal(read(t, l, 0)[0].Malformed, nil)
 	is.NoErr(os.RemoveAll(dir))
@@ -152,7 +152,7 @@ func TestReaderSkipsAnUnreadableOffloadedBody(t *testing.T) {
 	is.NoErr(err)
 	_, err = l.Append(t.Context(), eventOfSize(t, "evt_next", 100))
 	is.NoErr(err)
-	name := blob.ContentName(e.Data)
+	name := blob.HashName(e.Data)
 	_, err = l.Blobs.Offload(t.Context(), name, dir)
 	is.NoErr(err)
 	path := filepath.Join(dir, name)
@@ -183,7 +183,7 @@ func TestLastDescriptionOfABlobIsUsed(t *testing.T) {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	text := strings.Repeat("content\n", 30_000)
-	stored, err := l.Blobs.Keep(t.Context(), []byte(text))
+	stored, err := l.Blobs.PutByHash(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, blobs := blobNames(t, nc)
 	info, err := blobs.GetInfo(t.Context(), stored.Name)

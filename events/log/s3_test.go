@@ -27,7 +27,7 @@ func TestAnOffloadedBlobIsReadFromItsObject(t *testing.T) {
 	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
 	for _, text := range []string{strings.Repeat("line of output\n", 1_300_000), "short"} {
-		stored, err := l.Blobs.Keep(t.Context(), []byte(text))
+		stored, err := l.Blobs.PutByHash(t.Context(), []byte(text))
 		is.NoErr(err)
 		for _, want := range []bool{true, false} {
 			moved, err := l.Blobs.Offload(t.Context(), stored.Name, s.URL)
@@ -43,7 +43,7 @@ func TestAnOffloadedBlobIsReadFromItsObject(t *testing.T) {
 			is.Equal(string(end), text[max(0, len(text)-20):])
 		}
 		s.Replace(t, stored.Name, "damaged")
-		_, err = l.Blobs.Keep(t.Context(), []byte(text)) // another event has the same content
+		_, err = l.Blobs.PutByHash(t.Context(), []byte(text)) // another event has the same content
 		is.NoErr(err)
 		_, err = s.HeadObject("archive", "old/chats/"+stored.Name)
 		is.True(err != nil) // nothing names the damaged object any more
@@ -63,7 +63,7 @@ func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 	is.NoErr(err)
 	_, err = l.Append(t.Context(), eventOfSize(t, "evt_next", 100))
 	is.NoErr(err)
-	name := blob.ContentName(e.Data)
+	name := blob.HashName(e.Data)
 	_, err = l.Blobs.Offload(t.Context(), name, s.URL)
 	is.NoErr(err)
 	check := func(what string, want error) {

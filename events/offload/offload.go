@@ -87,7 +87,7 @@ func (w *Worker) offload(ctx context.Context, chat string) (failed error) {
 			names[name] = true
 		}
 		if e.Subject.Kind == sessionDiff && len(e.Data) > log.MaxInline {
-			names[blob.ContentName(e.Data)] = true
+			names[blob.HashName(e.Data)] = true
 		}
 		return nil
 	})

@@ -41,7 +41,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 			events.OpenCode{Type: "session.diff", Properties: large("diff " + chat)}))
 		add(events.NewOpenCode(chat, "local", "evt_message_"+chat, 2,
 			events.OpenCode{Type: "message.updated", Properties: large("text " + chat)}))
-		contents[chat] = []string{blob.ContentName(diff.Data), output.Name}
+		contents[chat] = []string{blob.HashName(diff.Data), output.Name}
 	}
 	archived := map[string]string{"old": "1", "gone": "1"}
 	w := &Worker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}

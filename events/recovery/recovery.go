@@ -9,7 +9,7 @@
 // Promises:
 //   - What Check repairs was copied first. The repair keeps every record whose checksum is right.
 //   - No new event gets a sequence that the note, NATS's index, a block or the read models know. A log on another
-//     machine can break this promise, and then the loss says so.
+//     machine can break this promise; the report then names the reused sequences.
 //   - A loss names its sequences, and is noted before the files are changed. Nothing is lost that the loss does not
 //     name.
 //   - A start reads the last block and those that have changed since the last start. It reads all blocks only if NATS

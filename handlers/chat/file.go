@@ -59,7 +59,7 @@ func (h *Chats) SendFile(ctx context.Context, c SendFile) (uint64, error) {
 			return nil, 0, handlers.Refuse(handlers.Conflict,
 				"%d files were sent in this chat within an hour, which is the limit. Pack several files into one archive, or wait.", maxFiles)
 		}
-		content, err := h.Log.Blobs.Keep(ctx, c.Bytes)
+		content, err := h.Log.Blobs.PutByHash(ctx, c.Bytes)
 		c.Content = content
 		return c.FileSent, 0, err
 	})

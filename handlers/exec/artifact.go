@@ -152,7 +152,7 @@ func (x *Executions) storeFile(ctx context.Context, c wire.Change) (*events.Blob
 	if hex.EncodeToString(sum[:]) != c.SHA256 || !bytes.Equal(x.Log.Redactor().Bytes(b), b) {
 		return nil, nil
 	}
-	blob, err := x.Log.Blobs.Keep(ctx, b)
+	blob, err := x.Log.Blobs.PutByHash(ctx, b)
 	if err != nil {
 		return nil, err
 	}

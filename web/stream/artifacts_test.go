@@ -23,7 +23,7 @@ func TestArtifactIsTheFileAsTheCommandLeftIt(t *testing.T) {
 	_, owner := s.User(t, "ada", account.User)
 	_, stranger := s.User(t, "eve", account.User)
 	chat := s.Chat(t, owner, "mine")
-	kept, err := s.Log.Blobs.Keep(t.Context(), []byte("<script>kept</script>"))
+	kept, err := s.Log.Blobs.PutByHash(t.Context(), []byte("<script>kept</script>"))
 	is.NoErr(err)
 	write := func(name, content string) {
 		is.NoErr(os.WriteFile(filepath.Join(s.Workspace, name), []byte(content), 0o644))
@@ -117,7 +117,7 @@ func TestAFileThatTheAssistantSentIsServedToThoseWhoMayReadItsChat(t *testing.T)
 	_, owner := s.User(t, "ada", account.User)
 	_, stranger := s.User(t, "eve", account.User)
 	chat := s.Chat(t, owner, "mine")
-	content, err := s.Log.Blobs.Keep(t.Context(), []byte("<script>the plan</script>"))
+	content, err := s.Log.Blobs.PutByHash(t.Context(), []byte("<script>the plan</script>"))
 	is.NoErr(err)
 	s.Append(t, chat, events.FileSent{File: "file1", MessageID: "msg_1", Part: "prt_1", Path: "out/plan.html",
 		Caption: "The plan", Content: content})

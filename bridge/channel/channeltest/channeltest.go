@@ -198,7 +198,7 @@ func (s *System) Answer(chat string, n int, text, end string) {
 // SendFile appends a file that the assistant sends, after an answer with the number n.
 func (s *System) SendFile(chat string, n int, name, content, caption string) (file string) {
 	s.T.Helper()
-	blob, err := s.Log.Blobs.Keep(s.T.Context(), []byte(content))
+	blob, err := s.Log.Blobs.PutByHash(s.T.Context(), []byte(content))
 	check(s.T, err)
 	file = events.NewID()
 	s.Append(chat, events.FileSent{File: file, Session: "ses_" + chat, MessageID: fmt.Sprint("msg_", n),

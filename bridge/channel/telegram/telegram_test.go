@@ -581,7 +581,7 @@ func TestAFileThatCannotBeSentStopsNothing(t *testing.T) {
 		Content: events.Blob{Name: "sha256-00", Size: 1, SHA256: "00"}})
 	expect.Eventually(t, "the other failed", func() bool { return len(s.Reasons(c)) == 2 })
 	is.Equal(s.Reasons(c)[1], "the content of the file is not in the log")
-	other, err := s.Log.Blobs.Keep(t.Context(), []byte("not the content"))
+	other, err := s.Log.Blobs.PutByHash(t.Context(), []byte("not the content"))
 	is.NoErr(err)
 	other.SHA256 = "00"
 	s.Append(c, events.FileSent{File: "damaged", MessageID: "msg_1", Part: "prt_1", Path: "c.txt", Content: other})

@@ -1,7 +1,8 @@
-// Package blob stores contents that are too large for a message in the bucket BLOBS: the large bodies of events, the
-// outputs of commands, and files. It moves contents out of the bucket to a file or to an object of another store.
+// Package blob stores contents that are too large for a message. It stores large bodies of events, outputs of commands,
+// and files in the bucket BLOBS. Offload moves a content to a file or to another object store.
 //
-// Promises: the content of a blob is complete before the blob can be found. A body that is read matches its hash.
+// Promises: the content of a blob is complete before the blob can be found. FetchBody returns only a body that matches
+// its hash.
 //
 // It must not know what an event is, except the form of a reference to a blob. It redacts nothing.
 package blob
@@ -39,7 +40,7 @@ type Store struct {
 	js     jetstream.JetStream
 	direct direct.Reader
 	bucket jetstream.ObjectStore // nil for a reader
-	chunks jetstream.JetStream   // stores contents
+	chunks jetstream.JetStream   // stores contents; separate, so that fragments in flight do not delay them
 }
 
 // Attach returns the store for a reader, whose account has only the right to read.
@@ -56,9 +57,9 @@ func (s *Store) Create(ctx context.Context, config jetstream.ObjectStoreConfig, 
 	return nil
 }
 
-// How a blob is cut into messages, in bytes, and how many of them are on their way at once. The server syncs the disk
-// once per message, so smaller ones are slower. It refuses what it has not stored beyond 128 MiB (server/stream.go,
-// streamDefaultMaxQueueBytes).
+// A blob is stored in messages of chunkSize bytes. At most chunksInFlight of them are unacknowledged. The server syncs
+// the disk once per message, so smaller ones are slower. The server refuses more than 128 MiB of messages that it has
+// not stored yet (server/stream.go, streamDefaultMaxQueueBytes).
 const (
 	chunkSize      = 512 << 10
 	chunksInFlight = 8
@@ -165,22 +166,23 @@ func metaSubject(name string) string {
 }
 func chunkSubject(nuid string) string { return "$O." + Bucket + ".C." + nuid }
 
-// writable returns the bucket for writing. A log that is attached for reading has none.
+// writable returns the bucket for writing. A store that is open for reading only has none.
 func (s *Store) writable() (jetstream.ObjectStore, error) {
 	if s.bucket == nil {
-		return nil, errors.New("the log is attached for reading")
+		return nil, errors.New("the store is open for reading only")
 	}
 	return s.bucket, nil
 }
 
-// Open reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
-// them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
+// Open reads a stored blob, in constant memory. It reads the bucket's messages directly (ADR-20). The client's Get
+// needs a consumer, which a reader's account may not create.
 func (s *Store) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	info, _, err := s.describe(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
-	if path := OffloadedTo(&info); path != "" { // no reader waits for an unmounted disk, or for a store
+	if path := OffloadedTo(&info); path != "" {
+		// An unavailable store is a temporary error. A missing or unreadable file means that the content is lost.
 		r, err := place.At(path).Open(ctx)
 		if errors.Is(err, place.ErrUnavailable) {
 			return nil, fmt.Errorf("open blob %s: %w", name, err)
@@ -210,7 +212,7 @@ func (s *Store) ReadEnd(ctx context.Context, name string, n int) (end []byte, er
 	if path := OffloadedTo(&info); path != "" {
 		return place.At(path).ReadEnd(ctx, int(min(uint64(n), info.Size)))
 	}
-	for back := uint64(2); ; back *= 8 { // its messages are before its description, among those of other blobs
+	for back := uint64(2); ; back *= 8 { // the chunks precede the description, mixed with chunks of other blobs
 		after := seq - min(seq, back)
 		end = nil
 		_, err := s.direct.Read(ctx, Stream, chunkSubject(info.NUID), after, func(m *nats.Msg, _ uint64) error {
@@ -247,15 +249,15 @@ var (
 
 const hashPrefix = "sha256-"
 
-// ContentName returns the name under which Keep stores a body.
-func ContentName(body []byte) string {
+// HashName returns the name under which PutByHash stores a body.
+func HashName(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hashPrefix + hex.EncodeToString(sum[:])
 }
 
-// Keep stores a body under its own hash, so that storing it again stores nothing new. Like Put it redacts nothing.
-func (s *Store) Keep(ctx context.Context, body []byte) (events.Blob, error) {
-	b := events.Blob{Name: ContentName(body), Size: int64(len(body))}
+// PutByHash stores a body under its own hash, so that storing it again stores nothing new. Like Put it redacts nothing.
+func (s *Store) PutByHash(ctx context.Context, body []byte) (events.Blob, error) {
+	b := events.Blob{Name: HashName(body), Size: int64(len(body))}
 	b.SHA256 = strings.TrimPrefix(b.Name, hashPrefix)
 	bucket, err := s.writable()
 	if err != nil {
@@ -297,7 +299,7 @@ func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b event
 
 // PutBody stores an event's large body and returns the reference that replaces it.
 func (s *Store) PutBody(ctx context.Context, body []byte) ([]byte, error) {
-	b, err := s.Keep(ctx, body)
+	b, err := s.PutByHash(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -317,11 +319,11 @@ func (s *Store) FetchBody(ctx context.Context, reference []byte) ([]byte, error)
 		if !IsLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server has a copy
 			return body, err
 		}
-		patience, asked := s.bodyTimeout(ctx, reference)
-		if asked != nil {
-			return nil, fmt.Errorf("look for a body: %w", asked)
+		timeout, lookupErr := s.bodyTimeout(ctx, reference)
+		if lookupErr != nil {
+			return nil, fmt.Errorf("look for a body: %w", lookupErr)
 		}
-		if time.Since(began) >= patience {
+		if time.Since(began) >= timeout {
 			return nil, err
 		}
 	}

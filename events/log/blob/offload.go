@@ -35,7 +35,7 @@ func (s *Store) offload(ctx context.Context, name, dir string) (moved bool, err 
 		return false, err
 	}
 	if OffloadedTo(&info) != "" || info.Size == 0 { // nothing to move
-		s.purgeChunks(ctx, info.NUID) // of a process that was killed before it did this
+		s.purgeChunks(ctx, info.NUID) // a process may have been killed before it purged them
 		return false, nil
 	}
 	content, err := s.Open(ctx, name)

@@ -1,5 +1,4 @@
-// Package file keeps a content of the log in a file of the operator's, which may be on a disk that fails or is not
-// mounted.
+// Package file stores one blob in a file of the operator's, which may be on a disk that fails or is not mounted.
 //
 // Promises: a file has its name once it is complete on disk, and matches its hash. Opening a file that is not a
 // regular one fails; it neither blocks nor follows a link.

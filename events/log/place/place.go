@@ -1,4 +1,4 @@
-// Package place keeps a content of the log where the operator wants it: in a file of a directory, or in an object of an
+// Package place stores one blob where the operator wants it: in a file of a directory, or in an object of an
 // S3-compatible store.
 //
 // Promises: a content is complete and matches its hash before Write returns its path.

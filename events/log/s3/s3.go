@@ -1,4 +1,4 @@
-// Package s3 keeps a content of the log in an object of an S3-compatible store of the operator's.
+// Package s3 stores one blob in an object of an S3-compatible store of the operator's.
 //
 // Promises: Write returns without an error only after the object was read back and matched its hash. Credentials come
 // from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or from the file of
