@@ -3,7 +3,6 @@ package erase
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,7 +228,7 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 		if err != nil {
 			return fmt.Errorf("look up blob %s: %w", name, err)
 		}
-		f.chunks["$O.BLOBS.C."+info.NUID] = true
+		f.chunks[blob.ChunkSubject(info.NUID)] = true
 		if file := blob.OffloadedTo(info); file != "" {
 			f.files = append(f.files, file)
 		}
@@ -239,7 +238,7 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 		if err != nil {
 			return err
 		}
-		f.metas["$O.BLOBS.M."+base64.URLEncoding.EncodeToString([]byte(name))] = body
+		f.metas[blob.MetaSubject(name)] = body
 	}
 	return nil
 }

@@ -86,12 +86,7 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader) (events.Blob,
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
 	info.Digest = jetstream.GetObjectDigestValue(sum)
-	meta := nats.NewMsg(metaSubject(name))
-	meta.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	if meta.Data, err = json.Marshal(info); err == nil {
-		_, err = s.js.PublishMsg(ctx, meta)
-	}
-	if err != nil {
+	if err := s.putDescription(ctx, info); err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
 	if before != nil {
@@ -105,7 +100,7 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader) (events.Blob,
 
 // putChunks stores the content, and counts it in info. If it fails, it removes what it stored.
 func (s *Store) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader) (err error) {
-	subject := chunkSubject(info.NUID)
+	subject := ChunkSubject(info.NUID)
 	defer func() {
 		if err == nil {
 			return
@@ -153,18 +148,33 @@ func (s *Store) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.
 	}
 }
 
+// putDescription stores the description of a blob in place of an earlier one.
+func (s *Store) putDescription(ctx context.Context, info jetstream.ObjectInfo, opts ...jetstream.PublishOpt) error {
+	body, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg(MetaSubject(info.Name))
+	m.Data = body
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	_, err = s.js.PublishMsg(ctx, m, opts...)
+	return err
+}
+
 // purgeChunks removes content that no blob refers to any more. Content that it cannot remove is never read.
 func (s *Store) purgeChunks(ctx context.Context, nuid string) {
 	if stream, err := s.js.Stream(ctx, Stream); err == nil {
-		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(nuid)))
+		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(ChunkSubject(nuid)))
 	}
 }
 
-// The subjects of a blob, as the object store names them.
-func metaSubject(name string) string {
+// MetaSubject returns the subject of the description of a blob, as the object store names it.
+func MetaSubject(name string) string {
 	return "$O." + Bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
-func chunkSubject(nuid string) string { return "$O." + Bucket + ".C." + nuid }
+
+// ChunkSubject returns the subject of the chunks of a blob, whose description has the NUID.
+func ChunkSubject(nuid string) string { return "$O." + Bucket + ".C." + nuid }
 
 // writable returns the bucket for writing. A store that is open for reading only has none.
 func (s *Store) writable() (jetstream.ObjectStore, error) {
@@ -194,7 +204,7 @@ func (s *Store) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	}
 	r, w := io.Pipe()
 	go func() {
-		_, err := s.direct.Read(ctx, Stream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
+		_, err := s.direct.Read(ctx, Stream, ChunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
 			_, err := w.Write(m.Data)
 			return err
 		})
@@ -215,7 +225,7 @@ func (s *Store) ReadEnd(ctx context.Context, name string, n int) (end []byte, er
 	for back := uint64(2); ; back *= 8 { // the chunks precede the description, mixed with chunks of other blobs
 		after := seq - min(seq, back)
 		end = nil
-		_, err := s.direct.Read(ctx, Stream, chunkSubject(info.NUID), after, func(m *nats.Msg, _ uint64) error {
+		_, err := s.direct.Read(ctx, Stream, ChunkSubject(info.NUID), after, func(m *nats.Msg, _ uint64) error {
 			end = append(end, m.Data...)
 			end = end[max(0, len(end)-n):]
 			return nil
@@ -228,7 +238,7 @@ func (s *Store) ReadEnd(ctx context.Context, name string, n int) (end []byte, er
 
 // describe returns the bucket's description of a blob, and the sequence of that message.
 func (s *Store) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
-	_, err = s.direct.Read(ctx, Stream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
+	_, err = s.direct.Read(ctx, Stream, MetaSubject(name), 0, func(m *nats.Msg, at uint64) error {
 		info = jetstream.ObjectInfo{} // a restored bucket may hold an older one, too
 		if seq = at; json.Unmarshal(m.Data, &info) != nil {
 			return fmt.Errorf("its description: %w", ErrDamaged)
@@ -289,7 +299,7 @@ func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b event
 	if err != nil {
 		return false, err
 	}
-	chunks := chunkSubject(info.NUID)
+	chunks := ChunkSubject(info.NUID)
 	stored, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks))
 	if err != nil {
 		return false, err
@@ -348,7 +358,7 @@ func (s *Store) bodyTimeout(ctx context.Context, reference []byte) (time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(metaSubject(b.Name)))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(MetaSubject(b.Name)))
 	switch {
 	case err != nil:
 		return 0, err

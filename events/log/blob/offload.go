@@ -2,11 +2,9 @@ package blob
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/log/place"
@@ -54,12 +52,7 @@ func (s *Store) offload(ctx context.Context, name, dir string) (moved bool, err 
 		return false, err
 	}
 	info.Metadata = map[string]string{fileKey: path}
-	description := nats.NewMsg(metaSubject(name))
-	description.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	if description.Data, err = json.Marshal(info); err != nil {
-		return false, err
-	}
-	if _, err := s.js.PublishMsg(ctx, description, jetstream.WithExpectLastSequencePerSubject(seq)); err != nil {
+	if err := s.putDescription(ctx, info, jetstream.WithExpectLastSequencePerSubject(seq)); err != nil {
 		return false, err // the blob may have been stored again
 	}
 	s.purgeChunks(ctx, info.NUID)
