@@ -16,6 +16,7 @@ import (
 	"pocketcoder/bridge/workers"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -155,7 +156,7 @@ func (s *system) refuseLargeBodies() (accept func()) {
 	s.T.Helper()
 	js, err := jetstream.New(s.NC)
 	s.Must(err)
-	blobs, err := js.Stream(s.T.Context(), log.BlobsStream)
+	blobs, err := js.Stream(s.T.Context(), blob.Stream)
 	s.Must(err)
 	before := blobs.CachedInfo().Config
 	refusing := before

@@ -30,6 +30,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 )
 
 // maxPart is the size of messages, in bytes, after which a new file begins. After a run was killed, the next one
@@ -237,7 +238,7 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream,
 }
 
 // steps are the names of steps for people.
-var steps = map[string]string{log.EventsStream: "events", log.BlobsStream: "large contents"}
+var steps = map[string]string{log.EventsStream: "events", blob.Stream: "large contents"}
 
 // checkSameLog returns an error if the last message of the backup is not in the stream.
 func (c *streamBackup) checkSameLog(ctx context.Context, s archive.Stream, last uint64) error {

@@ -22,6 +22,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -392,13 +393,13 @@ func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	i.stop()
 	is.NoErr(os.RemoveAll(i.Path("nats", "jetstream", "APP", "streams", "OBJ_BLOBS")))
 	i.serve()
-	blob, err := i.log.Blobs.Put(t.Context(), "exec2.stdout", strings.NewReader(strings.Repeat("other ", 200_000)))
+	stored, err := i.log.Blobs.Put(t.Context(), "exec2.stdout", strings.NewReader(strings.Repeat("other ", 200_000)))
 	is.NoErr(err)
 	before := contents(t, to)
 	o := i.options(to)
 	ctx, cancel := context.WithCancel(t.Context())
 	o.Progress = func(step string, _, _ uint64) {
-		if step == steps[log.BlobsStream] {
+		if step == steps[blob.Stream] {
 			cancel()
 		}
 	}
@@ -410,7 +411,7 @@ func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	_, err = Write(t.Context(), i.options(to))
 	is.NoErr(err)
 	r := restored(t, to)
-	content, err := r.log.Blobs.Open(t.Context(), blob.Name)
+	content, err := r.log.Blobs.Open(t.Context(), stored.Name)
 	is.NoErr(err)
 	got, err := io.ReadAll(content)
 	is.NoErr(errors.Join(err, content.Close()))
@@ -434,14 +435,14 @@ func TestAContentThatIsOffloadedDuringABackupIsFound(t *testing.T) {
 		is.NoErr(err)
 	}
 	text := strings.Repeat("output\n", 60_000)
-	blob, err := i.log.Blobs.Put(t.Context(), "exec9.stdout", strings.NewReader(text))
+	stored, err := i.log.Blobs.Put(t.Context(), "exec9.stdout", strings.NewReader(text))
 	is.NoErr(err)
 	o := i.options(to)
 	var offload sync.Once
 	o.Progress = func(step string, _, _ uint64) {
-		if step == steps[log.BlobsStream] {
+		if step == steps[blob.Stream] {
 			offload.Do(func() {
-				moved, err := i.log.Blobs.Offload(t.Context(), blob.Name, dir)
+				moved, err := i.log.Blobs.Offload(t.Context(), stored.Name, dir)
 				is.NoErr(err)
 				is.True(moved)
 			})
@@ -449,7 +450,7 @@ func TestAContentThatIsOffloadedDuringABackupIsFound(t *testing.T) {
 	}
 	_, err = Write(t.Context(), o)
 	is.NoErr(err)
-	content, err := restored(t, to).log.Blobs.Open(t.Context(), blob.Name)
+	content, err := restored(t, to).log.Blobs.Open(t.Context(), stored.Name)
 	is.NoErr(err)
 	got, err := io.ReadAll(content)
 	is.NoErr(errors.Join(err, content.Close()))

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 )
 
 // manifestName is the file that describes a backup. A file that it does not name is not part of the backup.
@@ -23,7 +24,7 @@ const formatVersion = 1
 const secretsStream = "KV_SECRETS"
 
 // streams are read in this order, because an event that names a blob is stored after the blob.
-var streams = []string{log.EventsStream, log.BlobsStream}
+var streams = []string{log.EventsStream, blob.Stream}
 
 type manifest struct {
 	Format   int                      `json:"format"`

@@ -31,6 +31,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/place"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
@@ -293,9 +294,9 @@ func (w *rewriter) body(stream string, e archive.Entry) []byte {
 	case stream == log.DeltasStream && w.found.isDelta(e.Subject):
 		w.deltas++
 		return events.Erase(e.Body)
-	case stream == log.BlobsStream && w.found.chunks[e.Subject]:
+	case stream == blob.Stream && w.found.chunks[e.Subject]:
 		return events.Erase(e.Body)
-	case stream == log.BlobsStream && w.found.metas[e.Subject] != nil:
+	case stream == blob.Stream && w.found.metas[e.Subject] != nil:
 		return w.found.metas[e.Subject]
 	}
 	return e.Body

@@ -215,7 +215,7 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	bucket, err := js.ObjectStore(ctx, log.BlobsBucket)
+	bucket, err := js.ObjectStore(ctx, blob.Bucket)
 	if err != nil {
 		return err
 	}

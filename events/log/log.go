@@ -68,7 +68,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
 		}
 	}
-	if err := l.Blobs.Create(ctx, BlobsConfig(o), requestTimeout); err != nil {
+	if err := l.Blobs.Create(ctx, o.Replicas, requestTimeout); err != nil {
 		return nil, err
 	}
 	return l, nil

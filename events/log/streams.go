@@ -6,15 +6,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log/blob"
 )
 
-// Names of the streams and buckets.
+// Names of the streams. The package blob names that of contents.
 const (
 	EventsStream = "EVENTS"
 	DeltasStream = "DELTAS"
-	BlobsBucket  = blob.Bucket
-	BlobsStream  = blob.Stream // the stream behind the bucket
 )
 
 // Options are the settings that an installation may choose.
@@ -65,17 +62,6 @@ func DeltasConfig(o Options) jetstream.StreamConfig {
 		MaxBytes:    o.DeltaMaxBytes,
 		AllowDirect: true,
 		PersistMode: jetstream.AsyncPersistMode,
-		Metadata:    map[string]string{"config": "1"},
-	}
-}
-
-// BlobsConfig returns the configuration of the bucket for bodies that are too large for a message.
-func BlobsConfig(o Options) jetstream.ObjectStoreConfig {
-	return jetstream.ObjectStoreConfig{
-		Bucket:      BlobsBucket,
-		Description: "bodies over 256 KiB",
-		Storage:     jetstream.FileStorage,
-		Replicas:    o.Replicas,
 		Metadata:    map[string]string{"config": "1"},
 	}
 }

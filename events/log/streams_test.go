@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events/log/blob"
 	"pocketcoder/events/secret"
 )
 
@@ -20,7 +21,7 @@ func TestStreamConfigurations(t *testing.T) {
 	cluster.Replicas = 3
 	for name, o := range map[string]Options{"one": DefaultOptions, "three": cluster} {
 		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o),
-			"BLOBS": BlobsConfig(o), "SECRETS": secret.Config(o.Replicas)} {
+			"BLOBS": blob.Config(o.Replicas), "SECRETS": secret.Config(o.Replicas)} {
 			var b bytes.Buffer
 			encoder := json.NewEncoder(&b)
 			encoder.SetEscapeHTML(false)

@@ -35,6 +35,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/sleep"
 )
 
@@ -245,7 +246,7 @@ const (
 // the start is noted, so that HasDamage reports it and the next Check reads all blocks.
 func (g *Guard) Verify(ctx context.Context) {
 	for {
-		for _, stream := range []string{log.EventsStream, log.BlobsStream} { // those whose old blocks stay
+		for _, stream := range []string{log.EventsStream, blob.Stream} { // those whose old blocks stay
 			if err := g.verify(ctx, stream); err != nil && ctx.Err() == nil {
 				g.logger.Warn("verify the files of the log", "stream", stream, "err", err)
 			}

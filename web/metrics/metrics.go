@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
@@ -149,7 +150,7 @@ func Streams(ctx context.Context, nc *nats.Conn) (all []Stream, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{log.EventsStream, log.DeltasStream, log.BlobsStream} {
+	for _, name := range []string{log.EventsStream, log.DeltasStream, blob.Stream} {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
 			return nil, err

@@ -46,10 +46,21 @@ type Store struct {
 // Attach returns the store for a reader, whose account has only the right to read.
 func Attach(js jetstream.JetStream, r direct.Reader) *Store { return &Store{js: js, direct: r} }
 
+// Config returns the configuration of the bucket.
+func Config(replicas int) jetstream.ObjectStoreConfig {
+	return jetstream.ObjectStoreConfig{
+		Bucket:      Bucket,
+		Description: "bodies over 256 KiB",
+		Storage:     jetstream.FileStorage,
+		Replicas:    replicas,
+		Metadata:    map[string]string{"config": "1"},
+	}
+}
+
 // Create creates or updates the bucket. After that the store can write. timeout bounds one request to the server.
-func (s *Store) Create(ctx context.Context, config jetstream.ObjectStoreConfig, timeout time.Duration) (err error) {
-	if s.bucket, err = s.js.CreateOrUpdateObjectStore(ctx, config); err != nil {
-		return fmt.Errorf("open bucket %s: %w", config.Bucket, err)
+func (s *Store) Create(ctx context.Context, replicas int, timeout time.Duration) (err error) {
+	if s.bucket, err = s.js.CreateOrUpdateObjectStore(ctx, Config(replicas)); err != nil {
+		return fmt.Errorf("open bucket %s: %w", Bucket, err)
 	}
 	if s.chunks, err = jetstream.New(s.direct.Conn, jetstream.WithPublishAsyncTimeout(timeout)); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
