@@ -171,8 +171,8 @@ func applyMessageRemoved(t *tables, e events.Event, b opencode.MessageRemoved) {
 func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
 	s := t.session(b.SessionID, e)
 	p, found := t.parts.Get(b.PartID)
-	if !found {
-		p.OCSeq, p.Message, p.Chat = -1, t.messageID(b.MessageID), e.Subject.ID
+	if !found { // it was removed before it was seen; queries read fields of data, so data must be JSON
+		p.OCSeq, p.Message, p.Chat, p.Data = -1, t.messageID(b.MessageID), e.Subject.ID, "{}"
 	}
 	p.Removed = true
 	t.parts.Put(p)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turns"
 )
 
@@ -138,6 +140,23 @@ func TestRemovedMessagesAndPartsStayRemoved(t *testing.T) {
 	is.Equal(describe(t, shown(t, m)[0]), `assistant completed "second"`)
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), answer)
 	is.Equal(len(shown(t, m)), 0)
+}
+
+func TestPartRemovedBeforeItIsSeenFailsNoQuery(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.created(), s.submitted("m1"), s.sending("m1", msg1), s.delivered("m1", msg1),
+		s.assistant(ses, "msg_a", msg1, ended), s.opencode(true, "message.part.removed",
+			fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a","partID":"prt_a"}`, ses)),
+		s.own(events.RevertRequested{Message: msg1}))
+	is.Equal(describe(t, shown(t, m)[1]), `assistant completed`)
+	is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+		chat := timeline.Chat{Chat: projections.Chat{Record: store.Record{ID: chatID}, Session: ses}}
+		sidebar, err := timeline.ReadSidebar(t.Context(), db, chat)
+		is.Equal([]any{sidebar.Undo.Message, sidebar.Undo.Files}, []any{msg1, 0})
+		return err
+	}))
 }
 
 func TestPartsAreInTheOrderOfTheirIDs(t *testing.T) {

@@ -52,11 +52,11 @@ const (
 	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
 	selectUndo = `SELECT message, state, reason,
-			(SELECT count(*) FROM messages m JOIN parts p ON p.message=m.id AND p.data->>'$.type'='patch' AND NOT p.removed
-				WHERE e.message<>'' AND m.chat=e.chat AND m.ai_engine_message_id>=e.message AND NOT m.removed) AS files
-		FROM effects e WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
+			(SELECT count(*) FROM messages m JOIN parts p ON p.message=m.id AND NOT p.removed AND p.data->>'$.type'='patch'
+				WHERE e.message<>'' AND m.chat={:chat} AND m.ai_engine_message_id>=e.message AND NOT m.removed) AS files
+		FROM (SELECT message, state, reason FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
 			SELECT coalesce(max(position), 0) FROM messages WHERE chat={:chat} AND role='user' AND NOT removed AND session IN ('', {:session}))
-		ORDER BY position DESC LIMIT 1`
+		ORDER BY position DESC LIMIT 1) e`
 	selectPrompt = `SELECT ai_engine_message_id AS id FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='user' AND NOT removed AND ai_engine_message_id<>''
 			AND ({:undone}='' OR ai_engine_message_id<{:undone})

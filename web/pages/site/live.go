@@ -55,7 +55,12 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 			return err
 		}
 		defer release()
-		update, others, err := open(r, caller)
+		if err := s.reach(r.Context(), after); errors.Is(err, ErrReload) {
+			return s.reload(w, r)
+		} else if err != nil {
+			return err
+		}
+		update, others, err := open(r, caller) // which reads rows that the page has
 		if errors.Is(err, ErrReload) || errors.Is(err, query.ErrNotFound) {
 			return s.reload(w, r)
 		}
@@ -111,11 +116,6 @@ func ping(ctx context.Context, out *stream.EventWriter) error {
 // the page.
 func (s *Site) follow(after uint64, update Updates) Source {
 	return func(ctx context.Context, out *stream.EventWriter) error {
-		if err := s.reach(ctx, after); errors.Is(err, ErrReload) {
-			return out.Send("", "reload", []byte("null"))
-		} else if err != nil {
-			return err
-		}
 		for {
 			elements, seq, err := update(ctx, after)
 			if errors.Is(err, query.ErrNotFound) {
