@@ -3,10 +3,8 @@ package channel
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"time"
@@ -218,15 +216,7 @@ func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
 		return nil, cmp.Or(err, blob.ErrNotFound)
 	}
 	file := &File{Name: path.Base(a.Path)}
-	r, err := h.Channels.Log.Blobs.Open(ctx, a.Blob)
-	if err != nil {
-		return file, err
-	}
-	defer r.Close()
-	file.Content, err = io.ReadAll(r)
-	if err == nil && fmt.Sprintf("%x", sha256.Sum256(file.Content)) != a.SHA256 {
-		err = blob.ErrDamaged // or a replica lags behind
-	}
+	file.Content, err = h.Channels.Log.Blobs.Read(ctx, events.Blob{Name: a.Blob, Size: a.Size, SHA256: a.SHA256})
 	return file, err
 }
 

@@ -207,9 +207,13 @@ func (l *Log) message(ctx context.Context, e events.Event) (*nats.Msg, error) {
 	if len(body) <= MaxInline {
 		return events.Message(e, body), nil
 	}
-	reference, err := l.Blobs.PutBody(ctx, body)
+	b, err := l.Blobs.PutByHash(ctx, body)
 	if err != nil {
 		l.observe(err)
+		return nil, appendError(e, err)
+	}
+	reference, err := json.Marshal(b)
+	if err != nil {
 		return nil, appendError(e, err)
 	}
 	m := events.Message(e, reference)

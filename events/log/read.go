@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -183,7 +184,7 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 	at time.Time) (events.Event, error) {
 	var lost error
 	if h.Get(events.HeaderBlob) != "" && events.WithoutMark(data) != nil {
-		body, err := l.Blobs.FetchBody(ctx, data)
+		body, err := l.readBody(ctx, data)
 		if err != nil && !blob.IsLost(err) {
 			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
 		}
@@ -196,6 +197,15 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 		e = e.WithoutBody(data, fmt.Errorf("read #%d %s: %w", seq, subject, lost))
 	}
 	return e, nil
+}
+
+// readBody returns the body that a reference names.
+func (l *Log) readBody(ctx context.Context, reference []byte) ([]byte, error) {
+	var b events.Blob
+	if err := json.Unmarshal(reference, &b); err != nil {
+		return nil, fmt.Errorf("read the name of its blob: %w: %w", blob.ErrDamaged, err)
+	}
+	return l.Blobs.Read(ctx, b)
 }
 
 // removeConsumer deletes a consumer. Stop does not, and a stream takes a limited number of consumers.

@@ -1,10 +1,10 @@
 // Package blob stores contents that are too large for a message. It stores large bodies of events, outputs of commands,
 // and files in the bucket BLOBS. Offload moves a content to a file or to another object store.
 //
-// Promises: the content of a blob is complete before the blob can be found. FetchBody returns only a body that matches
+// Promises: the content of a blob is complete before the blob can be found. Read returns only a content that matches
 // its hash.
 //
-// It must not know what an event is, except the form of a reference to a blob. It redacts nothing.
+// It must not know what an event is. It redacts nothing.
 package blob
 
 import (
@@ -318,31 +318,22 @@ func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b event
 	return info.Size == uint64(b.Size) && stored.State.Subjects[chunks] == uint64(info.Chunks), nil
 }
 
-// PutBody stores an event's large body and returns the reference that replaces it.
-func (s *Store) PutBody(ctx context.Context, body []byte) ([]byte, error) {
-	b, err := s.PutByHash(ctx, body)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(b)
-}
-
-// IsLost reports whether an error of FetchBody means that the body is missing or damaged.
+// IsLost reports whether an error of Read means that the content is missing or damaged.
 func IsLost(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable)
 }
 
-// FetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster,
-// or close its store, so FetchBody reads again while the stream's leader has the blob, as long as bodyTimeout allows.
-func (s *Store) FetchBody(ctx context.Context, reference []byte) ([]byte, error) {
+// Read returns the whole content of a blob. The server that answers may lag behind the others of a cluster, or close
+// its store, so Read reads again while the stream's leader has the blob, as long as readTimeout allows.
+func (s *Store) Read(ctx context.Context, b events.Blob) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
-		body, err := s.readBody(ctx, reference)
+		content, err := s.readOnce(ctx, b)
 		if !IsLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server has a copy
-			return body, err
+			return content, err
 		}
-		timeout, lookupErr := s.bodyTimeout(ctx, reference)
+		timeout, lookupErr := s.readTimeout(ctx, b.Name)
 		if lookupErr != nil {
-			return nil, fmt.Errorf("look for a body: %w", lookupErr)
+			return nil, fmt.Errorf("look for blob %s: %w", b.Name, lookupErr)
 		}
 		if time.Since(began) >= timeout {
 			return nil, err
@@ -350,26 +341,22 @@ func (s *Store) FetchBody(ctx context.Context, reference []byte) ([]byte, error)
 	}
 }
 
-// replicaPause is the time between two reads of a body that a lagging server lacks.
+// replicaPause is the time between two reads of a content that a lagging server lacks.
 const replicaPause = 100 * time.Millisecond
 
-// How long a body is read again if the leader has it. A single server has no lagging replica, so its time is short.
+// How long a content is read again if the leader has it. A single server has no lagging replica, so its time is short.
 const (
 	singleServerTimeout = time.Second
 	clusterTimeout      = 30 * time.Second
 )
 
-// bodyTimeout returns how long a missing or damaged body is read again, 0 if the leader of the stream has none.
-func (s *Store) bodyTimeout(ctx context.Context, reference []byte) (time.Duration, error) {
-	var b events.Blob
-	if json.Unmarshal(reference, &b) != nil {
-		return 0, nil
-	}
+// readTimeout returns how long a missing or damaged content is read again, 0 if the leader of the stream has none.
+func (s *Store) readTimeout(ctx context.Context, name string) (time.Duration, error) {
 	stream, err := s.js.Stream(ctx, Stream)
 	if err != nil {
 		return 0, err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(MetaSubject(b.Name)))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(MetaSubject(name)))
 	switch {
 	case err != nil:
 		return 0, err
@@ -381,23 +368,19 @@ func (s *Store) bodyTimeout(ctx context.Context, reference []byte) (time.Duratio
 	return singleServerTimeout, nil
 }
 
-// readBody reads the body of a stored reference, and checks its hash.
-func (s *Store) readBody(ctx context.Context, reference []byte) ([]byte, error) {
-	var b events.Blob
-	if err := json.Unmarshal(reference, &b); err != nil {
-		return nil, fmt.Errorf("read the name of its blob: %w: %w", ErrDamaged, err)
-	}
+// readOnce reads the content of a blob, and checks its hash.
+func (s *Store) readOnce(ctx context.Context, b events.Blob) ([]byte, error) {
 	r, err := s.Open(ctx, b.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	body, err := io.ReadAll(r)
+	content, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read blob %s: %w", b.Name, err)
 	}
-	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != b.SHA256 {
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != b.SHA256 {
 		return nil, fmt.Errorf("read blob %s: %w: it does not match its hash", b.Name, ErrDamaged)
 	}
-	return body, nil
+	return content, nil
 }
