@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -218,78 +217,4 @@ func TestReaderWithReadOnlyRights(t *testing.T) {
 		return err == nil
 	})
 	is.Equal((<-arrived).Events[0].Seq, uint64(4)) // a server that restarts does not end a read
-}
-
-// The server refuses what it has not stored yet beyond 128 MiB.
-func TestBodyLargerThanTheServersQueueIsStored(t *testing.T) {
-	expect.Long(t, "stores 300 MiB")
-	is := is.New(t)
-	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
-	body := make([]byte, 300<<20)
-	rand.NewChaCha8([32]byte{}).Read(body)
-	b, err := l.Blobs.PutByHash(t.Context(), body)
-	is.NoErr(err)
-	r, err := l.Blobs.Open(t.Context(), b.Name)
-	is.NoErr(err)
-	defer r.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, r)
-	is.NoErr(err)
-	is.Equal([]any{n, hex.EncodeToString(sum.Sum(nil))}, []any{int64(len(body)), b.SHA256})
-}
-
-func TestIncompleteBodyIsStoredAgain(t *testing.T) {
-	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	l := eventstest.Open(t, nc)
-	body := make([]byte, 1<<20)
-	rand.NewChaCha8([32]byte{}).Read(body)
-	_, err := l.Blobs.PutByHash(t.Context(), body)
-	is.NoErr(err)
-	js, err := jetstream.New(nc)
-	is.NoErr(err)
-	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
-	is.NoErr(err)
-	is.NoErr(stream.DeleteMsg(t.Context(), 2)) // one of its chunks
-	b, err := l.Blobs.PutByHash(t.Context(), body)
-	is.NoErr(err)
-	r, err := l.Blobs.Open(t.Context(), b.Name)
-	is.NoErr(err)
-	defer r.Close()
-	got, err := io.ReadAll(r)
-	is.NoErr(err)
-	is.True(bytes.Equal(got, body))
-}
-
-func TestBlobEndReadsOnlyItsBlob(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
-	content := make([]byte, 1<<20+3) // the last of its messages has 3 bytes
-	for i := range content {
-		content[i] = byte(i % 251)
-	}
-	paused, goOn := io.Pipe()
-	stored := make(chan error)
-	go func() {
-		_, err := l.Blobs.Put(t.Context(), "slow", paused)
-		stored <- err
-	}()
-	_, err := goOn.Write(content[:1<<20])
-	is.NoErr(err)
-	for i := range 5 { // while it is stored
-		_, err := l.Blobs.Put(t.Context(), fmt.Sprintf("other%d", i), bytes.NewReader(content[:600<<10]))
-		is.NoErr(err)
-	}
-	_, err = goOn.Write(content[1<<20:])
-	is.NoErr(err)
-	is.NoErr(goOn.Close())
-	is.NoErr(<-stored)
-	for _, n := range []int{0, 2, 3, 10, 600 << 10, len(content), len(content) + 1} {
-		end, err := l.Blobs.ReadEnd(t.Context(), "slow", n)
-		is.NoErr(err)
-		is.True(bytes.Equal(end, content[max(0, len(content)-n):]))
-	}
-	_, err = l.Blobs.ReadEnd(t.Context(), "none", 10)
-	is.True(errors.Is(err, blob.ErrNotFound))
 }
