@@ -231,7 +231,7 @@ func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error 
 	if p.Status == PermissionDraft {
 		if b.Reply == "reject" {
 			p.decide(PermissionDenied, e)
-			p.Reason = "rejected in OpenCode: by another client, or together with another ask of the session"
+			p.Reason = "rejected in OpenCode: by another client, or together with another request of the session"
 		} else {
 			p.decide(PermissionAuthorized, e)
 			p.Reason = "allowed in OpenCode by another client"
