@@ -78,8 +78,8 @@ func WriteFile(t testing.TB, path, content string) {
 	}
 }
 
-// Repository makes a directory an empty git repository, without git.
-func Repository(t testing.TB, dir string) {
+// MakeRepository creates an empty git repository in dir without running git.
+func MakeRepository(t testing.TB, dir string) {
 	t.Helper()
 	for _, d := range []string{"objects", "refs/heads"} {
 		if err := os.MkdirAll(filepath.Join(dir, ".git", d), 0o755); err != nil {

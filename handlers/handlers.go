@@ -10,7 +10,7 @@
 // returns its sequence. A command that is refused changes nothing and says why in words for a person (Refused).
 // Commands of one transaction are all carried out, or none is.
 //
-// It must not know HTTP, SQLite, how OpenCode is spoken to, or any aggregate but whether a chat exists.
+// It must not know HTTP, SQLite, or how OpenCode is spoken to. Of aggregates, it knows only whether a chat exists.
 package handlers
 
 import (

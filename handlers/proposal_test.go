@@ -76,7 +76,7 @@ func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 		"a rule is deleted":     {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "permission:\n  edit: allow\n", "", 1)},
 		"a rule is added":       {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "edit: allow", "edit: deny\n  read: deny", 1)},
 		"the prompt is changed": {deployer + "Carefully.\n", deployer + "Never.\n"},
-		"a rule is changed, and the approval is of what was in force": {deployer, strings.Replace(deployer, "allow", "deny", 1)},
+		"a rule is changed, and the approval changes nothing": {deployer, strings.Replace(deployer, "allow", "deny", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,8 +6,7 @@ import (
 )
 
 // ErrorOf returns the name and the message of an error payload. OpenCode stores {name, data: {message}}, and
-// PocketCoder {name, message}. Without a message it returns the name in its place. Both are empty for a payload of
-// another form.
+// PocketCoder {name, message}. If the payload has no message, it returns the name as the message.
 func ErrorOf(payload string) (name, message string) {
 	var e struct {
 		Name, Message string

@@ -30,8 +30,8 @@ type taskArguments struct {
 	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount; 1 when left out"`
 }
 
-// describedSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat.
-func (s *Server) describedSchedule(ctx context.Context, in taskArguments, id string) (task schedules.Schedule,
+// readSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat.
+func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) (task schedules.Schedule,
 	err error) {
 	chat, _, err := s.Model.Chat(ctx, id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) describedSchedule(ctx context.Context, in taskArguments, id str
 
 // scheduleTask stores a schedule for the person of the chat.
 func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (string, error) {
-	task, err := s.describedSchedule(ctx, in, c.chat)
+	task, err := s.readSchedule(ctx, in, c.chat)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +95,7 @@ func (s *Server) previewTask(ctx context.Context, id string, a events.Permission
 	if err := json.Unmarshal([]byte(body), &in); err != nil {
 		return "", fmt.Errorf("read the arguments: %w", err)
 	}
-	task, err := s.describedSchedule(ctx, in, id)
+	task, err := s.readSchedule(ctx, in, id)
 	if err != nil {
 		return "", err
 	}

@@ -39,8 +39,8 @@ func (w *bridgedOpenCode) turnOfCalls(script string) (calls, requests []string) 
 	return calls, requests
 }
 
-// toolCallsCannotBlockOpenCode comes after all other tests that change files: afterwards OpenCode compares no lines for
-// a minute.
+// Run toolCallsCannotBlockOpenCode after all other tests that change files: for a minute afterwards, OpenCode compares
+// no lines.
 func toolCallsCannotBlockOpenCode(t *testing.T, w *bridgedOpenCode) {
 	texts := map[string]string{
 		"long.txt": lines(100_000, "x %d"), "short.txt": lines(8000, "x %d"), "old.txt": lines(3000, "old %d"),
@@ -52,7 +52,7 @@ func toolCallsCannotBlockOpenCode(t *testing.T, w *bridgedOpenCode) {
 	callsWithMuchWorkAreRefused(t, w)
 	manyCallsAreRefusedEarly(t, w)
 	for _, name := range []string{"short.txt", "old.txt", "same.txt", "large.txt"} {
-		is.New(t).True(w.file(name) == texts[name]) // what was refused has changed nothing
+		is.New(t).True(w.file(name) == texts[name]) // refused calls change no file
 	}
 	revertComparesWhatATurnChanged(t, w, "long.txt", "short.txt", "old.txt")
 }

@@ -159,7 +159,7 @@ func TestConfinedOpenCodeReachesOnlyItsOwnFiles(t *testing.T) {
 
 func testConfined(t *testing.T, choice isolation.Choice) {
 	is := is.New(t)
-	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-confined-") // not below /tmp, which OpenCode has one of its own of
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-confined-") // not in /tmp: OpenCode has a private one
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	o := &confinedOpenCode{t: t, dir: dir}
@@ -361,7 +361,7 @@ func (o *confinedOpenCode) isStartedAgainIfItHangs() {
 	for _, pid := range opencode.Descendants(o.first.PID) {
 		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
 	}
-	expect.Eventually(o.t, "it is said that OpenCode does not answer", func() bool {
+	expect.Eventually(o.t, "the supervisor reports that OpenCode does not answer", func() bool {
 		return o.server.Trouble() == "OpenCode has not answered for 5 s"
 	})
 	second := o.next()

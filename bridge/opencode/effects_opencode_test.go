@@ -90,7 +90,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	tools := opencodetest.Tools(t)
 	base, requests := startModel(t)
 	w := &bridgedOpenCode{t: t, workspace: t.TempDir(), requests: requests}
-	expect.Repository(t, w.workspace) // OpenCode takes snapshots in one only
+	expect.MakeRepository(t, w.workspace) // OpenCode takes snapshots only in a repository
 	log := eventstest.Log(t)
 	w.log = log
 	var err error

@@ -11,7 +11,7 @@ import (
 )
 
 // openAccounts opens the secrets, the configuration records and the accounts, and creates the administrator that the
-// environment names. From then on, stored provider keys are redacted in all events.
+// environment names. Afterwards, the provider keys that administrators stored are redacted in all later events.
 func (s *System) openAccounts(ctx context.Context) (err error) {
 	if s.secrets, err = secret.Open(ctx, s.nc, streamOptions(s.o).Replicas); err != nil {
 		return err

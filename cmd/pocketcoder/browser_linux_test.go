@@ -76,7 +76,7 @@ func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	return p.useTab(chromium.OpenTab(t), t, size)
 }
 
-// useTab makes an open tab as large as a screen, and notes its faults.
+// useTab sets the size of an open tab and records its errors.
 func (p *process) useTab(ctx context.Context, t testing.TB, size screen) *tab {
 	t.Helper()
 	b := &tab{process: p, t: t, ctx: ctx, size: size}

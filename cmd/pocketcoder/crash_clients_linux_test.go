@@ -21,7 +21,7 @@ func TestNextStartRecoversFromACrash(t *testing.T) {
 		setUpStays(t, administrator)
 	}}, stage{"crashes during the start", killDuringStart},
 		stage{"a command is approved on a notification", func(t *testing.T, p *process) {
-			checkIncident(t, p, func(t *testing.T, p *process) { approvedOnANotification(t, p, &repeated) },
+			causeAndCheck(t, p, func(t *testing.T, p *process) { approvedOnANotification(t, p, &repeated) },
 				incidentCheck{"a page continues", func(t *testing.T, p *process) (after func(*testing.T, *process)) {
 					return pageContinues(t, p, &repeated)
 				}})

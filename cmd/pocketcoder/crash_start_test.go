@@ -42,25 +42,25 @@ func TestDeadPartIsReplacedWithoutLoss(t *testing.T) {
 	var seen []events.Event
 	runStages(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
 		stage{"OpenCode dies", func(t *testing.T, p *process) {
-			checkIncident(t, p, killOpenCode, incidentCheck{"what it ran is lost, and continues", lostTurnsContinue},
+			causeAndCheck(t, p, killOpenCode, incidentCheck{"what it ran is lost, and continues", lostTurnsContinue},
 				incidentCheck{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
 				incidentCheck{"a detached server lives on", detachedServerLivesOn})
 			seen = p.allEvents(t)
 		}},
 		stage{"the worker dies", func(t *testing.T, p *process) { workerDies(t, p, seen) }},
 		stage{"health checks follow", func(t *testing.T, p *process) {
-			checkIncident(t, p, healthchecksFollow, incidentCheck{"an interrupted question ends", interruptedQuestionEnds})
+			causeAndCheck(t, p, healthchecksFollow, incidentCheck{"an interrupted question ends", interruptedQuestionEnds})
 		}})
 }
 
-// incidentCheck prepares something before an incident, and returns a function that checks what became of it.
+// incidentCheck is a check of what an incident leaves. prepare runs before the incident and returns the check.
 type incidentCheck struct {
 	name    string
 	prepare func(*testing.T, *process) (check func(*testing.T, *process))
 }
 
-// checkIncident causes an incident, such as the death of a part of the system, and carries out the checks.
-func checkIncident(t *testing.T, p *process, cause func(*testing.T, *process), all ...incidentCheck) {
+// causeAndCheck causes an incident, such as the death of a part of the system, and carries out the checks.
+func causeAndCheck(t *testing.T, p *process, cause func(*testing.T, *process), all ...incidentCheck) {
 	t.Helper()
 	checks := make([]func(*testing.T, *process), len(all))
 	for i, c := range all {

@@ -38,10 +38,10 @@ var delegation = call("task", map[string]any{"description": "test", "subagent_ty
 // writing is a script that creates the file of the crash.
 var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\n"}) + "\n@@next\n@@say done"
 
-// crashes happen to one system, so that later crashes meet the remains of earlier ones. A crash affects several chats:
-// all except the last are in a lasting state, and the crash happens when the last reaches its moment. The first
-// opencode.session.status needs no crash of its own. It comes right after message.delivered, and at both moments
-// OpenCode has the message and no answer.
+// crashes are applied to one system in turn, so that later crashes also test recovery from earlier ones. A crash
+// affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
+// moment. The first opencode.session.status needs no crash of its own. It comes right after message.delivered, and at
+// both moments OpenCode has the message and no answer.
 var crashes = [][]crash{
 	{
 		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},

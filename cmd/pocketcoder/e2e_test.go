@@ -39,7 +39,7 @@ import (
 var (
 	binaries string
 	ordinary sharedInstance
-	chromium chromiumtest.Browser // of all tests but those that ask for one of their own
+	chromium chromiumtest.Browser // shared by all tests that do not call OpenOwn
 	shared   struct {             // what ends after the tests
 		sync.Mutex
 		ends []func()
@@ -60,8 +60,7 @@ func TestMain(m *testing.M) {
 		panic(runFromOwnDirectory())
 	}
 	os.Unsetenv(binariesVariable)
-	// A test waits for OpenCode most of its time, so three times as many as processors run at once unless -parallel says
-	// otherwise.
+	// Tests mostly wait for OpenCode, so three per processor run at once. -parallel overrides this.
 	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func lostTurnsContinue(t *testing.T, p *process) (after func(*testing.T, *process)) {
-	// it writes for longer than the other checks prepare
+	// the answer lasts longer than the preparation of the other checks
 	streaming, waiting := p.chat(t, "@@text n=4000 delay=50"), p.chat(t, bash("echo approved late"))
 	request := p.awaitRequest(t, waiting, 0)
 	expect.Eventually(t, "some text was streamed", func() bool {

@@ -116,8 +116,8 @@ func blocks(t testing.TB, page, language string) (all []string) {
 	return all
 }
 
-// TestThreeAgentsOfTheDocumentation follows docs/agents.md. The rule that denies edits to one of the agents also denies
-// them to every request over the API, so the system cannot be the one with the tests of such requests.
+// TestThreeAgentsOfTheDocumentation follows docs/agents.md. Its rule denies edits to one agent, and so to every request
+// over the API. Tests of such requests need another system.
 func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

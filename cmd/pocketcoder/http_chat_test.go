@@ -148,7 +148,7 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 func inRepository(t *testing.T) *process {
 	t.Helper()
 	p := prepareInside(t, t.TempDir())
-	expect.Repository(t, p.workspace)
+	expect.MakeRepository(t, p.workspace)
 	p.runForTest()
 	return p
 }
@@ -185,7 +185,7 @@ func chatIsForkedAndReverted(t *testing.T, p *process) {
 type streamChat struct {
 	login
 	chat   string
-	second string // OpenCode's id of the message that had Danube written
+	second string // OpenCode's id of the message that asked for Danube
 }
 
 // writesStream is a script that writes stream.txt.
@@ -215,7 +215,7 @@ func (p *process) startStreamChat(t *testing.T) streamChat {
 
 func (c streamChat) route(what string) string { return "/api/pocketcoder/chats/" + c.chat + "/" + what }
 
-// turn plays a script in a chat to its end.
+// turn sends a script to a chat and waits until the turn ends.
 func (c streamChat) turn(t *testing.T, chat, script string) {
 	t.Helper()
 	c.say(t, chat, script)

@@ -43,7 +43,7 @@ func TestNextStartContinuesAfterAStop(t *testing.T) {
 	runStages(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone},
 		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing},
 		stage{"a damaged read model is set aside, and what was lost is named", func(t *testing.T, p *process) {
-			checkIncident(t, p, damagedReadModel, incidentCheck{"outputs of archived chats are moved", archived},
+			causeAndCheck(t, p, damagedReadModel, incidentCheck{"outputs of archived chats are moved", archived},
 				incidentCheck{"what a shell has changed is known", shellChangesAreKnown})
 		}})
 }

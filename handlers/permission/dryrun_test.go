@@ -48,7 +48,7 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 
 	run, err := g.Gate.DryRun(t.Context(), allowMake, "c1")
 	is.NoErr(err)
-	is.Equal(run.Asks, 8) // with one of AwaitIdle
+	is.Equal(run.Asks, 8) // AwaitIdle appends one request too
 	is.Equal(run.Allowed, 5)
 	is.Equal(len(run.Commands), 2)
 	is.Equal(run.Commands[0].Text, "make")
@@ -76,7 +76,7 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 			last = append(last, r.Ask.ID)
 			return len(last) <= len(want)
 		}))
-		is.Equal(last[1:], want) // the last one is of AwaitIdle
+		is.Equal(last[1:], want) // last[0] is the request of AwaitIdle
 	}
 
 	_, err = g.Gate.DryRun(t.Context(), policy.Rule{Permission: "bash"}, "")

@@ -50,8 +50,8 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.PermissionDecided](data)), 2)
 }
 
-// A request over the API names no agent, so it may be that of any.
-func TestRulesForEveryAgentDenyARequestOverTheAPI(t *testing.T) {
+// A request over the API names no agent.
+func TestAPIRequestObeysDenyRulesOfAgentsButNoAllowRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)

@@ -215,8 +215,8 @@ func (h Proposals) approvalsBefore(ctx context.Context, seq uint64) (map[string]
 	return earlier, err
 }
 
-// changedIn reports whether an event after seq that no earlier approval caused stored or deleted a record that matched
-// before or after that event.
+// changedIn reports whether a matching record changed after seq. It ignores changes that an earlier approval caused. A
+// record matches if it did so before or after the change.
 func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64, earlier map[string]bool,
 	match func(id string, f fields) bool) (changed bool, err error) {
 	matched := map[string]bool{} // by record, before the event

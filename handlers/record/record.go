@@ -175,13 +175,14 @@ func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecor
 	return all, err
 }
 
-// List returns what of returns for each record of a collection, in the order of the records' last changes. The list is
-// never nil, because clients get it as JSON.
-func List[T, V any](ctx context.Context, h *Records, name string, of func(StoredRecord[T]) V) ([]V, error) {
+// List converts each record of a collection. The records are in the order of their last changes. The list is never nil,
+// so that it is [] in JSON.
+func List[T, V any](ctx context.Context, h *Records, name string, convert func(StoredRecord[T]) V) ([]V,
+	error) {
 	all, err := All[T](ctx, h, name)
 	list := make([]V, len(all))
 	for i, r := range all {
-		list[i] = of(r)
+		list[i] = convert(r)
 	}
 	return list, err
 }

@@ -1,7 +1,7 @@
 // Package executions is the read model of the commands that ran in a sandbox, or were refused.
 //
-// Promises: a row holds what the events of one execution say of it. A command that was asked to run more than once is
-// stored once.
+// Promises: a row holds what the events of one execution say of it. The text of a command is stored once, however often
+// it is requested.
 //
 // It must not know how a command runs, who approved it, or what its files contain.
 package executions
@@ -52,7 +52,7 @@ type Execution struct {
 	Position    int64      `db:"position" json:"position"`
 }
 
-// Command is a command that was asked to run, kept once.
+// Command is the text of the commands with one hash.
 type Command struct {
 	store.Record
 	Hash    string `db:"hash" json:"hash"` // SHA-256, hex

@@ -38,7 +38,7 @@ type Call struct {
 func Update(t *store.Table[Call], e events.Event, body any) {
 	switch b := body.(type) {
 	case events.MCPCalled:
-		older, _ := t.Get(callID(b.Session, b.Call)) // if the id is used again
+		older, _ := t.Get(callID(b.Session, b.Call)) // a model may use the id of an earlier call again
 		t.Put(Call{Record: store.Record{ID: older.ID, Updated: older.Updated}, Server: b.Server, Tool: b.Tool,
 			Chat: e.Subject.ID, State: Running})
 	case events.MCPReturned:

@@ -1,7 +1,7 @@
 // Package usage adds up the costs and tokens of chats, by model.
 //
-// Promises: a message counts once, with its latest figures. A cost that stays the same is exact, because differences
-// are added.
+// Promises: a message counts once, with its latest figures. Each update adds the difference to the previous figures. An
+// unchanged cost adds exactly 0, and so no rounding error.
 //
 // It must not know events, or anything of a message but its figures.
 package usage

@@ -32,7 +32,7 @@ const tabTime = 5 * time.Minute
 // OpenTab opens a tab with cookies, storage and service workers of its own. It is closed when the test ends.
 func (b *Browser) OpenTab(t testing.TB) context.Context {
 	t.Helper()
-	path := expect.Program(t, "chromium") // may end the test, and must not do so within the once
+	path := expect.Program(t, "chromium") // outside the Once, because it may end the test
 	b.once.Do(func() {
 		b.ctx, b.end = start(context.Background(), path)
 		b.err = chromedp.Do(b.ctx)
@@ -55,8 +55,8 @@ func (b *Browser) Close() {
 	}
 }
 
-// OpenOwn starts a Chromium of the test's own and opens a tab, for what Chromium has only outside of separate contexts:
-// push messages and notifications.
+// OpenOwn starts a separate Chromium and opens a tab. Push messages and notifications do not work in a browser context
+// of OpenTab.
 func OpenOwn(t testing.TB) context.Context {
 	t.Helper()
 	path := expect.Program(t, "chromium")

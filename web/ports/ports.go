@@ -1,4 +1,4 @@
-// Package ports serves the ports on which commands listen that run in the background, to browsers and other clients.
+// Package ports serves the ports of background commands to browsers and other clients.
 //
 // Promises: a port is for the owner of its chat and for administrators, not for agents. Access ends with the login,
 // and with the right to the chat. A served page shares no origin, cookie or storage with the API. Our tokens and

@@ -142,7 +142,7 @@ func (r Record) Get(name string) any {
 	return toText(r.values[i])
 }
 
-// Text returns the text in a field, "" for a field of another kind.
+// Text returns the value of a text field. It returns "" for other fields and for fields that were not read.
 func (r Record) Text(name string) string {
 	text, _ := r.Get(name).(string)
 	return text

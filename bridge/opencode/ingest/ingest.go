@@ -2,7 +2,8 @@
 // session. Fragments of text and output go to DELTAS. Heartbeats, and what OpenCode reports while it starts, are only
 // counted.
 //
-//	burst      the stream, event by event. It binds each new session to its chat; one that no chat asked for gets a chat
+//	burst      the stream, event by event. It binds each new session to its chat, that of a subagent to the chat of its
+//	           parent. Any other session that PocketCoder did not create gets a new chat
 //	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models
 //
 // Promises:

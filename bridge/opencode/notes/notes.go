@@ -4,7 +4,7 @@
 // Promises:
 //   - A file that was changed becomes a new version of the note, at the latest when the next turn of any chat ends. A
 //     note that was changed or restored becomes a file.
-//   - If both have changed, the file wins: the other text is the version before.
+//   - If both have changed, the file becomes the current version, and the stored text the previous one.
 //   - A file that is missing is written again. Only a person deletes a note.
 //   - A file that cannot be a note stays as it is, and is reported in the log, once for each content.
 //   - A symbolic link in the workspace does not lead outside it.

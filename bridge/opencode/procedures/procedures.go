@@ -1,5 +1,5 @@
-// Package procedures gives OpenCode the sealed procedures as skills. It has package proposal make the changes of
-// approved proposals.
+// Package procedures gives OpenCode the sealed procedures as skills. Package proposal applies approved proposals; this
+// package calls it.
 //
 // Promises: OpenCode gets only texts that a person approved. OpenCode does not get a procedure whose text has another
 // hash than the sealed one. OpenCode reads skills when it starts, so a change restarts it once no turn runs.

@@ -1,8 +1,8 @@
 // Package restarts starts OpenCode again for a configuration that it reads at its start only, such as the keys of
 // providers and procedures.
 //
-// Promises: OpenCode is not started again while a turn runs or waits for a person, unless the turn begins at that
-// moment.
+// Promises: OpenCode restarts only while no turn runs or waits for a person. A turn that begins during the check may be
+// lost.
 //
 // It must not know what has changed in the configuration.
 package restarts

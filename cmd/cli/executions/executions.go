@@ -52,5 +52,5 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.WrongUsage(env, "sandbox: which of ps, logs, kill, shell and workers?")
 }
 
-// whichExecution is said to a command without the id of an execution.
+// whichExecution is the error if the id of the execution is missing.
 const whichExecution = `which execution? "pocketcoder sandbox ps --all" lists them`

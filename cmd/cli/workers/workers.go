@@ -77,8 +77,8 @@ func row(w workers.Worker) []string {
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40), printable.OneLine(w.Line, 60)}
 }
 
-// missing is said to a command without the id of a worker.
-const missing = `the id of the worker is missing; "pocketcoder workers" lists the workers`
+// whichWorker is the error if the id of the worker is missing.
+const whichWorker = `which worker? "pocketcoder workers" lists them`
 
 func check(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "workers check", usage)
@@ -88,7 +88,7 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	id, err := cli.IDIn(env, "workers check", rest, missing)
+	id, err := cli.IDIn(env, "workers check", rest, whichWorker)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func stop(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	id, err := cli.IDIn(env, "workers stop", rest, missing)
+	id, err := cli.IDIn(env, "workers stop", rest, whichWorker)
 	if err != nil {
 		return err
 	}

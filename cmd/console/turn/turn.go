@@ -1,4 +1,5 @@
-// Package turn follows the events of a chat and determines whose turn it is, and how the last turn ended.
+// Package turn follows the events of a chat. It reports whether the person or the assistant must act, and how the last
+// turn ended.
 //
 // It must not know how events are read or shown.
 package turn

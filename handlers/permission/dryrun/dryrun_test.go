@@ -26,7 +26,7 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 			}
 			return nil
 		}}
-	for range 2 { // the second run has the verdicts of the first
+	for range 2 { // the second run reuses the verdicts of the first
 		result, err := trial.Run(t.Context(), "")
 		is.NoErr(err)
 		is.Equal([]int{read, result.Asks, result.Allowed}, []int{MaxRequests, MaxRequests, MaxRequests})

@@ -3,7 +3,7 @@
 //
 // Promises: the functions are pure.
 //
-// It must not know what an approval changes.
+// It must not know how an approval changes records.
 package proposals
 
 import (
@@ -45,7 +45,7 @@ var Shown = []string{"kind", "name", "description", "content"}
 // Proposal is a record of a proposal.
 type Proposal struct{ Kind, Name, Description, Content, Status, Effect string }
 
-// Of returns the proposal whose fields a function returns.
+// Of returns the proposal with the fields that text returns.
 func Of(text func(field string) string) Proposal {
 	return Proposal{text("kind"), text("name"), text("description"), text("content"), text("status"), text("effect")}
 }

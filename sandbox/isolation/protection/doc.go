@@ -1,10 +1,10 @@
-// Package protection protects the names of a workspace that programs obey as configuration (package protected), while
-// commands run in it. Workspace.Protect returns mounts that cover these names. A mount needs a file to cover, so it
-// creates placeholders at missing names.
+// Package protection prevents commands from changing files of a workspace that programs read as configuration (package
+// protected). Workspace.Protect returns mounts that cover these files. A mount needs a file to cover, so it creates
+// placeholders at missing names.
 //
-// Promises: commands of several workers share placeholders. The last worker removes them, and a worker that starts
-// removes those of a killed one.
+// Promises: workers share placeholders. The last worker that uses them removes them. A new worker removes those of a
+// killed worker.
 //
-// It must not know what an isolation level or a command is, nor how the mounts are made. On other systems it does
+// It must not know what an isolation level or a command is, nor how the mounts are made. Outside Linux it does
 // nothing.
 package protection

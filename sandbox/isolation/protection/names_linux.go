@@ -58,9 +58,13 @@ func listProjectNames() (names []Name) {
 // workspace. The rest of .git is writable.
 var gitNames = []Name{
 	// core.fsmonitor, hooksPath, pager, …
-	{Path: "config", placeholder: filePlaceholder}, {Path: "config.worktree", placeholder: filePlaceholder},
+	{Path: "config", placeholder: filePlaceholder},
+	{Path: "config.worktree", placeholder: filePlaceholder},
 	{Path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
-	{Path: "hooks", placeholder: directoryPlaceholder}, {Path: "info", placeholder: directoryPlaceholder}, {Path: "modules", placeholder: directoryPlaceholder}, {Path: "worktrees", placeholder: directoryPlaceholder},
+	{Path: "hooks", placeholder: directoryPlaceholder},
+	{Path: "info", placeholder: directoryPlaceholder},
+	{Path: "modules", placeholder: directoryPlaceholder},
+	{Path: "worktrees", placeholder: directoryPlaceholder},
 	{Path: "opencode", placeholder: directoryPlaceholder},
 }
 
@@ -106,7 +110,7 @@ func homeNames() (names []Name) {
 // Name is a protected name and how to protect it.
 type Name struct {
 	Path string // relative to the directory it is listed for
-	// protected names in this directory; the rest is writable. If empty, all of it is protected
+	// Protected names in this directory; the rest is writable. If nil, the whole directory is protected.
 	Children    []Name
 	placeholder placeholderKind
 

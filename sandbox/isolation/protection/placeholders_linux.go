@@ -25,13 +25,13 @@ type Mount struct {
 // call that creates the file sets it, so every process recognizes a placeholder, also after a crash.
 const placeholderMode = unix.S_ISVTX | 0o555
 
-// Workspace is a workspace with the placeholders that the commands of one worker share. The worker holds a shared lock
-// (flock(2)) on each, so other workers of the workspace do not remove it. Commands can lock placeholders too. With a
-// shared lock, a placeholder stays longer. With an exclusive lock, new commands fail unless the worker holds its lock
-// already. It is safe for concurrent use.
+// Workspace is a workspace with the placeholders that the commands of one worker share. Each worker holds a shared lock
+// (flock(2)) on every placeholder, so that other workers do not remove the placeholder. Commands can lock placeholders
+// too. With a shared lock, a placeholder stays longer. With an exclusive lock, new commands fail unless the worker
+// already holds its lock. It is safe for concurrent use.
 type Workspace struct {
 	Dir         string // absolute, symlinks resolved
-	LongRunning bool   // there are no placeholders; see Names
+	LongRunning bool   // existing names are read-only; missing names get no placeholder
 
 	mu     sync.Mutex
 	locked map[string]*os.File

@@ -21,8 +21,8 @@ import (
 // machines differ.
 const clockSkew = 10 * time.Second
 
-// FragmentsSince returns the time since which fragments of a chat matter. began returns the time of the oldest message
-// or execution that fragments belong to, "" for none.
+// FragmentsSince returns the earliest time of the fragments that a page of the chat needs: what began returns, or now,
+// less clockSkew. began returns the time of the oldest message or execution that fragments belong to, "" for none.
 func (s *Site) FragmentsSince(ctx context.Context, caller api.Caller, chat string,
 	began func(ctx context.Context, db dbx.Builder, chat string) (string, error)) (time.Time, error) {
 	since := time.Now()

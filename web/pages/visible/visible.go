@@ -1,5 +1,4 @@
-// Package visible makes what comes from outside visible as it is: hidden characters are named, and markdown leads
-// nowhere unseen.
+// Package visible renders untrusted text. It names hidden characters, and shows where each link leads.
 //
 // Promises: nothing in a text runs, hides or reorders what a person reads. A text of any form is rendered in little
 // time and memory.

@@ -10,7 +10,8 @@ export const url = process.env.POCKETCODER_URL;
 export const admin = { email: process.env.ADMIN_EMAIL, password: process.env.ADMIN_PASSWORD };
 export const password = "a long enough password";
 
-// open holds what a test has opened. A connection that stays open keeps Node from ending, also when the test fails.
+// open holds the functions that close a test's connections. A connection that stays open keeps Node from ending, also
+// when the test fails.
 const open = [];
 
 export function closeAll() {

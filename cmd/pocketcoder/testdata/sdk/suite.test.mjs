@@ -43,7 +43,7 @@ test("a chat from the first message to the approved command, over realtime", asy
   await chats.until("the chat is created", (e) => e.action === "create" && e.record.id === chat.id);
   const hot = stream();
   await pb.realtime.subscribe(`chats:${chat.id}`, hot.push);
-  await say(pb, chat.id, "@@say ready"); // a hot stream that begins during a call shows no change of its status
+  await say(pb, chat.id, "@@say ready"); // a hot stream that begins during a call shows no change of the call's status
   await hot.until("that the hot stream has begun", (e) => e.event === "message_complete");
 
   const message = await say(pb, chat.id, bash("echo appr''oved"));
