@@ -77,7 +77,7 @@ func Open(choice Choice, access FileAccess) (*Confinement, error) {
 			return nil, err
 		}
 	}
-	c.protection.Dir, c.protection.LongRunning = access.Workspace, access.LongRunning
+	c.protection = protection.Workspace{Dir: access.Workspace, LongRunning: access.LongRunning}
 	if c.workspace, err = os.Open(access.Workspace); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}

@@ -231,7 +231,7 @@ func (c *Confinement) allowWorkspace(r ruleset) error {
 	if err := r.allow(c.access.Workspace, readRights); err != nil {
 		return err
 	}
-	names := protection.Names(c.access.Workspace, c.access.LongRunning)
+	names := c.protection.Names()
 	return r.allowExcept(c.access.Workspace, writeRights, func(path string) (whole, part bool) {
 		for _, n := range names {
 			at := filepath.Join(c.access.Workspace, n.Path)
@@ -262,7 +262,7 @@ func (c *Confinement) mayWrite(path string) bool {
 	if !within(c.access.Workspace, path) {
 		return false
 	}
-	for _, n := range protection.Names(c.access.Workspace, c.access.LongRunning) {
+	for _, n := range c.protection.Names() {
 		at := filepath.Join(c.access.Workspace, n.Path)
 		switch {
 		case (n.Children == nil || c.access.LongRunning) && within(at, path):

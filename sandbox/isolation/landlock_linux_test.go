@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation/protection"
 )
 
 func TestModesAreChangedWhereAProgramMayWrite(t *testing.T) {
@@ -28,10 +30,13 @@ func TestModesAreChangedWhereAProgramMayWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			is.Equal((&Confinement{access: place}).mayWrite(c.path), c.command)
-			lasting := place
-			lasting.LongRunning = true
-			is.Equal((&Confinement{access: lasting}).mayWrite(c.path), c.engine)
+			for longRunning, want := range map[bool]bool{false: c.command, true: c.engine} {
+				access := place
+				access.LongRunning = longRunning
+				confinement := Confinement{access: access, protection: protection.Workspace{Dir: workspace,
+					LongRunning: longRunning}}
+				is.Equal(confinement.mayWrite(c.path), want)
+			}
 		})
 	}
 }

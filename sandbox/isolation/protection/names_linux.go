@@ -11,21 +11,21 @@ import (
 	"pocketcoder/sandbox/protected"
 )
 
-// Names returns the names that commands cannot create or change in a workspace. A long-running program may write the
+// Names returns the names that commands cannot create or change in the workspace. A long-running program may write the
 // instructions, if a person allows it.
-func Names(workspace string, longRunning bool) (all []Name) {
-	all = gitFileNames(workspace) // first, because the mounts of other names must cover these
+func (w *Workspace) Names() (all []Name) {
+	all = gitFileNames(w.Dir) // first, because the mounts of other names must cover these
 	for _, n := range projectNames {
-		if n.instructions && longRunning {
+		if n.instructions && w.LongRunning {
 			continue
 		}
-		if n.instructions && shadows(workspace, n.Path) {
+		if n.instructions && shadows(w.Dir, n.Path) {
 			n.placeholder = noPlaceholder
 		}
 		all = append(all, n)
 	}
-	all = append(all, bareRepositoryNames(workspace)...)
-	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == workspace {
+	all = append(all, bareRepositoryNames(w.Dir)...)
+	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == w.Dir {
 		all = append(all, homeNames()...)
 	}
 	return all

@@ -55,7 +55,7 @@ func (w *Workspace) Protect() (mounts []Mount, release func(), err error) {
 		w.locked = map[string]*os.File{}
 	}
 	w.users++
-	mounts, err = w.protectNames(nil, w.Dir, Names(w.Dir, w.LongRunning))
+	mounts, err = w.protectNames(nil, w.Dir, w.Names())
 	if err != nil {
 		w.release()
 		return nil, nil, err
@@ -70,7 +70,7 @@ func (w *Workspace) Protect() (mounts []Mount, release func(), err error) {
 // protectExisting returns read-only mounts for the protected names that exist. It skips symlinks, because a mount
 // cannot cover them.
 func (w *Workspace) protectExisting() (mounts []Mount) {
-	for _, n := range Names(w.Dir, w.LongRunning) {
+	for _, n := range w.Names() {
 		path := filepath.Join(w.Dir, n.Path)
 		var now unix.Stat_t
 		if unix.Lstat(path, &now) == nil && !isPlaceholder(now) && now.Mode&unix.S_IFMT != unix.S_IFLNK {
@@ -250,5 +250,5 @@ func (w *Workspace) RemoveLeftovers() {
 			}
 		}
 	}
-	sweep(w.Dir, append(Names(w.Dir, w.LongRunning), bareRepositoryPlaceholders...))
+	sweep(w.Dir, append(w.Names(), bareRepositoryPlaceholders...))
 }
