@@ -73,11 +73,11 @@ func (b *tab) logIn() {
 // newBrowser opens a tab in the shared Chromium.
 func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
-	return p.useTab(chromium.OpenTab(t), t, size)
+	return p.useTab(t, chromium.OpenTab(t), size)
 }
 
 // useTab sets the size of an open tab and records its errors.
-func (p *process) useTab(ctx context.Context, t testing.TB, size screen) *tab {
+func (p *process) useTab(t testing.TB, ctx context.Context, size screen) *tab {
 	t.Helper()
 	b := &tab{process: p, t: t, ctx: ctx, size: size}
 	b.do(chromedp.EmulateViewport(size.width, size.height))

@@ -223,7 +223,7 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	admin.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush",
 		"push_token": phone.URL + "/topic", "is_active": true})
 	chat := admin.create(t, "chats", record{"title": "Notified"})
-	b := p.useTab(chromiumtest.OpenOwn(t), t, phoneScreen)
+	b := p.useTab(t, chromiumtest.OpenOwn(t), phoneScreen)
 	b.logIn()
 	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
 	registration, worker := b.registration(), b.inWorker()
