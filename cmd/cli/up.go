@@ -39,7 +39,7 @@ var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
 	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "max-workers", "worker-silence", "opencode"}},
 	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas", "metrics"}},
-	{"Sandbox", []string{"isolation", "expose"}},
+	{"Sandbox", []string{"isolation", "expose", "idle-after"}},
 	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
 	{"Notifications", []string{"push-relay", "push-allow-private"}},
 	{"SSH", []string{"ssh", "authorized-keys"}},
