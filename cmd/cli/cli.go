@@ -77,14 +77,16 @@ func ParseOne(fs *flag.FlagSet, args []string, missing string) (string, error) {
 	return rest[0], nil
 }
 
-// IDIn returns the id that is the only argument of a command. missing says which argument is missing if there is none.
-func IDIn(env Environment, command string, rest []string, missing string) (string, error) {
-	if len(rest) == 0 {
-		return "", WrongUsage(env, "%s: %s", command, missing)
-	}
-	id, err := events.ParseID(rest[0])
+// ParseID is ParseOne for an id.
+func ParseID(fs *flag.FlagSet, args []string, missing string) (string, error) {
+	text, err := ParseOne(fs, args, missing)
 	if err != nil {
-		return "", WrongUsage(env, "%s: %v", command, err)
+		return "", err
+	}
+	id, err := events.ParseID(text)
+	if err != nil {
+		fmt.Fprintf(fs.Output(), "%s: %v\n", fs.Name(), err)
+		return "", ErrUsage
 	}
 	return id, nil
 }

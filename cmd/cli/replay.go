@@ -48,14 +48,10 @@ func replayFlags(env Environment, args []string) (o replayOptions, data datadir.
 	fs.BoolVar(&o.JSON, "json", false, "print JSON")
 	fs.BoolVar(&o.html, "html", false, "write an HTML page")
 	fs.BoolVar(&o.cast, "cast", false, "write an asciinema recording")
-	id, err := ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
-	if err != nil {
+	if o.Chat, err = ParseID(fs, args, `which chat? "pocketcoder chats" lists them`); err != nil {
 		return o, data, err
 	}
 	data = datadir.Dir(*directory)
-	if o.Chat, err = events.ParseID(id); err != nil {
-		return o, data, WrongUsage(env, "replay: %v", err)
-	}
 	o.To = cmp.Or(o.To, math.MaxUint64)
 	if o.Speed = math.Inf(1); *speed != "max" {
 		if o.Speed, err = strconv.ParseFloat(*speed, 64); err != nil || !(o.Speed > 0) {

@@ -47,13 +47,9 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 	yes := fs.Bool("yes", false, "do not ask")
 	workers := fs.Bool("workers", false, "also erase the workers of the chat")
 	asJSON := fs.Bool("json", false, "print JSON")
-	id, err := cli.ParseOne(fs, args, `which chat? "pocketcoder chats" lists them while the system runs`)
+	chat, err := cli.ParseID(fs, args, `which chat? "pocketcoder chats" lists them while the system runs`)
 	if err != nil {
 		return err
-	}
-	chat, err := events.ParseID(id)
-	if err != nil {
-		return cli.WrongUsage(env, "admin erase: %v", err)
 	}
 	if !*yes {
 		if err := confirm(env, chat); err != nil {

@@ -24,11 +24,7 @@ func runKill(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "sandbox kill", killUsage)
 	data := cli.DataFlag(fs, env)
 	signal := fs.String("signal", "", "`signal` to send; default TERM, or HUP for a shell, because shells ignore TERM")
-	rest, err := cli.Parse(fs, args, 1)
-	if err != nil {
-		return err
-	}
-	exec, err := cli.IDIn(env, "sandbox kill", rest, whichExecution)
+	exec, err := cli.ParseID(fs, args, whichExecution)
 	if err != nil {
 		return err
 	}

@@ -36,11 +36,7 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "sandbox logs", logsUsage)
 	data := cli.DataFlag(fs, env)
 	follow := fs.Bool("f", false, "follow the output until the command ends")
-	rest, err := cli.Parse(fs, args, 1)
-	if err != nil {
-		return err
-	}
-	exec, err := cli.IDIn(env, "sandbox logs", rest, whichExecution)
+	exec, err := cli.ParseID(fs, args, whichExecution)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/viewer"
+	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/sandbox/wire"
 )
@@ -36,7 +37,7 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	user := fs.String("user", "", cli.InternalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
 	pid := fs.String("client", "", cli.InternalFlag+"`pid` of the client of \"attach\" whose shell it is")
 	stay := fs.Bool("stay", false, cli.InternalFlag+"when it fails, wait until the window is closed")
-	rest, err := cli.Parse(fs, args, 1)
+	id, err := cli.ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
 	if err != nil {
 		return err
 	}
@@ -45,9 +46,9 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	if *stay {
 		defer func() { waitInWindow(ctx, env, err) }()
 	}
-	chat, err := cli.IDIn(env, "sandbox shell", rest, `which chat? "pocketcoder chats" lists them`)
+	chat, err := events.ParseID(id)
 	if err != nil {
-		return err
+		return cli.WrongUsage(env, "sandbox shell: %v", err)
 	}
 	if !env.Interactive {
 		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")

@@ -84,11 +84,7 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "workers check", usage)
 	data := cli.DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
-	rest, err := cli.Parse(fs, args, 1)
-	if err != nil {
-		return err
-	}
-	id, err := cli.IDIn(env, "workers check", rest, whichWorker)
+	id, err := cli.ParseID(fs, args, whichWorker)
 	if err != nil {
 		return err
 	}
@@ -121,11 +117,7 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 func stop(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "workers stop", usage)
 	data := cli.DataFlag(fs, env)
-	rest, err := cli.Parse(fs, args, 1)
-	if err != nil {
-		return err
-	}
-	id, err := cli.IDIn(env, "workers stop", rest, whichWorker)
+	id, err := cli.ParseID(fs, args, whichWorker)
 	if err != nil {
 		return err
 	}
