@@ -14,6 +14,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
 )
 
 const (
@@ -27,7 +28,7 @@ func approve(t *testing.T, h proposal.Proposals, p proposal.Stored) events.Event
 	is := is.New(t)
 	set := record.Fields(map[string]any{"kind": p.Kind, "name": p.Name, "content": p.Content, "status": "approved"})
 	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-		Role: "admin", Collection: proposal.Collection, New: true, Set: set})
+		Role: "admin", Collection: proposals.Collection, New: true, Set: set})
 	is.NoErr(err)
 	e, _, err := h.Records.Log.Get(t.Context(), seq)
 	is.NoErr(err)
@@ -46,7 +47,7 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
+	p := proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer}
 	c, err := h.Change(t.Context(), p)
 	is.NoErr(err)
 	is.Equal(c.Rights, []string{"allows edit: <workspace>"})
@@ -85,7 +86,7 @@ func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 			agents := agentfile.Agents{Records: h.Records}
 			_, err := agents.Import(t.Context(), agentfile.Import{Text: deployer})
 			is.NoErr(err)
-			approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: c.approved})
+			approval := approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: c.approved})
 			text := func() string {
 				exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
 				is.NoErr(err)
@@ -106,7 +107,7 @@ func TestAnApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 	_, err := agentfile.Agents{Records: h.Records}.Import(t.Context(), agentfile.Import{Text: deployer})
 	is.NoErr(err)
-	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer",
+	approval := approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer",
 		Content: strings.Replace(deployer, "allow", "deny", 1)})
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
@@ -123,7 +124,7 @@ func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposal.Prompt, Name: "Tone", Content: "Be brief.\n"}
+	p := proposal.Stored{Kind: proposals.Prompt, Name: "Tone", Content: "Be brief.\n"}
 	is.NoErr(h.Apply(t.Context(), approve(t, h, p)))
 	p.Content = "Be kind.\n"
 	c, err := h.Change(t.Context(), p)
@@ -139,9 +140,10 @@ func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 // Two administrators approve two texts of one name before the first takes effect, because the engine is down.
 func TestApprovalsOfOneNameTakeEffectInOrder(t *testing.T) {
 	t.Parallel()
-	first := map[string]string{proposal.Agent: deployer, proposal.Prompt: "Be brief.\n", proposal.Procedure: "Push.\n"}
-	second := map[string]string{proposal.Agent: cautious, proposal.Prompt: "Be kind.\n",
-		proposal.Procedure: "Ask first.\n"}
+	first := map[string]string{proposals.Agent: deployer, proposals.Prompt: "Be brief.\n",
+		proposals.Procedure: "Push.\n"}
+	second := map[string]string{proposals.Agent: cautious, proposals.Prompt: "Be kind.\n",
+		proposals.Procedure: "Ask first.\n"}
 	for kind := range first {
 		for name, delivered := range map[string][]int{"in order": {0, 1}, "reversed": {1, 0}, "twice": {0, 0, 1, 1, 0},
 			"only the second": {1}} {
@@ -171,7 +173,7 @@ func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
+	p := proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer}
 	approval := approve(t, h, p)
 	agents := agentfile.Agents{Records: h.Records}
 	_, err := agents.Import(t.Context(), agentfile.Import{Text: cautious})
@@ -186,7 +188,7 @@ func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 		expect.Contains(t, now.Problem, "was changed before this approval")
 	}
 	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-		Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID,
+		Role: "admin", Collection: proposals.Collection, Record: approval.Subject.ID,
 		Set: record.Fields(map[string]any{"status": "approved", "shown_definition": one(t, h, approval).Definition})})
 	is.NoErr(err)
 	is.NoErr(h.Apply(t.Context(), approval)) // of the first approval, again
@@ -203,10 +205,11 @@ func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer})
+	approval := approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer})
 	save := func(fields string) error {
 		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-			Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID, Set: handlerstest.Fields(fields)})
+			Role: "admin", Collection: proposals.Collection, Record: approval.Subject.ID,
+			Set: handlerstest.Fields(fields)})
 		return err
 	}
 	is.Equal(handlers.CodeOf(save(`{"content":"other"}`)), handlers.Invalid)
@@ -231,7 +234,7 @@ func TestAnApprovalOfAnOlderVersionTakesEffectOnce(t *testing.T) {
 		body := handlerstest.Fields(`{"kind":"prompt","name":"` + name + `","content":"Be brief.\n","status":"approved"}`)
 		fields, err := events.Encode(body)
 		is.NoErr(err)
-		e, err := events.NewConfig(proposal.Collection, events.NewID(), events.UserActor("root"),
+		e, err := events.NewConfig(proposals.Collection, events.NewID(), events.UserActor("root"),
 			events.Saved{Fields: fields})
 		is.NoErr(err)
 		e.Seq, err = h.Records.Log.Append(t.Context(), e)
@@ -257,8 +260,8 @@ func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 	for _, p := range []proposal.Stored{
-		{Kind: proposal.Agent, Name: "Helper", Content: deployer},
-		{Kind: proposal.Agent, Name: "Deployer", Content: "no front matter"},
+		{Kind: proposals.Agent, Name: "Helper", Content: deployer},
+		{Kind: proposals.Agent, Name: "Deployer", Content: "no front matter"},
 	} {
 		approval := approve(t, h, p)
 		is.NoErr(h.Apply(t.Context(), approval))
@@ -273,8 +276,8 @@ func TestTheDefinitionOfAProposalHasItsKind(t *testing.T) {
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 	definitions := map[string]bool{}
-	for _, kind := range []string{"", proposal.Procedure, proposal.Agent, proposal.Prompt} {
-		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: proposal.Collection, New: true,
+	for _, kind := range []string{"", proposals.Procedure, proposals.Agent, proposals.Prompt} {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: proposals.Collection, New: true,
 			Set: handlerstest.Fields(`{"kind":"` + kind + `","name":"n","content":"c","status":"draft"}`)})
 		is.NoErr(err)
 	}
@@ -293,8 +296,8 @@ func TestTwoProcessesApplyApprovalsOnce(t *testing.T) {
 	l := eventstest.Log(t)
 	h := proposal.Proposals{Records: &record.Records{Log: l}}
 	approvals := []events.Event{
-		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}),
-		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: cautious}),
+		approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer}),
+		approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: cautious}),
 	}
 	done := make(chan error, len(approvals))
 	for _, e := range approvals {

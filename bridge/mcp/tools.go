@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/record/proposals"
 )
 
 func (s *Server) addTools(to *start) {
@@ -54,7 +55,7 @@ type proposeArguments struct {
 // propose stores a draft. People see it beside those that were made over the API.
 func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (string, error) {
 	switch {
-	case in.Kind != proposal.Procedure && in.Kind != proposal.Agent && in.Kind != proposal.Prompt:
+	case in.Kind != proposals.Procedure && in.Kind != proposals.Agent && in.Kind != proposals.Prompt:
 		return "", handlers.Refuse(handlers.Invalid, "kind: %.40q cannot be proposed. Use procedure, agent or prompt.",
 			in.Kind)
 	case in.Name == "" || in.Content == "":
@@ -62,12 +63,12 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	case len(in.Name) > 100 || len(in.Content) > maxProposal:
 		return "", handlers.Refuse(handlers.Invalid, "name may have at most 100 bytes, and content at most %d KiB.", maxProposal>>10)
 	}
-	if in.Kind == proposal.Agent {
+	if in.Kind == proposals.Agent {
 		if err := proposal.CheckAgent(in.Name, in.Content); err != nil {
 			return "", err
 		}
 	}
-	all, err := record.All[struct{ Status string }](ctx, s.Records, proposal.Collection)
+	all, err := record.All[struct{ Status string }](ctx, s.Records, proposals.Collection)
 	if err != nil {
 		return "", err
 	}
@@ -81,7 +82,7 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
 	}
 	set := record.Fields(map[string]any{"kind": in.Kind, "name": in.Name, "content": in.Content, "status": "draft"})
-	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposal.Collection, Set: set,
+	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposals.Collection, Set: set,
 		New: true, Role: account.Agent})
 	if err != nil {
 		return "", err

@@ -24,7 +24,7 @@ import (
 // e is an event about a proposal. Older versions stored no effect. Apply makes the change of such an approval if e is
 // that approval and the target has not changed since.
 func (h Proposals) Apply(ctx context.Context, e events.Event) error {
-	all, err := record.All[Stored](ctx, h.Records, Collection)
+	all, err := record.All[Stored](ctx, h.Records, proposals.Collection)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (h Proposals) ifStillApproved(ctx context.Context, approved record.StoredRe
 			return err
 		}
 		// The check comes after the decisions, as that of the target.
-		newest, err := h.Records.Log.Newest(ctx, events.ConfigSubject(Collection, approved.ID, "*"))
+		newest, err := h.Records.Log.Newest(ctx, events.ConfigSubject(proposals.Collection, approved.ID, "*"))
 		if err == nil && newest != approved.Seq {
 			err = errNoEffect
 		}
@@ -112,7 +112,7 @@ func (h Proposals) ifStillApproved(ctx context.Context, approved record.StoredRe
 func (h Proposals) saveProposal(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event,
 	values map[string]any) error {
 	by := handlers.Command{Actor: events.ActorSystem, Cause: approval.ID}
-	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Collection, Record: approved.ID,
+	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: proposals.Collection, Record: approved.ID,
 		Set: record.Fields(values)})
 	return err
 }
@@ -121,14 +121,14 @@ func (h Proposals) saveProposal(ctx context.Context, approved record.StoredRecor
 func (h Proposals) makeChange(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event) error {
 	p, by := approved.Value, handlers.Command{Actor: approval.Actor, Cause: approval.ID}
 	switch p.Kind {
-	case Agent:
+	case proposals.Agent:
 		err := CheckAgent(p.Name, p.Content)
 		if err == nil {
 			_, err = agentfile.Agents{Records: h.Records}.Import(ctx,
 				agentfile.Import{Command: by, Text: p.Content, Name: p.Name})
 		}
 		return err
-	case Prompt:
+	case proposals.Prompt:
 		id, _, err := h.prompt(ctx, p.Name)
 		if err == nil {
 			_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
@@ -143,7 +143,8 @@ func (h Proposals) makeChange(ctx context.Context, approved record.StoredRecord[
 		"version":   strconv.FormatUint(approval.Seq, 10),
 		"sealed_by": strings.TrimPrefix(approval.Actor, events.UserActor("")),
 	})
-	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: SealedIn, Set: set, New: true, Upsert: true})
+	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: proposals.Procedures, Set: set, New: true,
+		Upsert: true})
 	return err
 }
 
@@ -175,17 +176,17 @@ type fields struct{ Name, Agent, Prompt string }
 // changed reports whether something else than an approval has changed the target of a proposal after seq: the procedure
 // or the prompt, or the agent with its prompt and its rules.
 func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, error) {
-	earlier, err := h.approvalsBefore(ctx, seq)
+	earlier, err := h.eventsBefore(ctx, seq)
 	if err != nil {
 		return false, err
 	}
 	named := func(_ string, f fields) bool { return f.Name == p.Name }
 	switch p.Kind {
-	case Agent:
-	case Prompt:
+	case proposals.Agent:
+	case proposals.Prompt:
 		return h.changedIn(ctx, prompts, seq, earlier, named)
 	default:
-		return h.changedIn(ctx, SealedIn, seq, earlier, named)
+		return h.changedIn(ctx, proposals.Procedures, seq, earlier, named)
 	}
 	parts := map[string]bool{} // records of agents and prompts
 	changed, err := h.changedIn(ctx, agents, seq, earlier, func(id string, f fields) bool {
@@ -205,11 +206,13 @@ func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, err
 		func(_ string, f fields) bool { return parts[f.Agent] })
 }
 
-// approvalsBefore returns the ids of the events about proposals before seq.
-func (h Proposals) approvalsBefore(ctx context.Context, seq uint64) (map[string]bool, error) {
+// eventsBefore returns the ids of the events of proposals that were stored before seq.
+func (h Proposals) eventsBefore(ctx context.Context, seq uint64) (map[string]bool, error) {
 	earlier := map[string]bool{}
-	_, err := h.Records.Log.Fold(ctx, events.ConfigSubject(Collection, "*", "*"), 0, func(e events.Event) error {
-		earlier[e.ID] = e.Seq < seq
+	_, err := h.Records.Log.Fold(ctx, events.ConfigSubject(proposals.Collection, "*", "*"), 0, func(e events.Event) error {
+		if e.Seq < seq {
+			earlier[e.ID] = true
+		}
 		return nil
 	})
 	return earlier, err

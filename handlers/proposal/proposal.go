@@ -24,19 +24,10 @@ import (
 	"pocketcoder/handlers/record/rulebook"
 )
 
-// The collections of proposals, and of what they change.
+// The collections, besides that of procedures, that approvals change.
 const (
-	Collection = proposals.Collection
-	SealedIn   = proposals.SealedIn
-	prompts    = "ai_prompts"
-	agents     = rulebook.Agents
-)
-
-// The kinds of proposals. An empty kind is a procedure.
-const (
-	Procedure = proposals.Procedure
-	Agent     = "agent"  // Markdown with front matter, as package agentfile reads it
-	Prompt    = "prompt" // the text of ai_prompts
+	prompts = "ai_prompts"
+	agents  = rulebook.Agents
 )
 
 // Stored is a stored proposal.
@@ -86,13 +77,13 @@ func (h Proposals) Commands() handlers.Commands {
 
 // Procedures lists the sealed procedures in the order of their last changes.
 func (h Proposals) Procedures(ctx context.Context) (list []Stored, err error) {
-	all, err := record.All[Stored](ctx, h.Records, SealedIn)
+	all, err := record.All[Stored](ctx, h.Records, proposals.Procedures)
 	files := map[string]string{}
 	if h.Files != nil {
 		files = h.Files()
 	}
 	for _, r := range all {
-		s := Stored{ID: r.ID, Kind: Procedure, Name: r.Value.Name, Description: r.Value.Description,
+		s := Stored{ID: r.ID, Kind: proposals.Procedure, Name: r.Value.Name, Description: r.Value.Description,
 			Content: r.Value.Content, Status: Sealed, OnDisk: files[SkillName(r.Value.Name)]}
 		s.Rights, s.Notes = []string{}, []string{}
 		list = append(list, s)
@@ -102,7 +93,7 @@ func (h Proposals) Procedures(ctx context.Context) (list []Stored, err error) {
 
 // List lists the proposals in the order of their last changes.
 func (h Proposals) List(ctx context.Context) ([]Stored, error) {
-	all, err := record.All[Stored](ctx, h.Records, Collection)
+	all, err := record.All[Stored](ctx, h.Records, proposals.Collection)
 	list := make([]Stored, len(all))
 	for i, r := range all {
 		if list[i], err = h.complete(ctx, r.ID, r.Value); err != nil {
@@ -116,13 +107,13 @@ func (h Proposals) List(ctx context.Context) ([]Stored, error) {
 func (h Proposals) complete(ctx context.Context, id string, p Stored) (Stored, error) {
 	change, err := h.Change(ctx, p)
 	change.Problem = cmp.Or(change.Problem, p.Problem)
-	p.ID, p.Kind, p.Change = id, cmp.Or(p.Kind, Procedure), change
+	p.ID, p.Kind, p.Change = id, cmp.Or(p.Kind, proposals.Procedure), change
 	return p, err
 }
 
 // One returns a proposal.
 func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
-	p, found, err := record.One[Stored](ctx, h.Records, Collection, id)
+	p, found, err := record.One[Stored](ctx, h.Records, proposals.Collection, id)
 	if err == nil && !found {
 		err = handlers.Refuse(handlers.NotFound, "There is no proposal %s.", id)
 	}
@@ -134,7 +125,7 @@ func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
 
 // Change returns what an approval of a proposal would change now.
 func (h Proposals) Change(ctx context.Context, p Stored) (c Change, err error) {
-	if p.Kind == Agent {
+	if p.Kind == proposals.Agent {
 		c, err = h.changeOfAgent(ctx, p)
 	} else {
 		var now described
@@ -171,11 +162,11 @@ func (d described) text(p Stored) string {
 
 // inForce returns the procedure or the prompt with the name of a proposal. It is empty if there is none.
 func (h Proposals) inForce(ctx context.Context, p Stored) (now described, err error) {
-	if p.Kind == Prompt {
+	if p.Kind == proposals.Prompt {
 		_, now.Content, err = h.prompt(ctx, p.Name)
 		return now, err
 	}
-	all, err := record.All[Stored](ctx, h.Records, SealedIn)
+	all, err := record.All[Stored](ctx, h.Records, proposals.Procedures)
 	for _, r := range all {
 		if r.Value.Name == p.Name {
 			now = described{r.Value.Description, r.Value.Content}

@@ -36,7 +36,7 @@ var constraintsOf = map[string]constraints{
 	rulebook.WhitelistTargets: {complete: completeWhitelistTarget},
 	BudgetCollection:          {unique: []string{"name"}, complete: completeBudget},
 	proposals.Collection:      {complete: completeProposal},
-	proposals.SealedIn:        {unique: []string{"name"}, complete: completeSOP},
+	proposals.Procedures:      {unique: []string{"name"}, complete: completeSOP},
 	MCPServerCollection:       {complete: completeMCPServer},
 	"notification_rules":      {unique: []string{"user"}, upsert: true},
 	DeviceCollection:          {unique: []string{"user", "push_token"}, upsert: true},

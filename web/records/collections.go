@@ -6,7 +6,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/handlers/record/proposals"
@@ -229,12 +228,14 @@ var collections = []collection{
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
 	withOptions(fields(about(text(record.ShownDefinition), shownProposal)), configCollection(proposals.Collection,
-		rules(authed, authed, authed, admin, admin), choice("kind", proposal.Procedure, proposal.Agent, proposal.Prompt),
+		rules(authed, authed, authed, admin, admin),
+		choice("kind", proposals.Procedure, proposals.Agent, proposals.Prompt),
 		required(text("name")), text("description"), required(text("content")),
-		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved", "denied")),
+		required(choice("authored_by", "human", "poco")),
+		required(choice("status", proposals.Draft, proposals.Approved, proposals.Denied)),
 		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)), fixed(text("problem")),
 		fixed(choice("effect", proposals.Pending, proposals.Done)))),
-	configCollection(proposals.SealedIn, rules(authed, authed, admin, admin, admin), required(text("name")),
+	configCollection(proposals.Procedures, rules(authed, authed, admin, admin, admin), required(text("name")),
 		required(text("description")),
 		required(text("content")),
 		computed(required(text("signature"))), date("approved_at"), relation("proposal", proposals.Collection),

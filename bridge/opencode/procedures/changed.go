@@ -18,7 +18,7 @@ import (
 // Changed proposes a SKILL.md that a person changed on disk, with its name and description, once for each text.
 // OpenCode gets the sealed text until an administrator approves the proposal.
 func (p *Procedures) Changed(ctx context.Context, name, file string) error {
-	all, err := record.All[procedure](ctx, p.Records, proposal.SealedIn)
+	all, err := record.All[procedure](ctx, p.Records, proposals.Procedures)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	if changed.Name == "" {
 		changed.Name = name
 	}
-	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposal.Collection)
+	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposals.Collection)
 	if err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	p.Logger.Warn("a skill was changed on disk; OpenCode gets the approved text, and the change is a proposal",
 		"procedure", changed.Name, "see", "pocketcoder procedure list")
 	set := record.Fields(map[string]any{"name": changed.Name, "description": changed.Description,
-		"content": changed.Content, "authored_by": "human", "status": "draft"})
+		"content": changed.Content, "authored_by": "human", "status": proposals.Draft})
 	_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-		Collection: proposal.Collection, Set: set, New: true})
+		Collection: proposals.Collection, Set: set, New: true})
 	return err
 }
 

@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
 )
 
 // Procedures applies proposals. All fields must be set. Load must be called before OpenCode starts.
@@ -37,10 +38,10 @@ const Worker = "procedures"
 
 // Run applies approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(proposal.Collection, "*", events.Saved{}.Kind()),
-		events.ConfigSubject(proposal.SealedIn, "*", "*")}
+	filters := []string{events.ConfigSubject(proposals.Collection, "*", events.Saved{}.Kind()),
+		events.ConfigSubject(proposals.Procedures, "*", "*")}
 	return p.Log.WorkAll(ctx, Worker, filters, func(ctx context.Context, e events.Event) error {
-		if e.Subject.Collection == proposal.Collection {
+		if e.Subject.Collection == proposals.Collection {
 			return proposal.Proposals{Records: p.Records}.Apply(ctx, e)
 		}
 		if err := p.Load(ctx); err != nil {
@@ -63,7 +64,7 @@ func (p procedure) isSealed() bool {
 // Load sets the sealed procedures for the next start of OpenCode. If two names make the same skill name, the procedure
 // that changed last wins.
 func (p *Procedures) Load(ctx context.Context) error {
-	all, err := record.All[procedure](ctx, p.Records, proposal.SealedIn)
+	all, err := record.All[procedure](ctx, p.Records, proposals.Procedures)
 	if err != nil {
 		return fmt.Errorf("read procedures: %w", err)
 	}

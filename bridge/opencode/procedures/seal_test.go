@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
 )
 
 // run returns procedures that carry out approvals until the test ends.
@@ -35,7 +36,7 @@ func run(t *testing.T) *Procedures {
 func save(t *testing.T, p *Procedures, id, fields string, isNew bool) uint64 {
 	t.Helper()
 	_, seq, err := p.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-		Role: "admin", Collection: proposal.Collection, Record: id, New: isNew, Set: handlerstest.Fields(fields)})
+		Role: "admin", Collection: proposals.Collection, Record: id, New: isNew, Set: handlerstest.Fields(fields)})
 	is.New(t).NoErr(err)
 	return seq
 }
@@ -52,8 +53,8 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	p := run(t)
 	save(t, p, "p1", `{"name":"Deploy","content":"Push.\n","status":"draft"}`, true)
 	approved := save(t, p, "p1", `{"status":"approved"}`, false)
-	expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposal.SealedIn)) == 1 })
-	one := all[procedure](t, p, proposal.SealedIn)[0]
+	expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposals.Procedures)) == 1 })
+	one := all[procedure](t, p, proposals.Procedures)[0]
 	sum := sha256.Sum256([]byte("Push.\n"))
 	is.Equal([]string{one.Value.Name, one.Value.Description, one.Value.Signature},
 		[]string{"Deploy", "Push.", hex.EncodeToString(sum[:])})
@@ -61,15 +62,15 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	one.Value.Content = "Push anywhere.\n"
 	is.True(!one.Value.isSealed()) // another text
 
-	_, _, err := p.Records.Save(t.Context(), record.Save{Collection: proposal.SealedIn, Record: one.ID,
+	_, _, err := p.Records.Save(t.Context(), record.Save{Collection: proposals.Procedures, Record: one.ID,
 		Set: handlerstest.Fields(`{"content":"By a person.\n"}`)})
 	is.NoErr(err)
 	e := events.Event{}
-	subject := events.ConfigSubject(proposal.Collection, "p1", "*")
+	subject := events.ConfigSubject(proposals.Collection, "p1", "*")
 	_, err = p.Log.Fold(t.Context(), subject, approved-1, func(found events.Event) error { e = found; return nil })
 	is.NoErr(err)
 	is.NoErr(proposal.Proposals{Records: p.Records}.Apply(t.Context(), e)) // delivered again
-	is.Equal(all[procedure](t, p, proposal.SealedIn)[0].Value.Content, "By a person.\n")
+	is.Equal(all[procedure](t, p, proposals.Procedures)[0].Value.Content, "By a person.\n")
 }
 
 // The file of an agent can be edited after it was proposed. An approval that cannot take effect says why.
@@ -78,7 +79,7 @@ func TestAnApprovalWithoutEffectIsADraftAgain(t *testing.T) {
 	is := is.New(t)
 	p := run(t)
 	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft"}`, true)
-	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposal.Collection)[0].Value }
+	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposals.Collection)[0].Value }
 	save(t, p, "p1", `{"status":"approved","shown_definition":"`+now().Definition+`"}`, false)
 	expect.Eventually(t, "it is a draft again", func() bool { return now().Status == "draft" })
 	expect.Contains(t, now().Problem, "must begin with front matter")

@@ -20,6 +20,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
 )
 
 const usage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
@@ -116,7 +117,7 @@ func (p *command) show(ctx context.Context, args []string) error {
 	for _, right := range s.Rights {
 		line("new right", right)
 	}
-	if s.Kind == proposal.Agent && len(s.Rights) == 0 {
+	if s.Kind == proposals.Agent && len(s.Rights) == 0 {
 		line("new right", "none")
 	}
 	for _, note := range s.Notes {
@@ -184,6 +185,6 @@ func (p *command) save(ctx context.Context, id string, values map[string]any) er
 		set[name], _ = json.Marshal(value) // a text
 	}
 	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: proposal.Collection, Record: id, Set: set})
+		Collection: proposals.Collection, Record: id, Set: set})
 	return err
 }

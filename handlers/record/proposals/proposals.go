@@ -17,19 +17,24 @@ import (
 // The config collections of proposals, and of the procedures in force.
 const (
 	Collection = "proposals"
-	SealedIn   = "sops"
+	Procedures = "sops"
 )
 
-// Procedure is a kind of proposal. An empty kind is a procedure, too.
-const Procedure = "procedure"
+// The kinds of proposals. An empty kind is a procedure.
+const (
+	Procedure = "procedure"
+	Agent     = "agent"  // Markdown with front matter, as package agentfile reads it
+	Prompt    = "prompt" // the text of ai_prompts
+)
 
 // IsProcedure reports whether proposals of a kind propose a procedure.
 func IsProcedure(kind string) bool { return kind == "" || kind == Procedure }
 
-// The statuses of a proposal besides denied.
+// The statuses of a proposal.
 const (
 	Draft    = "draft"
 	Approved = "approved"
+	Denied   = "denied"
 )
 
 // The effects of an approval. Pending means that the change is not made yet, and Done that it is made. Approvals of

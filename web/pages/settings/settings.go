@@ -25,6 +25,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
@@ -123,9 +124,9 @@ func (s Settings) proposed(ctx context.Context, collection string) (map[string]p
 	var all []proposal.Stored
 	var err error
 	switch collection {
-	case proposal.Collection:
+	case proposals.Collection:
 		all, err = s.Agents.Proposals.List(ctx)
-	case proposal.SealedIn:
+	case proposals.Procedures:
 		all, err = s.Agents.Proposals.Procedures(ctx)
 	}
 	changes := map[string]proposal.Stored{}
