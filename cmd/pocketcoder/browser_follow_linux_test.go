@@ -106,7 +106,7 @@ func TestPageCatchesUpAfterADisconnectOrAHiddenTab(t *testing.T) {
 			chat := admin.create(t, "chats", record{"title": "away " + name})
 			b, line := p.openBrowser(t, phoneScreen), newTunnel(t, p.HTTP)
 			away := map[string]func(bool){"cut off": line.set, "silent": line.silence, "hidden": b.hide}[name]
-			b.do(chromedp.Navigate("http://" + line.Addr().String() + "/chats/" + chat))
+			b.load(chromedp.Navigate("http://" + line.Addr().String() + "/chats/" + chat))
 			b.fill("#text", "@@text n=300 delay=20\r")
 			b.awaitText("t5 ")
 			away(true)

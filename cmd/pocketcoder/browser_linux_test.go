@@ -137,7 +137,16 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-func (b *tab) visit(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.HTTP + path)) }
+func (b *tab) visit(path string) { b.t.Helper(); b.load(chromedp.Navigate(b.HTTP + path)) }
+
+// load takes a step that loads a document, and waits until it is loaded. chromedp does not wait for the new document if
+// the old one changes its address (history.replaceState) meanwhile.
+func (b *tab) load(step chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	evaluate[bool](b, `(window.isOld = true)`)
+	b.do(step)
+	b.awaitCondition("a new document", `window.isOld === undefined && document.readyState === "complete"`)
+}
 
 // click clicks on an element as a person does, once the element no longer moves and nothing covers its middle. The page
 // clicks, because an event of the stream can move the element between two commands of a test.
@@ -247,7 +256,7 @@ func (b *tab) checkEqualsFreshLoad() {
 		const fresh = new DOMParser().parseFromString(parser.createHTML(request.responseText), "text/html");
 		return `+shownParts+`(document) === `+shownParts+`(fresh);
 	})()`)
-	b.do(chromedp.Reload())
+	b.load(chromedp.Reload())
 }
 
 func TestCommandIsApprovedInABrowser(t *testing.T) {

@@ -114,7 +114,7 @@ func (p *process) openOver(t testing.TB, l *line, size screen) *tab {
 	return b
 }
 
-func (b *tab) over(l *line, path string) { b.t.Helper(); b.do(chromedp.Navigate(l.URL + path)) }
+func (b *tab) over(l *line, path string) { b.t.Helper(); b.load(chromedp.Navigate(l.URL + path)) }
 
 // awaitStored waits until the service worker has stored a page, and none of another account.
 func (b *tab) awaitStored(path string) {
@@ -142,7 +142,7 @@ func TestOfflineDecisionIsSentLater(t *testing.T) {
 	b.checkNoFaults()
 
 	l.set(true)
-	b.do(chromedp.Reload())
+	b.load(chromedp.Reload())
 	b.awaitCondition("the stored chat", `document.querySelector(".card.draft .decide") !== null`)
 	b.awaitCondition("when it is from", `!document.querySelector("#offline").hidden && document.querySelector("#stored-at time").textContent !== ""`)
 	b.screenshot("offline-chat")

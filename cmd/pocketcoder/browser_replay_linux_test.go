@@ -66,7 +66,7 @@ func TestChatIsReplayedInABrowser(t *testing.T) {
 			b.checkNoFaults()
 			b.awaitCondition("its address", `location.search === "?seq=" + document.querySelector("#event small").textContent.slice(1)`)
 			decided := evaluate[string](b, `document.querySelector("#entries").outerHTML`)
-			b.do(chromedp.Reload())
+			b.load(chromedp.Reload())
 			// the page that was moved is the page that a load gives
 			is.Equal(evaluate[string](b, `document.querySelector("#entries").outerHTML`), decided)
 
@@ -98,7 +98,7 @@ func (b *tab) export(chat string) {
 	path := filepath.Join(b.t.TempDir(), "chat.html")
 	expect.WriteFile(b.t, path, page)
 	shown := evaluate[string](b, readOnly)
-	b.do(chromedp.Navigate("file://" + path))
+	b.load(chromedp.Navigate("file://" + path))
 	is.Equal(evaluate[string](b, readOnly), shown)
 	is.Equal(evaluate[int](b, `performance.getEntriesByType("resource").length`), 0) // it loads nothing
 	b.screenshot("replay-export")

@@ -42,7 +42,7 @@ func TestTerminalPageShowsCommandOutput(t *testing.T) {
 				`[...document.querySelectorAll(".execution.completed pre")].some((e) => e.textContent.includes("the end\n"))`)
 			b.checkNoFaults()
 			shown := evaluate[string](b, `document.querySelector("#entries").innerHTML`)
-			b.do(chromedp.Reload())
+			b.load(chromedp.Reload())
 			is.Equal(evaluate[string](b, `document.querySelector("#entries").innerHTML`), shown)
 			b.fill("#port", "8123")
 			b.click(".ports button")
