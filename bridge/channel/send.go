@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
+	"pocketcoder/events/log/place"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 	"pocketcoder/projections/artifacts"
@@ -156,7 +157,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return err
 	}
 	file, err := h.file(ctx, m)
-	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged) {
+	if blob.IsLost(err) && !errors.Is(err, place.ErrUnavailable) {
 		return h.recordRefused(ctx, m, file, "the content of the file is not in the log")
 	}
 	if err != nil {

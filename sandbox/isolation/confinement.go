@@ -77,8 +77,8 @@ func Open(choice Choice, access FileAccess) (*Confinement, error) {
 			return nil, err
 		}
 	}
-	c.protection = protection.Workspace{Dir: access.Workspace, LongRunning: access.LongRunning}
-	if c.workspace, err = os.Open(access.Workspace); err != nil {
+	c.protection = protection.Workspace{Dir: c.access.Workspace, LongRunning: c.access.LongRunning}
+	if c.workspace, err = os.Open(c.access.Workspace); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
 	if err := c.prepareLevel(); err != nil {

@@ -171,11 +171,11 @@ func (p *command) approve(ctx context.Context, args []string) error {
 		return fmt.Errorf("the proposal %s does not have the definition %q; look at it again with: pocketcoder procedure show %[1]s",
 			s.ID, args[1])
 	}
-	return p.save(ctx, s.ID, map[string]any{"status": "approved", record.ShownDefinition: s.Definition})
+	return p.save(ctx, s.ID, map[string]any{"status": proposals.Approved, record.ShownDefinition: s.Definition})
 }
 
 func (p *command) deny(ctx context.Context, args []string) error {
-	return p.save(ctx, args[0], map[string]any{"status": "denied"})
+	return p.save(ctx, args[0], map[string]any{"status": proposals.Denied})
 }
 
 // save changes fields of a proposal.
