@@ -112,7 +112,9 @@ func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 	t.Parallel()
 	expect.Long(t, "runs about 2,000 programs")
 	dir := t.TempDir()
-	runHere(t, dir, `set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; git init -q -b main
+	runHere(t, dir, `set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+		# git reads an unknown date as now
+		export GIT_AUTHOR_DATE=2020-01-01T00:00:00Z GIT_COMMITTER_DATE=2020-01-01T00:00:00Z; git init -q -b main
 		printf 'MARK\nsame\nlines\n' > a.txt; git add .; git commit -qm one; git checkout -qb side; echo 'MARK side' >> a.txt; git commit -qam two; git checkout -q main
 		echo 'MARK main' >> a.txt; git commit -qam three; git merge -q side || true; printf 'MARK both\nsame\n' > a.txt; git commit -qam four; echo 'MARK stash' >> a.txt; git stash -q; git mv a.txt b.txt
 		echo 'MARK now ' >> b.txt`)
