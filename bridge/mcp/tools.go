@@ -81,7 +81,8 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	if drafts >= maxDrafts {
 		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
 	}
-	set := record.Fields(map[string]any{"kind": in.Kind, "name": in.Name, "content": in.Content, "status": proposals.Draft})
+	set := record.Fields(map[string]any{"kind": in.Kind, "name": in.Name, "content": in.Content,
+		"status": proposals.Draft})
 	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposals.Collection, Set: set,
 		New: true, Role: account.Agent})
 	if err != nil {

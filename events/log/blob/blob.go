@@ -318,8 +318,8 @@ func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b event
 	return info.Size == uint64(b.Size) && stored.State.Subjects[chunks] == uint64(info.Chunks), nil
 }
 
-// IsLost reports whether an error of Read means that the content cannot be read from here: it is missing, damaged, or in
-// a store that is unavailable (place.ErrUnavailable), perhaps for good.
+// IsLost reports whether an error of Read means that the content cannot be read: it is missing, damaged, or in a store
+// that is unavailable (place.ErrUnavailable), perhaps for good.
 func IsLost(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable)
 }
