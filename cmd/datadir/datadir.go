@@ -223,21 +223,24 @@ func (d Dir) tighten() error {
 			os.Geteuid())
 	}
 	root := string(d) + "/" // a link to a directory is followed
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	tightenOne := func(path string, entry fs.DirEntry) error {
 		if entry.IsDir() && slices.Contains(othersParts, strings.TrimPrefix(path, root)) {
 			return fs.SkipDir
 		}
 		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && (info.Mode()&fs.ModeSymlink != 0 || info.Mode()&0o077 == 0) {
-			return nil
-		}
-		if err != nil {
+		if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.Mode()&0o077 == 0 {
 			return err
 		}
 		return os.Chmod(path, info.Mode()&^0o077)
+	}
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			err = tightenOne(path, entry)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // a running system creates and removes files
+			return nil
+		}
+		return err
 	})
 }
 

@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,4 +41,32 @@ func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
 	entries, err := os.ReadDir(site)
 	is.NoErr(err)
 	is.Equal(len(entries), 1)
+}
+
+// A second up finds a directory in which a running system creates and removes files.
+func TestADirectoryCanBePreparedWhileFilesInItAreRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := Dir(t.TempDir())
+	prepared, ended := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-prepared:
+				ended <- nil
+				return
+			default:
+			}
+			err = errors.Join(os.MkdirAll(d.Path("nats", "batches", "a"), 0o755), os.RemoveAll(d.Path("nats")))
+		}
+		ended <- err
+	}()
+	var err error
+	for i := 0; i < 2000 && err == nil; i++ {
+		err = d.Prepare()
+	}
+	close(prepared)
+	is.NoErr(<-ended)
+	is.NoErr(err)
 }
