@@ -88,7 +88,11 @@ func jsonList(ids []string) string {
 
 // list reads all rows of a query. what names the query in an error.
 func list[R any](ctx context.Context, db dbx.Builder, rows *[]R, what, query string, params dbx.Params) error {
-	if err := db.NewQuery(query).WithContext(ctx).Bind(params).All(rows); err != nil {
+	err := db.NewQuery(query).WithContext(ctx).Bind(params).All(rows)
+	if err == nil {
+		err = ctx.Err() // an interrupted query may return fewer rows without an error
+	}
+	if err != nil {
 		return fmt.Errorf("read %s: %w", what, err)
 	}
 	return nil
