@@ -36,12 +36,19 @@ func Lacks(t testing.TB, text, unwanted string) {
 	}
 }
 
+// addresses holds the addresses that Address has returned to the tests of this process.
+var addresses sync.Map
+
 // Address returns a loopback address on which nothing listens. Its port is below 32768: from there on the kernel gives
-// ports to connections, by default, and one that is free now may be taken soon.
+// ports to connections, by default, and one that is free now may be taken soon. No address is returned twice, because
+// a test may listen at its address much later.
 func Address(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000))
+		if _, taken := addresses.LoadOrStore(address, true); taken {
+			continue
+		}
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return address

@@ -13,8 +13,9 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-// killTime is how long the processes of an aborted command may live.
-const killTime = 2 * time.Second
+// killTime is how long the processes of an aborted command may live: 2 s, and much more on a busy machine. Without the
+// abort they would live for five minutes.
+const killTime = 20 * time.Second
 
 func TestAbortStopsTheAnswer(t *testing.T) {
 	t.Parallel()
@@ -48,7 +49,7 @@ func TestAbortKillsTheCommand(t *testing.T) {
 	for _, pid := range pids {
 		is.True(!alive(pid)) // the result is recorded when all of them are gone
 	}
-	is.True(time.Since(requested) < 2*killTime) // two seconds, and as much for a loaded machine
+	is.True(time.Since(requested) < killTime)
 	is.Equal(finished.Reason, "cancelled")
 	is.Equal(finished.Stdout.Text, "begun\n")
 	p.turnEnds(t, chat)

@@ -28,8 +28,8 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-// stopTimeLimit is how long a stop may take, whatever runs.
-const stopTimeLimit = 10 * time.Second
+// stopTimeLimit is how long a stop may take, whatever runs: 10 s, and as much for a busy machine.
+const stopTimeLimit = 20 * time.Second
 
 func TestNextStartContinuesAfterAStop(t *testing.T) {
 	t.Parallel()

@@ -175,10 +175,10 @@ func stopFor(p *os.Process, d time.Duration) {
 // A NATS server restarts faster than both sides reconnect. Neither side may take the other for dead.
 func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
 	t.Parallel()
-	// between attempts to reconnect; two attempts fit into CutOff
-	const soon, late = 50 * time.Millisecond, 2 * time.Second
+	// Between attempts to reconnect. Each late side misses several probes, and two attempts and more fit into CutOff.
+	const soon = 50 * time.Millisecond
 	for name, c := range map[string]struct{ caller, worker time.Duration }{
-		"the worker is late": {soon, late}, "the caller is late": {late, soon},
+		"the worker is late": {soon, 2 * time.Second}, "the caller is late": {time.Second, soon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -221,7 +221,7 @@ func TestCommandWaitsForNATSThatIsAway(t *testing.T) {
 	is := is.New(t)
 	s := startNATS(t)
 	// of both, as in a node: they come back together
-	nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(50*time.Millisecond)))
+	nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(50*time.Millisecond), nats.MaxReconnects(-1)))
 	t.Cleanup(nc.Close)
 	var ran atomic.Int64
 	serveOn(t, nc, wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
@@ -249,7 +249,7 @@ func TestRequestThatIsLostWithTheConnectionIsRepeated(t *testing.T) {
 	is := is.New(t)
 	url := natsServer(t)
 	l := newLink(t, url)
-	caller := must(nats.Connect(l.url, nats.ReconnectWait(50*time.Millisecond)))
+	caller := must(nats.Connect(l.url, nats.ReconnectWait(50*time.Millisecond), nats.MaxReconnects(-1)))
 	t.Cleanup(caller.Close)
 	var ran atomic.Int64
 	w := connect(t, url)

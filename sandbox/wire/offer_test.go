@@ -220,7 +220,7 @@ func TestEveryCommandRunsOnceWhateverIsLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	const calls, workers = 100, 5
+	const calls, workers = 50, 5
 	var mu sync.Mutex
 	runs := map[string]int{}
 	for range workers {

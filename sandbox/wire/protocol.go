@@ -70,7 +70,7 @@ const (
 	frameCost    = 512 // cost of a message besides its bytes, so that many small writes stay within Window too
 	callerProbe  = 250 * time.Millisecond
 	serverProbe  = time.Second
-	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer after a server has declined
+	declinedWait = 2 * time.Second // how long a Call still waits for an offer after a server has declined
 	// consecutive 503 answers before the start; a single one may come while a subscription spreads through a cluster
 	goneAfter   = 2
 	maxAttempts = 16 // attempts of a Call when servers withdraw

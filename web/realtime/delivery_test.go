@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/matryer/is"
@@ -18,21 +16,15 @@ import (
 
 func TestIdleConnectionGetsPingsAndEnds(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	ended := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
 		c := &client{api: new(api.Server), wake: make(chan struct{}, 1)}
-		ended <- new(Realtime).stream(r.Context(), api.NewDeadlineWriter(w), c,
-			timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, guest: time.Minute})
-	}))
-	defer server.Close()
-	resp, err := http.Get(server.URL)
-	is.NoErr(err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	is.NoErr(err)
-	is.True(strings.HasPrefix(string(text), ": ping\n\n: ping\n\n"))
-	is.True(errors.Is(<-ended, errIdle))
+		answer := httptest.NewRecorder()
+		err := new(Realtime).stream(t.Context(), api.NewDeadlineWriter(answer), c,
+			timeouts{ping: 10 * time.Second, idle: 25 * time.Second, guest: time.Minute})
+		is.True(errors.Is(err, errIdle))
+		is.Equal(answer.Body.String(), ": ping\n\n: ping\n\n")
+	})
 }
 
 func TestConnectionEndsWhenTheTokenExpires(t *testing.T) {

@@ -27,14 +27,14 @@ type node struct {
 
 // nodes starts a server, and returns how to start a node.
 func nodes(t *testing.T) (start func(name string) *node) {
-	server := eventstest.Server(t, t.TempDir())
+	server := eventstest.Server(t, expect.MemoryDir(t))
 	return func(name string) *node {
 		is := is.New(t)
 		n := &node{conn: eventstest.Conn(t, server), expired: make(chan error, 1)}
 		var err error
 		n.Lease, err = Open(t.Context(), n.conn, 1, "e1", name)
 		is.NoErr(err)
-		n.pause = 200 * time.Millisecond
+		n.pause = 500 * time.Millisecond // a busy machine renews the lease in time, too
 		n.Expired = func(err error) {
 			if n.holds.Swap(false) {
 				n.expired <- err

@@ -45,12 +45,12 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 	go m.Run(t.Context())
 	is.NoErr(m.Wait(t.Context(), before))
 	p := Schedules{Gate: g.Gate, ChatsOf: queries.ChatsOf(m)}
-	s := schedules.Schedule{Name: "a", Prompt: "p", Mode: "new", Cron: "30 2 * * *", TimeZone: "Europe/Berlin",
+	s := schedules.Schedule{Name: "a", Prompt: "p", Mode: "new", Cron: "30 12 * * *", TimeZone: "Europe/Berlin",
 		User: "ann"}
 	v, err := p.Of(t.Context(), s)
 	is.NoErr(err)
 	is.Equal([]any{len(v.Next), v.TimeZone, v.History.Scope}, []any{5, "Europe/Berlin", "account"})
-	is.Equal(v.Next[0].Format("15:04"), "02:30")
+	is.Equal(v.Next[0].Format("15:04"), "12:30") // there is no 02:30 when summer time begins
 	is.True(v.Next[0].After(time.Now()))
 	is.Equal([]int{v.History.Requests, v.History.Allowed, v.History.Asked, v.History.Denied}, []int{5, 1, 4, 0})
 	is.Equal(v.History.Groups[0], Group{Type: "bash", Text: "git push origin", Count: 2, Action: "ask"})
