@@ -1,4 +1,4 @@
-package api_test
+package web_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )
 
@@ -25,7 +26,11 @@ func TestSlowQueriesOfOneAccountDoNotDelayOthers(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	chat := s.Chat(t, eve, "eve's")
 	changes := s.Connect(t).Follow(t, ann, "chats/*")
-	is.NoErr(s.Web.API.Occupy(t.Context(), account.Users, eveID))
+	for range 2 { // all query slots of an account
+		release, err := s.Web.API.AcquireQuerySlot(t.Context(), api.AccountKey(account.Identity{Collection: account.Users, Account: eveID}))
+		is.NoErr(err)
+		defer release()
+	}
 	chats := webtest.RecordsPath("chats")
 	for _, path := range []string{chats, chats + "?sort=title", chats + "/" + chat + "?expand=user",
 		"/api/pocketcoder/ssh_keys", "/api/chats/" + chat + "/replay"} {
@@ -52,8 +57,8 @@ func TestLargeAnswerIsRefusedWhileOthersAreUnread(t *testing.T) {
 	s := webtest.NewSystem(t)
 	eveID, eve := s.User(t, "eve", account.User)
 	_, ann := s.User(t, "ann", account.User)
-	release, err := s.Web.API.Fill(account.Users, eveID)
-	is.NoErr(err)
+	key, limit := api.AccountKey(account.Identity{Collection: account.Users, Account: eveID}), 128<<20
+	is.True(s.Web.API.AddUnsent(key, limit))
 	const large = "/api/openapi.json"
 	refused, body := s.Get(t, eve, large)
 	is.Equal(refused.StatusCode, http.StatusTooManyRequests)
@@ -64,7 +69,7 @@ func TestLargeAnswerIsRefusedWhileOthersAreUnread(t *testing.T) {
 		answer, _ := s.Get(t, token, large)
 		is.Equal(answer.StatusCode, http.StatusOK)
 	}
-	release()
+	s.Web.API.RemoveUnsent(key, limit)
 	answer, _ := s.Get(t, eve, large)
 	is.Equal(answer.StatusCode, http.StatusOK)
 }
