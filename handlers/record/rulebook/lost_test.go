@@ -1,4 +1,4 @@
-package rulebook
+package rulebook_test
 
 import (
 	"encoding/json"
@@ -9,21 +9,22 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // The newest version of a rule may have denied, asked or been paused.
 func TestARuleThatIsLostAllowsNothingAndAsks(t *testing.T) {
 	is := is.New(t)
-	b := New()
-	e, err := events.NewConfig(ToolPermissions, "r1", events.ActorSystem,
+	b := rulebook.New()
+	e, err := events.NewConfig(rulebook.ToolPermissions, "r1", events.ActorSystem,
 		events.Saved{Fields: json.RawMessage(`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)})
 	is.NoErr(err)
 	e.Seq = 1
 	b.Apply(e)
-	is.Equal(len(b.InForce(Scope{At: time.Now()})), 1)
+	is.Equal(len(b.InForce(rulebook.Scope{At: time.Now()})), 1)
 	e.Seq = 2
 	b.Apply(e.WithoutBody(nil, errors.New("no such blob")))
-	rules := b.InForce(Scope{At: time.Now()})
+	rules := b.InForce(rulebook.Scope{At: time.Now()})
 	is.Equal(len(rules), 1)
 	is.Equal(rules[0].String(), "ask *: *")
 }

@@ -1,4 +1,4 @@
-package export_test
+package web_test
 
 import (
 	"encoding/json"
