@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,7 +194,10 @@ func (f *Fold[S]) foldBeginning(ctx context.Context, l *log.Log) error {
 }
 
 func (f *Fold[S]) matches(subject string) bool {
-	return slices.ContainsFunc(f.filters, func(filter string) bool { return matches(filter, subject) })
+	tokens := strings.Split(subject, ".")
+	return slices.ContainsFunc(f.filters, func(filter string) bool {
+		return events.MatchesFilter(strings.Split(filter, "."), tokens)
+	})
 }
 
 // writes returns the events with their cause. The first events get a guarded filter each.

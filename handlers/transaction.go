@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"pocketcoder/events/log"
 )
@@ -78,18 +77,4 @@ func (t *transaction) add(writes []log.Write, seq uint64) error {
 		t.writes = append(t.writes, w)
 	}
 	return nil
-}
-
-// matches reports whether a subject matches a filter, in which * matches one token.
-func matches(filter, subject string) bool {
-	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
-	if len(want) != len(have) {
-		return false
-	}
-	for i := range want {
-		if want[i] != "*" && want[i] != have[i] {
-			return false
-		}
-	}
-	return true
 }

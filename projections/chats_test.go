@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/matryer/is"
 
@@ -24,19 +23,19 @@ func chat(t testing.TB, m *projections.Model) projections.Chat {
 
 func TestPreviewIsOneLineOfWholeRunes(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ text, want string }{
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.begun()...)
+	for i, test := range []struct{ text, want string }{
 		{"short", "short"},
 		{"  two\n\n\tlines  ", "two lines"},
 		{strings.Repeat("ü", 120), strings.Repeat("ü", 120)},
 		{strings.Repeat("ü", 121), strings.Repeat("ü", 119) + "…"},
 		{strings.Repeat("日本 ", 100), strings.Repeat("日本 ", 39) + "日本…"},
-		{" \n ", "before"}, // says nothing
+		{" \n ", strings.Repeat("日本 ", 39) + "日本…"}, // says nothing: the preview stays
 	} {
-		is := is.New(t)
-		c := projections.Chat{Preview: "before"}
-		c.SetPreview(test.text)
-		is.Equal(c.Preview, test.want)
-		is.True(utf8.RuneCountInString(c.Preview) <= projections.MaxPreview)
+		message := fmt.Sprint("msg_a", i)
+		feed(t, m, s.assistant(ses, message, msg1, ""), textPart(s, message, fmt.Sprint("prt_a", i), test.text))
+		is.New(t).Equal(chat(t, m).Preview, test.want)
 	}
 }
 

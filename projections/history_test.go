@@ -86,10 +86,21 @@ func own(t testing.TB, actor string, d events.Data) events.Event {
 	return e
 }
 
+// payload returns the payload of an event of OpenCode, and nil of another event.
+func payload(e events.Event) any {
+	d, _ := events.Decode(e)
+	o, ok := d.(events.OpenCode)
+	if !ok {
+		return nil
+	}
+	body, _ := opencode.Decode(o)
+	return body
+}
+
 // started returns the first session and the first message of a person in a recording.
 func started(all []events.Event) (session, prompt string) {
 	for _, e := range all {
-		switch b, _ := projections.Decode(e); b := b.(type) {
+		switch b := payload(e).(type) {
 		case opencode.SessionStatus:
 			session = cmp.Or(session, b.SessionID)
 		case opencode.SessionUpdated:

@@ -144,10 +144,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	const name = "14-question"
 	talk := conversation(t, name)
 	asked := slices.IndexFunc(talk, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
-	id := ""
-	if body, err := projections.Decode(talk[asked]); err == nil {
-		id = body.(events.QuestionAsk).ID
-	}
+	id := payload(talk[asked]).(events.QuestionAsk).ID
 	s, log := &eventBuilder{t: t}, longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
 		all := slices.Clone(talk)
