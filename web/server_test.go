@@ -26,8 +26,9 @@ func TestSlowQueriesOfOneAccountDoNotDelayOthers(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	chat := s.Chat(t, eve, "eve's")
 	changes := s.Connect(t).Follow(t, ann, "chats/*")
+	key := api.AccountKey(account.Identity{Collection: account.Users, Account: eveID})
 	for range 2 { // all query slots of an account
-		release, err := s.Web.API.AcquireQuerySlot(t.Context(), api.AccountKey(account.Identity{Collection: account.Users, Account: eveID}))
+		release, err := s.Web.API.AcquireQuerySlot(t.Context(), key)
 		is.NoErr(err)
 		defer release()
 	}

@@ -25,9 +25,13 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/web/api"
+	"pocketcoder/web/ports/ticket"
 )
 
 const portOfChat = "/api/chats/{id}/ports/{port}"
+
+// ticketLasts is how long a ticket in a path is valid.
+const ticketLasts = time.Hour
 
 // Ports serves the ports of commands that run in the background.
 type Ports struct {
@@ -37,7 +41,7 @@ type Ports struct {
 	// handlers.ErrNotServed when nothing serves there
 	Dial func(ctx context.Context, chat string, port int) (net.Conn, error)
 
-	tickets tickets
+	tickets ticket.Tickets
 	origins origins
 }
 
@@ -53,8 +57,12 @@ func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 	if !HasTicket(r.URL.Path) {
 		return "", false
 	}
-	return s.tickets.token(r), true
+	return s.tickets.Login(r.URL.Path), true
 }
+
+// HasTicket reports whether a path has a ticket. Then only the ticket identifies the caller, whatever page makes the
+// request.
+func HasTicket(path string) bool { return ticket.Parse(path).Ticket != "" }
 
 // portAnswer has the addresses of a port.
 type portAnswer struct {
@@ -92,9 +100,11 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	if caller.Expires.Before(expires) {
 		expires = caller.Expires
 	}
-	id, err := s.tickets.add(ticket{chat: chat, port: port, account: caller.Account, login: login, expires: expires})
+	id, err := s.tickets.Add(ticket.Ticket{Chat: chat, Port: port, Account: caller.Account, Login: login,
+		Expires: expires})
 	if err != nil {
-		return answer, err
+		return answer, api.Problem{Status: http.StatusTooManyRequests, Message: "Too many ports are open; try again later.",
+			Retry: time.Minute}
 	}
 	return portAnswer{
 		Path:    "/api/chats/" + chat + "/ports/" + port + "/" + id + "/",
@@ -124,23 +134,22 @@ func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, caller api.Cal
 	if err != nil {
 		return err
 	}
-	p := partsOfPort(r.URL.EscapedPath())
-	if p.ticket != "" && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+	p := ticket.Parse(r.URL.EscapedPath())
+	if p.Ticket != "" && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		allowAnyOrigin(w.Header(), r)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	inside, err := url.ParseRequestURI(p.rest)
+	inside, err := url.ParseRequestURI(p.Rest)
 	if err != nil {
 		return api.NotFound()
 	}
 	visit := portRequest{path: p, port: port, inside: inside}
-	ctx, cancel := s.API.WhileAllowed(r, caller, p.chat, since, func() error {
-		return s.API.PersonMayWrite(r, caller,
-			p.chat)
+	ctx, cancel := s.API.WhileAllowed(r, caller, p.Chat, since, func() error {
+		return s.API.PersonMayWrite(r, caller, p.Chat)
 	})
 	defer cancel()
-	return s.proxyPort(w, r.WithContext(ctx), p.chat, port, visit.rewrite, visit.confine)
+	return s.proxyPort(w, r.WithContext(ctx), p.Chat, port, visit.rewrite, visit.confine)
 }
 
 // proxyPort passes a request to a port of a chat.
@@ -178,7 +187,7 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 
 // portRequest is one request to a port.
 type portRequest struct {
-	path   portPath
+	path   ticket.Path
 	port   int
 	inside *url.URL
 }
@@ -195,7 +204,7 @@ func (v portRequest) rewrite(p *httputil.ProxyRequest) {
 	if out.Header.Get("Origin") != "" {
 		out.Header.Set("Origin", "http://"+host) // development servers take WebSockets of their own pages only
 	}
-	out.Header.Set("X-Forwarded-Prefix", v.path.prefix)
+	out.Header.Set("X-Forwarded-Prefix", v.path.Prefix)
 }
 
 // portPolicy gives a page an opaque origin: its scripts run, but reach nothing of ours. So the page has no cookies
@@ -222,7 +231,7 @@ func (v portRequest) confine(answer *http.Response) error {
 	h.Set("Referrer-Policy", "no-referrer") // the ticket is in the path
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if v.path.ticket != "" {
+	if v.path.Ticket != "" {
 		allowAnyOrigin(h, answer.Request)
 	}
 	if to := h.Get("Location"); to != "" {
@@ -264,10 +273,10 @@ func (v portRequest) location(to string) string {
 		return to
 	}
 	u.Scheme, u.Host = "", ""
-	if strings.HasPrefix(u.Path+"/", v.path.prefix+"/") { // the server uses X-Forwarded-Prefix
+	if strings.HasPrefix(u.Path+"/", v.path.Prefix+"/") { // the server uses X-Forwarded-Prefix
 		return u.String()
 	}
-	return v.path.prefix + "/" + strings.TrimPrefix(u.String(), "/")
+	return v.path.Prefix + "/" + strings.TrimPrefix(u.String(), "/")
 }
 
 // finalWriter drops informational (1xx) answers: they are not checked.

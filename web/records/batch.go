@@ -1,7 +1,6 @@
 package records
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +90,7 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, caller api.Ca
 // batchAnswers reads the records of a batch. It leaves out those beyond maxBatchAnswer: the batch is stored already,
 // so it cannot be refused.
 func (s *Records) batchAnswers(db dbx.Builder, caller api.Caller, done []writeResult) ([]batchAnswer, error) {
-	answers, left := make([]batchAnswer, len(done)), cmp.Or(s.batchAnswer, maxBatchAnswer)
+	answers, left := make([]batchAnswer, len(done)), maxBatchAnswer
 	for i, one := range done {
 		answers[i].Status = http.StatusOK
 		if one.delete {

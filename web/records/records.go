@@ -32,8 +32,6 @@ type Records struct {
 	Gate         permission.Gate
 	ProviderKeys *recordsecret.ProviderKeys
 	Channels     *channel.Channels
-
-	batchAnswer int // in place of maxBatchAnswer, for tests
 }
 
 var listQuery = slices.Concat([]openapi.Param{

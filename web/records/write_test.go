@@ -3,11 +3,14 @@ package records_test
 import (
 	"encoding/json"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/webtest"
 )
@@ -108,23 +111,27 @@ func TestBatchCannotCreateOneIDInTwoChats(t *testing.T) {
 	is.Equal(status, 200)
 }
 
+// An agent's answer has its prompt of 1 MiB, so 32 MiB hold those of 32 requests.
 func TestBatchAnswerIsLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
-	_, ada := s.User(t, "ada", account.User)
-	fields := webtest.Object{"title": "plan"}
-	_, one := s.Raw(t, ada, "POST", webtest.RecordsPath("chats"), fields)
-	s.Web.Records.SetMaxBatchAnswer(7 * len(one) / 2)
-	request := webtest.Object{"method": "POST", "url": webtest.RecordsPath("chats"), "body": fields}
-	status, list, _ := s.Batch(t, ada, request, request, request, request, request)
+	_, root := s.User(t, "root", account.Admin)
+	status, prompt := s.Call(t, root, "POST", webtest.RecordsPath("ai_prompts"),
+		webtest.Object{"name": "long", "body": strings.Repeat("x", record.MaxRecord-1000)})
 	is.Equal(status, 200)
-	var shown []bool
-	for _, answer := range list {
+	status, agent := s.Call(t, root, "POST", webtest.RecordsPath("ai_agents"),
+		webtest.Object{"name": "Reviewer", "prompt": prompt["id"]})
+	is.Equal(status, 200)
+	request := webtest.Object{"method": "PATCH", "body": webtest.Object{"description": "reviews"},
+		"url": webtest.RecordsPath("ai_agents") + "/" + agent["id"].(string) + "?expand=prompt"}
+	status, list, _ := s.Batch(t, root, slices.Repeat([]webtest.Object{request}, 35)...)
+	is.Equal(status, 200)
+	is.Equal(len(list), 35)
+	for i, answer := range list {
 		is.Equal(answer.(webtest.Object)["status"], 200.0)
-		shown = append(shown, answer.(webtest.Object)["body"] != nil)
+		is.Equal(answer.(webtest.Object)["body"] != nil, i < 32)
 	}
-	is.Equal(shown, []bool{true, true, true, false, false})
 }
 
 func TestInvalidQueryPreventsTheWrite(t *testing.T) {

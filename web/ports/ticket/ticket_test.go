@@ -1,29 +1,26 @@
-package ports
+package ticket
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
-
-	"pocketcoder/web/api"
 )
 
 func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var all tickets
+	var all Tickets
 	given := func(account, login string) string {
-		id, err := all.add(ticket{chat: "c1", port: "3000", account: account, login: login,
-			expires: time.Now().Add(time.Hour)})
+		id, err := all.Add(Ticket{Chat: "c1", Port: "3000", Account: account, Login: login,
+			Expires: time.Now().Add(time.Hour)})
 		is.NoErr(err)
 		return id
 	}
 	login := func(id string) string {
-		return all.token(httptest.NewRequest(http.MethodGet, "/api/chats/c1/ports/3000/"+id+"/x", nil))
+		return all.Login("/api/chats/c1/ports/3000/" + id + "/x")
 	}
 	first, second := given("eve", "eve1"), given("eve", "eve2")
 	others := given("ann", "ann1")
@@ -39,7 +36,7 @@ func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	for i := len(all.by); i < maxTickets; i++ {
 		given(fmt.Sprint("user", i), "x")
 	}
-	_, err := all.add(ticket{account: "one more", expires: time.Now().Add(time.Hour)})
-	is.Equal(err.(api.Problem).Status, http.StatusTooManyRequests)
+	_, err := all.Add(Ticket{Account: "one more", Expires: time.Now().Add(time.Hour)})
+	is.True(errors.Is(err, ErrTooMany))
 	given("eve", "eve") // in her own room
 }

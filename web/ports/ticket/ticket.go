@@ -1,0 +1,107 @@
+// Package ticket has the tickets in paths: each lets a browser reach one port of one chat in the name of an account.
+//
+// A ticket stands in the path, because a browser sends no header with a link and no cookie with what the page loads:
+// an untrusted page gets an origin of its own. A ticket is valid until it expires or the login session that requested
+// it ends.
+package ticket
+
+import (
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	mark       = "~"
+	maxTickets = 1000 // in all
+	maxOwn     = 32   // of one account: the oldest makes room
+)
+
+// ErrTooMany is returned when no more tickets can be valid at once.
+var ErrTooMany = errors.New("too many tickets are valid")
+
+// Ticket is what a ticket lets its bearer reach.
+type Ticket struct {
+	Chat, Port string
+	Account    string
+	Login      string // token of the account
+	Expires    time.Time
+
+	given time.Time
+}
+
+// Tickets has the valid tickets. They end with the process. The zero value is ready.
+type Tickets struct {
+	mu sync.Mutex
+	by map[string]Ticket
+}
+
+// Add stores a ticket and returns the part of the path that names it, or ErrTooMany. The number of tickets is limited
+// for each account, which may have many logins.
+func (t *Tickets) Add(k Ticket) (id string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.given = time.Now()
+	own, oldest := 0, ""
+	for id, old := range t.by {
+		switch {
+		case k.given.After(old.Expires):
+			delete(t.by, id)
+		case old.Account == k.Account:
+			if own++; oldest == "" || old.given.Before(t.by[oldest].given) {
+				oldest = id
+			}
+		}
+	}
+	if own >= maxOwn {
+		delete(t.by, oldest)
+	}
+	if len(t.by) >= maxTickets {
+		return "", ErrTooMany
+	}
+	if t.by == nil {
+		t.by = map[string]Ticket{}
+	}
+	id = mark + rand.Text()
+	t.by[id] = k
+	return id, nil
+}
+
+// Login returns the login of the ticket in a path, empty if the ticket is not valid there.
+func (t *Tickets) Login(path string) string {
+	p := Parse(path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.by[p.Ticket]
+	if !ok || k.Chat != p.Chat || k.Port != p.Port || time.Now().After(k.Expires) {
+		return ""
+	}
+	return k.Login
+}
+
+// Path is a path below a port: /api/chats/{chat}/ports/{port}/{ticket}/{rest}, with the ticket or without.
+type Path struct {
+	Chat, Port, Ticket string
+	Prefix             string // all but the rest, without a slash behind
+	Rest               string // with the slash before
+}
+
+// Parse parses a path, escaped or not.
+func Parse(path string) (p Path) {
+	part := strings.SplitN(path, "/", 8)
+	if len(part) < 7 || part[1] != "api" || part[2] != "chats" || part[4] != "ports" {
+		return p
+	}
+	p.Chat, p.Port = part[3], part[5]
+	front := 6
+	for _, escaped := range []string{mark, "%7E", "%7e"} { // some programs escape it in the links they pass on
+		if id, is := strings.CutPrefix(part[6], escaped); is {
+			p.Ticket, front = mark+id, 7
+		}
+	}
+	p.Prefix = strings.Join(part[:front], "/")
+	p.Rest = "/" + strings.Join(part[front:], "/")
+	return p
+}
