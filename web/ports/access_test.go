@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -19,6 +21,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )
 
@@ -192,4 +195,25 @@ func TestWebSocketEndsWithTheRight(t *testing.T) {
 			is.NoErr(err)
 		})
 	}
+}
+
+func TestTooManyTicketsAreRefusedForAWhile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", account.Admin)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	r.SetPathValue("id", s.Chat(t, root, "mine"))
+	r.SetPathValue("port", "3000")
+	caller := s.Web.API.CallerWith(r, root)
+	identity := *caller.Identity
+	caller.Identity = &identity
+	var err error
+	for i := 0; i < 1001 && err == nil; i++ { // one ticket of each account
+		identity.Account = fmt.Sprint("admin", i)
+		_, err = s.Web.Ports.Address(r, caller, "token")
+	}
+	p := api.ProblemOf(err)
+	is.Equal(p.Status, http.StatusTooManyRequests)
+	is.Equal(p.Retry, time.Minute)
 }
