@@ -51,7 +51,7 @@ type tab struct {
 	faults []string // scripts that failed, were refused or opened a dialog
 }
 
-// openBrowser opens a tab in which the administrator is logged in.
+// openBrowser opens a tab in which the administrator is logged in. It shows no page yet.
 func (p *process) openBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
 	b := p.newBrowser(t, size)
@@ -67,8 +67,6 @@ func (b *tab) logIn() {
 			Value: b.admin(b.t).token, URL: b.HTTP})
 		return err
 	}))
-	b.visit("/")
-	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
 }
 
 // newBrowser opens a tab in the shared Chromium.
@@ -282,6 +280,7 @@ func TestCommandIsApprovedInABrowser(t *testing.T) {
 		t.Run(size.name, func(t *testing.T) {
 			is := is.New(t)
 			b := p.openBrowser(t, size)
+			b.visit("/")
 			b.fill("#text", "Say hello from the sandbox, then tell me what you did.\n@@reason n=6\n@@say I will run one command.\n"+call("bash", map[string]any{"command": "echo hello from " + size.name, "description": "greet"})+
 				"\n@@next\n@@say It printed **hello**. See the [manual](https://example.org/echo).")
 			b.screenshot("list")

@@ -99,17 +99,17 @@ func awaited[T any](b *tab, expression string) T {
 	return v
 }
 
-// openOver starts a browser that reaches the system over a line, logs the administrator in, and waits for the service
-// worker.
+// openOver starts a browser that reaches the system over a line, waits for the service worker, and logs the
+// administrator in. The service worker stores only pages that are loaded when it is there.
 func (p *process) openOver(t testing.TB, l *line, size screen) *tab {
 	t.Helper()
 	b := p.newBrowser(t, size)
 	b.over(l, "/")
+	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
 	b.fill("#email", adminEmail)
 	b.fill("#password", adminPassword)
 	b.click("main button")
 	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
-	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
 	b.awaitStored("/")
 	return b
 }
@@ -225,6 +225,7 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	chat := admin.create(t, "chats", record{"title": "Notified"})
 	b := p.useTab(t, chromiumtest.OpenOwn(t), phoneScreen)
 	b.logIn()
+	b.visit("/")
 	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
 	registration, worker := b.registration(), b.inWorker()
 	b.do(b.allowNotifications())

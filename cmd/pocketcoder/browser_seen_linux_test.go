@@ -2,12 +2,17 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
 )
+
+// longAnswer is a script of the demo model that answers with more than a window shows. The answer is one fragment,
+// because OpenCode needs a millisecond of processor time for each.
+var longAnswer = "@@say " + strings.Repeat("The river is long. ", 600)
 
 func TestSeenPositionIsSharedByDevices(t *testing.T) {
 	t.Parallel()
@@ -40,7 +45,7 @@ func TestSeenPositionIsSharedByDevices(t *testing.T) {
 
 			b.visit("/")
 			b.awaitCondition("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
-			admin.say(t, chat, "And the Danube?\n@@text n=2000")
+			admin.say(t, chat, "And the Danube?\n"+longAnswer)
 			b.awaitCondition("that an answer is new", row+`?.querySelector(".new-count")?.textContent === "1 new"`)
 			idle(2)
 			b.screenshot("list-new")
@@ -90,13 +95,14 @@ func TestSearchResultLeadsToItsMessage(t *testing.T) {
 	p := sharedSystem(t)
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "lakes"})
-	admin.say(t, chat, "@@say Lake Constance has an area of 536 square kilometres, more or less.\n@@text n=1500")
+	admin.say(t, chat, "@@say Lake Constance has an area of 536 square kilometres, more or less. \n"+longAnswer)
 	expect.Eventually(t, "the turn is over", func() bool {
 		return len(admin.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "completed"`)) == 1
 	})
 	for _, size := range []screen{phoneScreen, desktopScreen} {
 		t.Run(size.name, func(t *testing.T) {
 			b := p.openBrowser(t, size)
+			b.visit("/")
 			b.fill("#q", "constance kilometres\r")
 			b.awaitCondition("what was found", `document.querySelectorAll(".hits mark").length > 1`)
 			b.screenshot("search")

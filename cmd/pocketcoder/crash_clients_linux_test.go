@@ -33,6 +33,7 @@ func TestNextStartRecoversFromACrash(t *testing.T) {
 // crash.
 func pageContinues(t *testing.T, p *process, crashes *repeatedMessages) (after func(*testing.T, *process)) {
 	b := p.openBrowser(t, phoneScreen)
+	b.visit("/")
 	b.fill("#text", "@@text n=4000 delay=50")
 	b.click(".new button")
 	b.awaitText("t5 ")
