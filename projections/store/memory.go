@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -81,15 +82,9 @@ func (m *Memory) Apply(all []events.Event) error { return m.file.commit(decodeAl
 func (m *Memory) View(ctx context.Context, fn func(db dbx.Builder) error) error {
 	_, err := m.viewer.begin(ctx)
 	if err == nil {
-		err = fn(dbx.NewSqliteBuilder(m.file.readers.WithContext(ctx), m.viewer))
+		err = cmp.Or(fn(dbx.NewSqliteBuilder(m.file.readers.WithContext(ctx), m.viewer)), m.viewer.rowsError())
 	}
-	if ended := m.viewer.end(); err == nil {
-		err = ended
-	}
-	if err == nil { // an interrupted query may return fewer rows without an error
-		err = ctx.Err()
-	}
-	return err
+	return cmp.Or(err, m.viewer.end())
 }
 
 // Save returns the read models for OpenMemory of the same definition.
