@@ -264,56 +264,108 @@ func spentToday(t *testing.T, p *process) int64 {
 
 // A kill at any moment leaves one request and one continue prompt, and no chat sends a message before the decision.
 func killsOfBudgets(t *testing.T, p *process) {
-	want := func(kind, words string) func(events.Event) bool {
-		return func(e events.Event) bool { return e.Subject.Kind == kind && strings.Contains(string(e.Data), words) }
-	}
-	for name, at := range map[string]func(events.Event) bool{
-		"crossed": want("opencode.message.updated", `"output":50000`),
-		"asked":   want("permission.requested", ""),
-		"decided": want("permission.decided", `"type":"budget"`),
-		"resumed": want("message.submitted", "resumes"),
-	} {
-		if !t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			p.t = t
-			p.budget(t, "set", name, "--tokens", fmt.Sprint(spentToday(t, p)+40000))
-			chat, other := p.create(t, name), p.create(t, "another")
-			defer func() {
-				if t.Failed() {
-					t.Log(p.describeChat(chat))
-				}
-			}()
-			p.killWhen(t, chat, stepsScript(2, "in=1 out=50000"), func(t *testing.T, p *process, e events.Event) bool {
-				if e.Subject.Kind == "permission.requested" && (name == "decided" || name == "resumed") {
-					p.approveUnlessDecided(t, chat, p.budgetRequests(t, chat)[0])
-				}
-				return at(e)
-			})
-			p.restart()
-			p.submit(t, other, "@@usage in=1\n@@say hello")
-			requests := func() []projections.Permission {
-				return append(p.budgetRequests(t, chat), p.budgetRequests(t, other)...)
-			}
-			expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool {
-				return len(requests()) > 0
-			})
-			request := requests()[0]
-			if request.Status == projections.PermissionDraft {
-				p.event(t, other, events.MessageHeld{}.Kind(), nil)
-				p.event(t, chat, events.AbortRequested{}.Kind(), nil)
-				is.Equal(p.text(t, other), "")
-				p.approveUnlessDecided(t, request.Chat, request)
-			}
-			p.event(t, chat, "message.submitted", want("message.submitted", "resumes"))
-			p.budget(t, "clear", name) // the rest is not part of this test
-			expect.Eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
-			p.turnEnds(t, chat)
-			is.Equal(p.resumes(t, chat), map[string]int{request.EnginePermission: 1})
-			is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
-			is.Equal(len(requests()), 1)
-		}) {
-			break // further checks would only repeat the failure
+	runStages(t, p, stage{"crossed", killWhenLimitIsCrossed},
+		stage{"asked and resumed and decided", killWhileMoreIsAskedFor})
+}
+
+// crossesLimit is a script whose first step spends more than limitToCross tokens.
+var crossesLimit = stepsScript(2, "in=1 out=50000")
+
+const limitToCross = 40000
+
+// limitIsCrossed is the moment at which the log has the tokens of this step.
+func limitIsCrossed(_ *testing.T, _ *process, e events.Event) bool {
+	return e.Subject.Kind == "opencode.message.updated" && strings.Contains(string(e.Data), `"output":50000`)
+}
+
+func isResumption(e events.Event) bool { return strings.Contains(string(e.Data), "resumes") }
+
+// The limit is for all chats.
+func killWhenLimitIsCrossed(t *testing.T, p *process) {
+	is := is.New(t)
+	p.budget(t, "set", "crossed", "--tokens", fmt.Sprint(spentToday(t, p)+limitToCross))
+	chat, other := p.create(t, "crossed"), p.create(t, "another")
+	defer func() {
+		if t.Failed() {
+			t.Log(p.describeChat(chat))
 		}
+	}()
+	p.killWhen(t, chat, crossesLimit, limitIsCrossed)
+	p.restart()
+	p.submit(t, other, "@@usage in=1\n@@say hello")
+	requests := func() []projections.Permission {
+		return append(p.budgetRequests(t, chat), p.budgetRequests(t, other)...)
 	}
-	p.t = t
+	expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool {
+		return len(requests()) > 0
+	})
+	request := requests()[0]
+	p.event(t, other, events.MessageHeld{}.Kind(), nil)
+	p.event(t, chat, events.AbortRequested{}.Kind(), nil)
+	is.Equal(p.text(t, other), "")
+	p.approveUnlessDecided(t, request.Chat, request)
+	p.event(t, chat, "message.submitted", isResumption)
+	p.budget(t, "clear", "crossed") // the rest is not part of this test
+	expect.Eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
+	p.turnEnds(t, chat)
+	checkResumedOnce(t, p, chat, request)
+	is.Equal(len(requests()), 1)
+}
+
+// checkResumedOnce checks that a turn was stopped once for more budget, and resumed once.
+func checkResumedOnce(t *testing.T, p *process, chat string, request projections.Permission) {
+	t.Helper()
+	is := is.New(t)
+	is.Equal(p.resumes(t, chat), map[string]int{request.EnginePermission: 1})
+	is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
+}
+
+// Each chat has a limit of its own, so that one kill finds them at different moments. OpenCode is stopped before the
+// kill, so it does not take the abort of the chat "asked".
+func killWhileMoreIsAskedFor(t *testing.T, p *process) {
+	is := is.New(t)
+	chats, requests := map[string]string{}, map[string]projections.Permission{}
+	for _, name := range []string{"resumed", "decided", "asked"} {
+		chats[name] = p.create(t, name)
+		p.budget(t, "set", name, "--scope", "chat", "--chat", chats[name], "--tokens", fmt.Sprint(limitToCross))
+	}
+	defer func() {
+		if t.Failed() {
+			for _, chat := range chats {
+				t.Log(p.describeChat(chat))
+			}
+		}
+	}()
+	for _, name := range []string{"resumed", "decided"} {
+		p.submit(t, chats[name], crossesLimit)
+		requests[name] = p.awaitBudgetRequest(t, chats[name], 1)
+		p.turnEnds(t, chats[name])
+	}
+	p.runUntil(t, chats["asked"], crossesLimit, limitIsCrossed, func() {
+		_, pid := p.engine(t)
+		stopProcess(t, pid)
+	})
+	requests["asked"] = p.awaitBudgetRequest(t, chats["asked"], 1)
+	p.approveUnlessDecided(t, chats["resumed"], requests["resumed"])
+	p.event(t, chats["resumed"], "message.submitted", isResumption)
+	p.approveUnlessDecided(t, chats["decided"], requests["decided"])
+	p.kill()
+	p.restart()
+
+	p.submit(t, chats["asked"], "@@usage in=1\n@@say hello")
+	p.event(t, chats["asked"], events.MessageHeld{}.Kind(), nil)
+	expect.Lacks(t, p.text(t, chats["asked"]), "hello")
+	p.approveUnlessDecided(t, chats["asked"], requests["asked"])
+	for name, chat := range chats {
+		p.event(t, chat, "message.submitted", isResumption)
+		p.budget(t, "clear", name) // the rest is not part of this test
+	}
+	expect.Eventually(t, "the next message is answered", func() bool {
+		return strings.HasSuffix(p.text(t, chats["asked"]), "hello")
+	})
+	for name, chat := range chats {
+		p.turnEnds(t, chat)
+		checkResumedOnce(t, p, chat, requests[name])
+		is.Equal(len(p.budgetRequests(t, chat)), 1) // name
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pocketcoder/events"
@@ -23,8 +25,42 @@ func commandRuns(t *testing.T, p *process, e events.Event) bool {
 	if e.Subject.Kind != "exec.requested" {
 		return false
 	}
-	expect.Eventually(t, "the command runs", func() bool { return p.timesRun(t, "running") == 1 })
+	name := p.row(t, e.Subject.ID).Title
+	expect.Eventually(t, "the command runs", func() bool { return p.timesRun(t, name) == 1 })
 	return true
+}
+
+// commandWaitsForWorker is the moment at which a command waits for the worker, which is stopped before.
+func commandWaitsForWorker(t *testing.T, p *process, e events.Event) bool {
+	if e.Subject.Kind == "opencode.permission.asked" {
+		stopProcess(t, p.worker(t))
+	}
+	return e.Subject.Kind == "exec.requested"
+}
+
+// whileOpenCodeIsStopped is the moment at which a message is submitted that OpenCode cannot receive. Before, the
+// command of the chat "finished" has ended and the request of the chat "decided" is approved.
+func whileOpenCodeIsStopped(t *testing.T, p *process, e events.Event) bool {
+	if e.Subject.Kind == (events.ChatCreated{}).Kind() {
+		_, pid := p.engine(t)
+		stopProcess(t, pid)
+		ids := map[string]string{}
+		for _, c := range rows[projections.Chat](t, p, "chats", "") {
+			ids[c.Title] = c.ID
+		}
+		expect.WriteFile(t, filepath.Join(p.workspace, "ended"), "")
+		p.finished(t, ids["finished"], 0)
+		p.approveUnlessDecided(t, ids["decided"], rows[projections.Permission](t, p, "permissions", ids["decided"])[0])
+	}
+	return e.Subject.Kind == "message.submitted"
+}
+
+// stopProcess stops a process until it is continued or killed.
+func stopProcess(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // requestIsPending is the moment at which a request waits for a person.

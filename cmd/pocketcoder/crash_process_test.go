@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -33,6 +34,13 @@ func (p *process) leftover(t *testing.T) processes {
 		}
 	}
 	return found
+}
+
+// resume lets processes go on that were stopped, so that they notice the end of the program.
+func (left processes) resume() {
+	for pid := range left {
+		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended
+	}
 }
 
 // goneWithin is the time in which the remaining processes must end. The worker gives its commands wire.KillGrace, and a

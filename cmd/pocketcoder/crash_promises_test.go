@@ -49,6 +49,34 @@ func finishedOrLost(t *testing.T, p *process, chat string) {
 	}
 }
 
+// finishedWhole checks a message that OpenCode did not receive before the crash: it is carried out as usual.
+func finishedWhole(t *testing.T, p *process, chat string) {
+	t.Helper()
+	is := is.New(t)
+	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
+	is.Equal(p.text(t, chat), "done")
+	is.Equal(len(p.lostTurns(t, chat)), 0)
+}
+
+// finishedAndLost checks a command that has ended, and of which OpenCode does not know the end.
+func finishedAndLost(t *testing.T, p *process, chat string) {
+	t.Helper()
+	is := is.New(t)
+	ran := rows[executions.Run](t, p, "executions", chat)
+	is.Equal(len(ran), 1)
+	is.Equal(ran[0].Status, events.ExecutionCompleted)
+	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
+	turnIsLost(t, p, chat)
+}
+
+// lostWithoutAnswer checks a message that OpenCode had received: it is not sent again.
+func lostWithoutAnswer(t *testing.T, p *process, chat string) {
+	t.Helper()
+	is := is.New(t)
+	is.Equal(len(p.lostTurns(t, chat)), 1)
+	is.Equal(p.countEvents(t, chat)["message.delivered"], 1)
+}
+
 // resumedByApproval checks a request that was pending: it was interrupted and then approved, the turn was resumed, and
 // the repeated call ran once without another request to a person.
 func resumedByApproval(t *testing.T, p *process, chat string) {
@@ -64,19 +92,6 @@ func resumedByApproval(t *testing.T, p *process, chat string) {
 	is.Equal(p.resumes(t, chat), map[string]int{requests[0].EnginePermission: 1})
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
 	is.Equal(p.text(t, chat), "done")
-}
-
-// resumedOrDone checks a decision at the time of the crash: either OpenCode did not receive it, and it resumes the
-// turn; or OpenCode did, and the turn is lost.
-func resumedOrDone(t *testing.T, p *process, chat string) {
-	t.Helper()
-	if len(p.resumes(t, chat)) > 0 {
-		resumedByApproval(t, p, chat)
-		return
-	}
-	if runs := p.timesRun(t, p.row(t, chat).Title); runs > 1 || len(p.lostTurns(t, chat)) != 1 {
-		t.Fatalf("the command ran %d times; turns lost: %d", runs, len(p.lostTurns(t, chat)))
-	}
 }
 
 // commandIsLost checks a command that was running: its result is unknown, and it does not run again.

@@ -190,15 +190,11 @@ func killsOfQueuesAndWorkers(t *testing.T, p *process) {
 	p.decide(t, next.id, ask, events.Denied, "no")
 	n := 0
 	p.event(t, next.id, "message.sending", func(events.Event) bool { n++; return n == 2 })
+	seen := p.allEvents(t)
 	kill()
 	next.sendAgain(t, next.changes()...)
 	next.awaitEmpty(t)
 	next.checkSent(t, []int{0, 4, 1, 2}, changed...)
-	p.awaitWorkersDone(t, chiefs)
-
-	chiefs = p.playWorkers(t, workerPlays[3])
-	seen := p.allEvents(t)
-	kill()
 	p.awaitWorkersDone(t, chiefs)
 	p.check(t, seen)
 	p.checkWorkers(t)

@@ -29,6 +29,7 @@ type crash struct {
 const (
 	shortCommand = "echo run >>%[1]s; echo hello"
 	longCommand  = "echo run >>%[1]s; sleep 300 & sleep 300"
+	endedCommand = "echo run >>%[1]s; until [ -e ended ]; do sleep 0.1; done" // whileOpenCodeIsStopped ends it
 )
 
 // delegation has a subagent run the command.
@@ -40,48 +41,42 @@ var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\
 
 // crashes are applied to one system in turn, so that later crashes also test recovery from earlier ones. A crash
 // affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
-// moment. The first opencode.session.status needs no crash of its own. It comes right after message.delivered, and at
-// both moments OpenCode has the message and no answer.
+// moment. A state lasts too while the worker or OpenCode is stopped. The first opencode.session.status needs no crash
+// of its own. It comes right after message.delivered, and at both moments OpenCode has the message and no answer.
 var crashes = [][]crash{
 	{
 		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},
-		{name: "submitted", script: bash(shortCommand), moment: on("message.submitted"), check: finishedOrLost},
+		{name: "pending", script: bash(shortCommand), moment: requestIsPending, check: resumedByApproval},
+		{name: "asked", script: bash(shortCommand), moment: on("opencode.permission.asked"), check: resumedByApproval},
 	},
-	{{name: "asked", script: bash(shortCommand), moment: on("opencode.permission.asked"), check: resumedByApproval}},
 	{
 		{name: "streaming", script: "@@text n=4000 delay=20", moment: textStreams, check: turnIsLost},
+		{name: "written", script: writing, moment: requestIsPending, check: resumedByApproval},
 		{name: "replied", script: bash(shortCommand), moment: on("opencode.permission.replied"), check: finishedOrLost},
 	},
-	{{name: "answered", script: "@@text n=3 delay=10", moment: partEnded("step-finish"), check: saidWhole}},
-	{{name: "requested", script: bash(shortCommand), moment: on("exec.requested"), check: finishedOrLost}},
-	{{name: "bound", script: bash(shortCommand), moment: on("session.bound"), check: finishedOrLost}},
-}
-
-// furtherCrashes happen to another system.
-var furtherCrashes = [][]crash{
-	{
-		{name: "pending", script: bash(shortCommand), moment: requestIsPending, check: resumedByApproval},
-		{name: "written", script: writing, moment: requestIsPending, check: resumedByApproval},
-		{name: "sending", script: bash(shortCommand), moment: on("message.sending"), check: finishedOrLost},
-	},
-	{{name: "finished", script: bash(shortCommand), moment: on("exec.finished"), check: finishedOrLost}},
 	{
 		{name: "delegated", script: delegation, moment: subagentWaits, check: delegatedAgain},
-		{name: "questioned", script: twoQuestions, moment: on("opencode.question.asked"), check: questionsSurvive},
-		{name: "delivered", script: bash(shortCommand), moment: on("message.delivered"), check: finishedOrLost},
+		{name: "delivered", script: "@@hang", moment: on("message.delivered"), check: lostWithoutAnswer},
+		{name: "answered", script: "@@text n=3 delay=10", moment: partEnded("step-finish"), check: saidWhole},
 	},
-	{{name: "decided", script: bash(shortCommand), moment: on("permission.decided"), check: resumedOrDone}},
+	{
+		{name: "questioned", script: twoQuestions, moment: on("opencode.question.asked"), check: questionsSurvive},
+		{name: "bound", script: bash(shortCommand), moment: on("session.bound"), check: finishedOrLost},
+	},
+	{
+		{name: "requested", script: bash(shortCommand), moment: commandWaitsForWorker, check: finishedOrLost},
+		{name: "sending", script: bash(shortCommand), moment: on("message.sending"), check: finishedOrLost},
+	},
+	{
+		{name: "finished", script: bash(endedCommand), moment: commandRuns, check: finishedAndLost},
+		{name: "decided", script: bash(shortCommand), moment: requestIsPending, check: resumedByApproval},
+		{name: "submitted", script: bash(shortCommand), moment: whileOpenCodeIsStopped, check: finishedWhole},
+	},
 }
 
 func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	killRepeatedly(t, crashes)
-}
-
-// This is a test of its own, because parallel subtests start after all other tests: the whole run would wait for them.
-func TestKillAtFurtherMomentsLosesAndRepeatsNothing(t *testing.T) {
-	t.Parallel()
-	killRepeatedly(t, furtherCrashes)
 }
 
 // killRepeatedly kills one system several times.
@@ -124,6 +119,7 @@ func killOnce(t *testing.T, p *process, together []crash) {
 		seen = p.runUntil(t, chats[i], script, c.moment, then)
 	}
 	left := p.leftover(t)
+	left.resume()
 	p.restart()
 	left.awaitEnd(t)
 

@@ -24,13 +24,11 @@ type workerMoment struct {
 	holds  string // a text that the event holds
 }
 
-// workerPlays are the moments at which kills find the workers. The last of each kill is exact, the ones before it have
-// been reached a little earlier.
+// workerPlays are the moments that chiefs and workers reach right before kills.
 var workerPlays = [][]workerMoment{
 	{{0, "message.submitted", ""}, {1, "message.delivered", ""}},                                    // in a handoff
 	{{-1, "message.submitted", `"results"`}, {1, "opencode.message.part.updated", `"type":"text"`}}, // in a handoff
-	{{1, "worker.finished", ""}},
-	{{-1, "opencode.message.part.updated", `result_id`}},
+	{{1, "worker.finished", ""}, {-1, "opencode.message.part.updated", `result_id`}},
 }
 
 // playWorkers has chiefs delegate, one after the other, until each has reached its moment.
