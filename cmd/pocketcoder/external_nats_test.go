@@ -41,12 +41,21 @@ func startExternalNATS(t *testing.T, p *process) (restart func()) {
 	return func() { end(); begin() }
 }
 
-func TestNewDataDirectoryWithAnExternalNATSThatRestarts(t *testing.T) {
+func TestWorkGoesOnAfterConnectionsBreak(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	p := prepareInside(t, t.TempDir())
+	egress := expect.Address(t)
+	p := prepareInside(t, t.TempDir(), "--egress", egress)
 	restart := startExternalNATS(t, p)
 	p.runForTest()
+	runStages(t, p, stage{"a new data directory with an external NATS that restarts", func(t *testing.T, p *process) {
+		externalNATSRestarts(t, p, restart)
+	}}, stage{"a worker outlives the MCP connection of its parent", func(t *testing.T, p *process) {
+		workerOutlivesMCPConnection(t, p, egress)
+	}})
+}
+
+func externalNATSRestarts(t *testing.T, p *process, restart func()) {
+	is := is.New(t)
 	_, stderr, code := p.cli(t, "", "admin", "nats-config") // the system runs
 	t.Log(stderr)
 	is.Equal(code, 0)

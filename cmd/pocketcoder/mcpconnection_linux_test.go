@@ -39,24 +39,18 @@ func closeConnections(t *testing.T, address string) (n int) {
 	return n
 }
 
-// TestAWorkerOutlivesTheMCPConnectionOfItsParent closes the connections of a handoff that waits. OpenCode, which lives
-// on, fails the call after its limit without progress.
-func TestAWorkerOutlivesTheMCPConnectionOfItsParent(t *testing.T) {
-	t.Parallel()
+// workerOutlivesMCPConnection closes the connections of a handoff that waits. OpenCode, which lives on, fails the call
+// after its limit without progress. The connections are those to the way out of OpenCode.
+func workerOutlivesMCPConnection(t *testing.T, p *process, egress string) {
 	expect.Long(t, "waits for OpenCode's limit of a call")
 	is := is.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	proxy := l.Addr().String()
-	l.Close()
-	p := startInside(t, "--egress", proxy)
 	worked := strings.Replace(bash("echo worked"), "say done", "say the result", 1)
 	parent := p.chat(t, ownTool("handoff", map[string]any{"message": worked}))
 	expect.Eventually(t, "the worker is started", func() bool { return len(p.workers(t, parent)) == 1 })
 	id := p.workers(t, parent)[0].ID
 	request := p.awaitRequestOfPerson(t, id, 0)
 
-	is.True(closeConnections(t, proxy) > 0)
+	is.True(closeConnections(t, egress) > 0)
 	out, _, code := p.cli(t, "", "workers", parent)
 	is.Equal(code, 0)
 	expect.Contains(t, out, id)
