@@ -140,13 +140,17 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 	// message -> text; session -> ids and texts in the order they were sent
 	texts, sent := map[string]string{}, map[string][]string{}
 	queued := map[string][]string{} // chat -> messages submitted and not yet sent
-	sending, delivered, bound, sessions := map[string]int{}, map[string]int{}, map[string]int{}, []string{}
+	sending, delivered := map[string]int{}, map[string]int{}
+	bound, sessions := map[string]int{}, map[string]string{} // by chat
 	for _, e := range all {
 		body, _ := events.Decode(e) // checkRuns has decoded all
 		switch d := body.(type) {
 		case events.SessionBound:
 			bound[e.Subject.ID]++
-			sessions = append(sessions, d.Session)
+			sessions[e.Subject.ID] = d.Session
+		case events.Deleted:
+			delete(bound, e.Subject.ID)
+			delete(sessions, e.Subject.ID)
 		case events.MessageSubmitted:
 			if _, twice := texts[d.Message]; twice {
 				t.Errorf("#%d: message %s is submitted again", e.Seq, d.Message)

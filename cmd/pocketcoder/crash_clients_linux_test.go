@@ -13,13 +13,16 @@ func TestNextStartRecoversFromACrash(t *testing.T) {
 	p.runForTest()
 	var administrator login
 	var repeated repeatedMessages
+	var calls callsThatWait
 	runStages(t, p, stage{"the setup link makes one administrator", func(t *testing.T, p *process) {
 		administrator = setupLinkMakesOneAdministrator(t, p)
 	}}, stage{"clients go on", func(t *testing.T, p *process) {
 		repeated = repeatedMessages{process: p, chat: p.create(t, "crashes")}
-		clientsGoOn(t, p, &repeated)
+		causeAndCheck(t, p, func(t *testing.T, p *process) { clientsGoOn(t, p, &repeated) },
+			incidentCheck{"calls that wait survive", calls.surviveIncident})
 		setUpStays(t, administrator)
 	}}, stage{"crashes during the start", killDuringStart},
+		stage{"nothing is resumed again", func(t *testing.T, p *process) { calls.half.checkNotResumedAgain(t, p) }},
 		stage{"a command is approved on a notification", func(t *testing.T, p *process) {
 			causeAndCheck(t, p, func(t *testing.T, p *process) { approvedOnANotification(t, p, &repeated) },
 				incidentCheck{"a page continues", func(t *testing.T, p *process) (after func(*testing.T, *process)) {

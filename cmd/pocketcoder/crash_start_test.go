@@ -40,16 +40,20 @@ func TestDeadPartIsReplacedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	p := startWithSlowOpenCode(t)
 	var seen []events.Event
+	var calls callsThatWait
 	runStages(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
 		stage{"OpenCode dies", func(t *testing.T, p *process) {
 			causeAndCheck(t, p, killOpenCode, incidentCheck{"what it ran is lost, and continues", lostTurnsContinue},
+				healthcheckFollows("opencode"),
 				incidentCheck{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
-				incidentCheck{"a detached server lives on", detachedServerLivesOn})
+				incidentCheck{"a detached server lives on", detachedServerLivesOn},
+				incidentCheck{"calls that wait survive", calls.surviveIncident},
+				incidentCheck{"an interrupted question ends", interruptedQuestionEnds})
 			seen = p.allEvents(t)
 		}},
-		stage{"the worker dies", func(t *testing.T, p *process) { workerDies(t, p, seen) }},
-		stage{"health checks follow", func(t *testing.T, p *process) {
-			causeAndCheck(t, p, healthchecksFollow, incidentCheck{"an interrupted question ends", interruptedQuestionEnds})
+		stage{"the worker dies", func(t *testing.T, p *process) {
+			causeAndCheck(t, p, workerDies, healthcheckFollows("sandbox"))
+			p.check(t, seen) // above all, the log lacks nothing that OpenCode has
 		}})
 }
 
@@ -162,12 +166,12 @@ func (m *repeatedMessages) send(t *testing.T, i int) uint64 {
 
 // crash submits two messages, kills the system and starts it again. A client without an answer sends each message
 // again.
-func (m *repeatedMessages) crash(t *testing.T) {
+func (m *repeatedMessages) crash(t *testing.T, kill func()) {
 	t.Helper()
 	for range 2 {
 		m.seqs = append(m.seqs, m.send(t, len(m.seqs)))
 	}
-	m.kill()
+	kill()
 	if m.whileDown != nil {
 		m.whileDown()
 	}
@@ -187,7 +191,7 @@ func (m *repeatedMessages) checkAnswered(t *testing.T) {
 	m.check(t, nil)
 }
 
-func workerDies(t *testing.T, p *process, seen []events.Event) {
+func workerDies(t *testing.T, p *process) {
 	is := is.New(t)
 	pids := filepath.Join(p.workspace, "pids")
 	chat := p.chat(t, call("bash", map[string]any{"command": "echo $$ >>pids; sleep 300 & echo $! >>pids; wait",
@@ -212,7 +216,6 @@ func workerDies(t *testing.T, p *process, seen []events.Event) {
 	body, err := os.ReadFile(pids)
 	is.NoErr(err)
 	is.Equal(strings.Count(string(body), "\n"), 2) // it did not run again
-	p.check(t, seen)                               // above all, the log lacks nothing that OpenCode has
 }
 
 // worker is the pid of the sandbox worker of a system.
@@ -230,14 +233,14 @@ func (p *process) worker(t *testing.T) (worker int) {
 	return worker
 }
 
-// startWithSlowOpenCode starts a system whose OpenCode fails at its first start.
+// startWithSlowOpenCode starts a system whose OpenCode fails at its first start. Any number of turns may wait at once.
 func startWithSlowOpenCode(t *testing.T) *process {
 	t.Helper()
 	tools, dir := opencodetest.Tools(t), t.TempDir()
 	path := filepath.Join(dir, "opencode")
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ] && ! [ -e \"$HOME/tried\" ]; then touch \"$HOME/tried\"; exit 1; fi\nexec %s \"$@\"\n", tools.OpenCode)
 	expect.WriteFile(t, path, script)
-	return start(t, "--opencode", path, "--expose", filepath.Dir(tools.OpenCode))
+	return start(t, "--opencode", path, "--expose", filepath.Dir(tools.OpenCode), "--max-turns", "0")
 }
 
 func openCodeStartsAgain(t *testing.T, p *process) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/events"
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections/questions"
@@ -143,42 +142,45 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	})
 }
 
-// TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while three calls wait: a handoff to a worker that waits for
-// a person, ask_person, and a question of OpenCode. A chat with a question goes through two restarts: one while its
-// question waits, and the next one, after the answer.
-func TestCallsThatWaitSurviveRestarts(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	var seen []events.Event
-	goesOn := func(*testing.T) {}
-	for _, r := range restarts {
-		if !t.Run(r.name, func(t *testing.T) {
-			p.t = t
-			parent := p.chat(t, call("pocketcoder_handoff", map[string]any{"message": call("bash", map[string]any{
-				"command": "touch survived", "description": "test"}) + "\n@@next\n@@say the result"})+
-				"\n@@next\n@@say I have it")
-			w := p.workersOf(t, parent, 1)[0]
-			p.awaitRequest(t, w.ID, 0)
-			waiting := p.chat(t, colourQuestion)
-			asked := p.awaitPersonQuestion(t, waiting)
-			q := p.halfAnswered(t)
-			r.do(t, p)
-			goesOn(t)
-			p.handoffKeepsItsResult(t, parent, w.ID)
-			p.answerResumes(t, waiting, asked)
-			q.checkResumed(t, p)
-			goesOn = func(t *testing.T) {
-				q.checkNotResumedAgain(t, p)
-				seen = append(seen, p.history(t, q.chat)...)
-			}
-		}) {
-			return // further checks would only repeat the failure
-		}
-	}
-	p.t = t
-	killOpenCode(t, p)
-	goesOn(t)
-	p.check(t, seen)
+// callsThatWait are three calls that wait: a handoff to a worker that waits for a person, ask_person, and a question of
+// OpenCode. OpenCode loses them with a restart.
+type callsThatWait struct {
+	parent, worker string
+	asking         string // the chat of ask_person
+	asked          questions.Question
+	half           partlyAnswered
+}
+
+func (p *process) startCallsThatWait(t *testing.T) (c callsThatWait) {
+	t.Helper()
+	work := call("bash", map[string]any{"command": "touch survived", "description": "test"}) + "\n@@next\n@@say the result"
+	c.parent = p.chat(t, call("pocketcoder_handoff", map[string]any{"message": work})+"\n@@next\n@@say I have it")
+	c.worker = p.workersOf(t, c.parent, 1)[0].ID
+	p.awaitRequest(t, c.worker, 0)
+	c.asking = p.chat(t, colourQuestion)
+	c.asked = p.awaitPersonQuestion(t, c.asking)
+	c.half = p.halfAnswered(t)
+	return c
+}
+
+// checkSurvived checks that after a restart the calls are carried on. Another restart must resume nothing again: see
+// checkNotResumedAgain.
+func (c *callsThatWait) checkSurvived(t *testing.T, p *process) {
+	t.Helper()
+	p.handoffKeepsItsResult(t, c.parent, c.worker)
+	p.answerResumes(t, c.asking, c.asked)
+	c.half.checkResumed(t, p)
+}
+
+// surviveIncident prepares calls that wait, for an incident that OpenCode does not survive.
+func (c *callsThatWait) surviveIncident(t *testing.T, p *process) (check func(*testing.T, *process)) {
+	*c = p.startCallsThatWait(t)
+	return c.checkSurvived
+}
+
+// stayOver prepares nothing, and checks after another incident that nothing is resumed again.
+func (c *callsThatWait) stayOver(*testing.T, *process) (check func(*testing.T, *process)) {
+	return c.half.checkNotResumedAgain
 }
 
 // handoffKeepsItsResult checks that the parent gets the result of a worker, once, after the worker's request was

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -47,11 +46,12 @@ func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
 	case err := <-cut:
 		t.Fatalf("the stream ended before it had caught up: %v", err)
 	}
-	repeated.crash(t)
+	repeated.crash(t, func() { killOpenCode(t, p); p.kill() })
 	is.NoErr(<-cut)
 	p.turnEnds(t, repeated.chat)
 
-	drafts := admin.list(t, "permissions", `status = "draft"`) // with the token from before
+	// with the token from before
+	drafts := admin.list(t, "permissions", `status = "draft" && chat = "`+waiting+`"`)
 	is.Equal(len(drafts), 1)
 	is.Equal(drafts[0]["id"], draft["id"])
 	is.Equal(p.timesRun(t, "survived"), 0)
@@ -74,48 +74,44 @@ func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
 	expectSameText(t, facts(ofChat), stdout)
 }
 
-// The records of healthchecks are what the parts say of themselves, as it changes.
-func healthchecksFollow(t *testing.T, p *process) {
-	is := is.New(t)
-	admin := p.admin(t)
-	states := func() map[string]string {
-		found := map[string]string{}
-		for _, r := range admin.list(t, "healthchecks", "") {
-			found[r["name"].(string)] = r["status"].(string)
-		}
-		return found
-	}
-	expect.Eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
-	is.Equal(len(states()), 5)
-
-	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
-	defer cancel()
-	stream, err := admin.follow(ctx, "/api/events?subject=evt.config.healthchecks.>", "")
-	is.NoErr(err)
-	defer stream.Close()
-	r := bufio.NewReader(stream)
-	becomes := func(part, state string) {
-		t.Helper()
-		for {
-			f, err := nextFrame(r)
-			if err != nil {
-				t.Fatalf("%s did not become %s: %v", part, state, err)
+// healthcheckFollows returns an incident check: the record of a part's health check becomes what the part says of
+// itself, as it changes.
+func healthcheckFollows(part string) incidentCheck {
+	return incidentCheck{"the health check follows", func(t *testing.T, p *process) (check func(*testing.T, *process)) {
+		is := is.New(t)
+		admin := p.admin(t)
+		states := func() map[string]string {
+			found := map[string]string{}
+			for _, r := range admin.list(t, "healthchecks", "") {
+				found[r["name"].(string)] = r["status"].(string)
 			}
-			if strings.Contains(f.data, `"name":"`+part+`"`) && strings.Contains(f.data, `"status":"`+state+`"`) {
-				return
+			return found
+		}
+		expect.Eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
+		is.Equal(len(states()), 5)
+		ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+		stream, err := admin.follow(ctx, "/api/events?subject=evt.config.healthchecks.>", "")
+		is.NoErr(err)
+		r := bufio.NewReader(stream)
+		becomes := func(t *testing.T, state string) {
+			t.Helper()
+			for {
+				f, err := nextFrame(r)
+				if err != nil {
+					t.Fatalf("%s did not become %s: %v", part, state, err)
+				}
+				if strings.Contains(f.data, `"name":"`+part+`"`) && strings.Contains(f.data, `"status":"`+state+`"`) {
+					return
+				}
 			}
 		}
-	}
-	becomes("sandbox", "ready")
-	is.NoErr(syscall.Kill(p.worker(t), syscall.SIGKILL))
-	becomes("sandbox", "starting")
-	becomes("sandbox", "ready")
-	_, engine := p.engine(t)
-	is.NoErr(syscall.Kill(engine, syscall.SIGKILL))
-	becomes("opencode", "starting")
-	becomes("opencode", "ready")
-	expect.Eventually(t, "the records say so", func() bool {
-		s := states()
-		return s["sandbox"] == "ready" && s["opencode"] == "ready"
-	})
+		becomes(t, "ready")
+		return func(t *testing.T, _ *process) {
+			defer cancel()
+			defer stream.Close()
+			becomes(t, "starting")
+			becomes(t, "ready")
+			expect.Eventually(t, "the records say so", func() bool { return states()[part] == "ready" })
+		}
+	}}
 }

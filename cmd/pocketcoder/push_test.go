@@ -112,7 +112,7 @@ func approvedOnANotification(t *testing.T, p *process, repeated *repeatedMessage
 	is.Equal(phone.next(t).Type, "task_complete")
 
 	owner.say(t, chat, bash("echo no >refused"))
-	repeated.crash(t) // the notification may have gone out, or not
+	repeated.crash(t, p.kill) // the notification may have gone out, or not
 	for denied := false; !denied; {
 		one = phone.next(t)
 		denied = one.Type == "permission" && one.press(t, "Deny") == http.StatusOK

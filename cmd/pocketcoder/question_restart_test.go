@@ -15,16 +15,6 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// restarts are the ways in which OpenCode loses what waits.
-var restarts = []struct {
-	name string
-	do   func(*testing.T, *process)
-}{
-	{"OpenCode killed", killOpenCode},
-	{"ours stopped", func(_ *testing.T, p *process) { p.stop(); p.restart() }},
-	{"both killed", func(t *testing.T, p *process) { killOpenCode(t, p); p.kill(); p.restart() }},
-}
-
 func killOpenCode(t *testing.T, p *process) {
 	_, pid := p.engine(t)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
