@@ -178,11 +178,6 @@ func (c *callsThatWait) surviveIncident(t *testing.T, p *process) (check func(*t
 	return c.checkSurvived
 }
 
-// stayOver prepares nothing, and checks after another incident that nothing is resumed again.
-func (c *callsThatWait) stayOver(*testing.T, *process) (check func(*testing.T, *process)) {
-	return c.half.checkNotResumedAgain
-}
-
 // handoffKeepsItsResult checks that the parent gets the result of a worker, once, after the worker's request was
 // interrupted.
 func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {

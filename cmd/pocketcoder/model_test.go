@@ -19,10 +19,12 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
 
@@ -51,7 +53,8 @@ func foreignTLS(t *testing.T, key func() string) (baseURL, certificate string) {
 
 func foreignHandler(t *testing.T, key func() string) http.Handler {
 	t.Helper()
-	model, err := demo.Open("127.0.0.1:0", &demo.Model{})
+	resume := []string{outbox.ContinuePrompt, outbox.AnswersPrompt, worker.ReportPrefix}
+	model, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: resume})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,26 +92,39 @@ func TestModelOfAnotherServer(t *testing.T) {
 	var key atomic.Value
 	key.Store(foreignKey)
 	server, certificate := foreignTLS(t, func() string { return key.Load().(string) })
-	runStages(t, start(t), stage{"an old chat goes on with the model of the next start", func(t *testing.T, p *process) {
-		oldChatGoesOn(t, p, server, certificate)
+	var calls callsThatWait
+	runStages(t, start(t), stage{"the next start has another model", func(t *testing.T, p *process) {
+		causeAndCheck(t, p, func(t *testing.T, p *process) { startWithModelOf(p, server, certificate) },
+			incidentCheck{"an old chat goes on", func(t *testing.T, p *process) (check func(*testing.T, *process)) {
+				return oldChatGoesOn(t, p, server)
+			}}, incidentCheck{"calls that wait survive", calls.surviveIncident})
 	}}, stage{"a patch of files that changed while it waited is not applied", patchOfChangedFilesIsNotApplied},
 		stage{"a stored key replaces a refused key", func(t *testing.T, p *process) {
 			storedKeyReplacesARefusedKey(t, p, func() { key.Store(replacedKey) })
-		}})
+			key.Store(foreignKey) // the stored key is deleted
+		}},
+		stage{"nothing is resumed again", func(t *testing.T, p *process) { calls.half.checkNotResumedAgain(t, p) }})
 }
 
-func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
-	is := is.New(t)
-	chat := p.chat(t, "@@say one")
-	p.turnEnds(t, chat)
-	_, err := handlers.Send(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat, Model: "demo"})
-	is.NoErr(err)
+// startWithModelOf starts the system again, with a model of another server.
+func startWithModelOf(p *process, server, certificate string) {
 	p.stop()
-
 	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
 	p.args = append(p.args, "--model-url", server, "--model", "org/gpt-5-scripted")
 	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey, "SSL_CERT_FILE="+certificate)
 	p.restart()
+}
+
+func oldChatGoesOn(t *testing.T, p *process, server string) (check func(*testing.T, *process)) {
+	chat := p.chat(t, "@@say one")
+	p.turnEnds(t, chat)
+	_, err := handlers.Send(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat, Model: "demo"})
+	is.New(t).NoErr(err)
+	return func(t *testing.T, p *process) { oldChatUsesTheNewModel(t, p, chat, server) }
+}
+
+func oldChatUsesTheNewModel(t *testing.T, p *process, chat, server string) {
+	is := is.New(t)
 	p.submit(t, chat, "@@say two\n@@say "+foreignKey)
 	p.turnEnds(t, chat)
 	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/gpt-5-scripted"}) // the server requires the key
