@@ -21,6 +21,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/chromiumtest"
 )
 
 // screenshots is an ignored folder for screenshots: of all pages with -screenshots, otherwise of those at which a test
@@ -141,13 +142,10 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 
 func (b *tab) visit(path string) { b.t.Helper(); b.load(chromedp.Navigate(b.HTTP + path)) }
 
-// load takes a step that loads a document, and waits until it is loaded. chromedp does not wait for the new document if
-// the old one changes its address (history.replaceState) meanwhile.
+// load takes a step that loads a document, and waits until it is loaded.
 func (b *tab) load(step chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	evaluate[bool](b, `(window.isOld = true)`)
-	b.do(step)
-	b.awaitCondition("a new document", `window.isOld === undefined && document.readyState === "complete"`)
+	chromiumtest.Load(b.t, b.ctx, step)
 }
 
 // click clicks on an element as a person does, once the element no longer moves and nothing covers its middle. The page

@@ -7,6 +7,7 @@ package chromiumtest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +75,32 @@ func start(ctx context.Context, path string) (context.Context, context.CancelFun
 		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))...)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	return ctx, func() { closeTab(); end() }
+}
+
+// Load takes a step that loads a document in a tab, and waits until it is loaded. It takes the step again if the page
+// that is open leaves itself meanwhile, as after a form was sent. chromedp does not wait for the new document if the old
+// one changes its address (history.replaceState) meanwhile.
+func Load(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	await := func(what, condition string) {
+		t.Helper()
+		expect.Eventually(t, what, func() bool {
+			ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
+			return err == nil && ok
+		})
+	}
+	await("a page to leave", `(window.isOld = true)`)
+	err := chromedp.Do(ctx, step)
+	for range 20 {
+		if err == nil || !strings.Contains(err.Error(), "net::ERR_ABORTED") {
+			break
+		}
+		err = chromedp.Do(ctx, step)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	await("a new document", `window.isOld === undefined && document.readyState === "complete"`)
 }
 
 func focus(t testing.TB, ctx context.Context) {

@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -41,7 +44,7 @@ func newDevice(t *testing.T, h http.Handler, width, height int64) *device {
 
 func (d *device) visit(path string) {
 	d.t.Helper()
-	webtest.Check(d.t, chromedp.Do(d.ctx, chromedp.Navigate(d.url+path)))
+	chromiumtest.Load(d.t, d.ctx, chromedp.Navigate(d.url+path))
 }
 
 // sees waits until a JavaScript condition, or the promise of one, holds.
@@ -141,7 +144,14 @@ func TestANewServiceWorkerTakesOver(t *testing.T) {
 	files := func(test string) string {
 		return `caches.keys().then((all) => all.filter((name) => name.startsWith("files-"))).then((files) => ` + test + `)`
 	}
-	d.sees("the service worker", `navigator.serviceWorker.controller?.state === "activated"`)
+	const controlled = `navigator.serviceWorker.controller?.state === "activated"`
+	d.sees("the service worker", controlled)
+	withoutCache := true
+	chromiumtest.Load(t, d.ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, page.Reload, page.ReloadParams{IgnoreCache: &withoutCache})
+		return err
+	}))
+	d.sees("the service worker, which such a page has not at first", controlled)
 	d.sees("its files", files(`files.length === 1 && !files[0].startsWith("files-next-")`))
 	d.visit("/") // with a service worker from the start
 	d.sees("the stored page", `caches.match("/").then((page) => page !== undefined)`)

@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -28,7 +29,8 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	open := func(path, selector string) {
 		t.Helper()
 		origin := evaluate("location.origin")
-		is.NoErr(chromedp.Do(ctx, chromedp.Navigate(origin+path), chromedp.WaitReady(chromedp.CSS(selector))))
+		chromiumtest.Load(t, ctx, chromedp.Navigate(origin+path)) // the page of a sent form may leave itself meanwhile
+		is.NoErr(chromedp.Do(ctx, chromedp.WaitReady(chromedp.CSS(selector))))
 	}
 
 	open("/settings/tool_permissions", "#new-action") // a field whose name hides the property of the form

@@ -215,7 +215,10 @@ async function tell() {
 
 self.addEventListener("message", (event) => event.waitUntil(receive(event.data)));
 
-async function receive({ forget, store }) {
+async function receive({ claim, forget, store }) {
+  if (claim) {
+    await self.clients.claim();
+  }
   if (forget) {
     await inQueue((queue) => queue.delete(forget));
   }
