@@ -160,7 +160,7 @@ func TestWaitingGitIsEnded(t *testing.T) {
 			var logged bytes.Buffer
 			s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
 				Isolation: unconfined,
-				GitLimit:  time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+				GitLimit:  3 * time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
 			is.NoErr(s.prepare())
 			s.gitAsOpenCode(t, nil, "init", "-q")
 			expect.WriteFile(t, filepath.Join(s.Workspace, "sub", "a.txt"), "one\n")
@@ -168,7 +168,7 @@ func TestWaitingGitIsEnded(t *testing.T) {
 			is.NoErr(syscall.Mkfifo(fifo, 0o600))
 			out, err := s.tryGitAsOpenCode(t, nil, c.command...)
 			is.True(err != nil)
-			expect.Contains(t, out, "git "+c.command[0]+" was ended after 1 s")
+			expect.Contains(t, out, "git "+c.command[0]+" was ended after 3 s")
 			out, err = s.tryGitAsOpenCode(t, nil, c.command...)
 			is.True(err != nil)
 			expect.Contains(t, out, "less than ten minutes ago")

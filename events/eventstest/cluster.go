@@ -59,7 +59,8 @@ func OpenCluster(t testing.TB) *Cluster {
 		urls += s.ClientURL() + ","
 	}
 	var err error
-	if c.Conn, err = nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)); err != nil {
+	if c.Conn, err = nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.Timeout(10*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Conn.Close)

@@ -20,6 +20,7 @@ func Server(t testing.TB, dir string) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+		DisableShortFirstPing: true, // nats.go does not connect if a PING comes before the answer to its own
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func Server(t testing.TB, dir string) *server.Server {
 // Conn connects to the server in process.
 func Conn(t testing.TB, s *server.Server) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s))
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Timeout(time.Minute)) // on a busy machine, too
 	if err != nil {
 		t.Fatal(err)
 	}

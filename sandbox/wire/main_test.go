@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "server":
-		nc := must(nats.Connect(os.Getenv("WIRE_URL")))
+		nc := must(nats.Connect(os.Getenv("WIRE_URL"), nats.Timeout(time.Minute)))
 		go wire.Serve(context.Background(), nc, subject, wire.Server{Handle: ticking})
 		for nc.NumSubscriptions() == 0 {
 			time.Sleep(time.Millisecond)
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		select {}
 	case "caller":
-		nc := must(nats.Connect(os.Getenv("WIRE_URL")))
+		nc := must(nats.Connect(os.Getenv("WIRE_URL"), nats.Timeout(time.Minute)))
 		result, err := wire.Call(context.Background(), nc, subject, wire.Request{Command: "tick", Cwd: "/"}, os.Stdout,
 			os.Stderr)
 		fmt.Println("end", result.Reason, result.ExitCode, err)
@@ -121,7 +121,7 @@ func startServer(t testing.TB, o *server.Options) *server.Server {
 
 func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()
-	nc := must(nats.Connect(url))
+	nc := must(nats.Connect(url, nats.Timeout(time.Minute)))
 	t.Cleanup(nc.Close)
 	return nc
 }
