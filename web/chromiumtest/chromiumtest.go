@@ -78,8 +78,8 @@ func start(ctx context.Context, path string) (context.Context, context.CancelFun
 }
 
 // Load takes a step that loads a document in a tab, and waits until it is loaded. It takes the step again if the page
-// that is open leaves itself meanwhile, as after a form was sent. chromedp does not wait for the new document if the old
-// one changes its address (history.replaceState) meanwhile.
+// that is open leaves itself meanwhile, as after a form was sent. chromedp does not wait for the new document if the
+// old one changes its address (history.replaceState) meanwhile.
 func Load(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	await := func(what, condition string) {
