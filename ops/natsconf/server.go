@@ -84,7 +84,9 @@ func start(ctx context.Context, c Config, lock *os.File) (_ *Server, err error) 
 		unlock(lock)
 		return nil, err
 	}
-	opts := &server.Options{NoSigs: true, NoLog: true, DontListen: c.Listen == ""}
+	// The server's first PING comes after 2 s. If the machine is so busy that a client still connects then, nats.go takes
+	// it for the answer to its own PING, and fails.
+	opts := &server.Options{NoSigs: true, NoLog: true, DontListen: c.Listen == "", DisableShortFirstPing: true}
 	if err := opts.ProcessConfigString(conf); err != nil {
 		unlock(lock)
 		return nil, err
