@@ -187,7 +187,9 @@ func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
 	p.approve(t, worker, 0)
 	expect.Eventually(t, "the parent has the result", func() bool { return p.text(t, parent) == "I have it" })
 	p.turnEnds(t, parent)
-	is.Equal(len(p.workerReports(t, parent)), 1)
+	reports := p.workerReports(t, parent)
+	is.Equal(len(reports), 1)
+	expect.Contains(t, reports[0].Parts[0].Text, "the result")
 	is.Equal(len(p.workers(t, parent)), 1)
 }
 

@@ -90,8 +90,8 @@ func OfUser(ctx context.Context, m *projections.Model, user string, limit int) (
 
 // In is List without a limit, with the database connection of a page.
 func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
-	err = db.NewQuery(selectWorkers + "c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
-		WithContext(ctx).Bind(dbx.Params{"chat": chat}).All(&all)
+	err = store.All(db.NewQuery(selectWorkers+"c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
+		WithContext(ctx).Bind(dbx.Params{"chat": chat}), &all)
 	return all, err
 }
 
