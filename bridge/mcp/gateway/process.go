@@ -48,8 +48,8 @@ func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[stri
 		Workspace: g.Workspace, TimeoutMS: noTimeout, Stdin: true, Input: p.input, Network: proxy, Limits: limits}
 	go func() {
 		defer close(p.ended)
-		defer p.cancel()
 		p.result, p.err = wire.Call(p.ctx, g.Conn, wire.RunSubject(g.Pool), request, stdout, &p.errors)
+		p.cancel() // before the client reads the end of stdout
 		stdout.CloseWithError(io.EOF)
 	}()
 	var lines strings.Builder

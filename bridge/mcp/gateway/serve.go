@@ -111,7 +111,9 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 		return p.explain(err)
 	}
 	defer session.Close()
-	if err = g.offerTools(ctx, c, session, changed); errors.Is(err, errEnded) {
+	err = g.offerTools(ctx, c, session, changed)
+	// a request fails if the command ends meanwhile
+	if errors.Is(err, errEnded) || ctx.Err() == nil && p.ctx.Err() != nil && !errors.Is(err, errUnapproved) {
 		return p.explain(err)
 	}
 	return err
