@@ -1,11 +1,9 @@
 package projections_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
@@ -142,24 +140,6 @@ func TestRemovedMessagesAndPartsStayRemoved(t *testing.T) {
 	is.Equal(describe(t, shown(t, m)[0]), `assistant completed "second"`)
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), answer)
 	is.Equal(len(shown(t, m)), 0)
-}
-
-func TestInterruptedQueryReturnsAnErrorAndNotFewerRows(t *testing.T) {
-	t.Parallel()
-	m, s := still(t), &eventBuilder{t: t}
-	feed(t, m, s.created())
-	for after := range 2000 {
-		ctx, cancel := context.WithCancel(t.Context())
-		timer := time.AfterFunc(time.Duration(after%400)*time.Microsecond, cancel)
-		_ = m.View(ctx, func(db dbx.Builder, _ uint64) error { // the error is about ctx
-			if chats, err := timeline.Chats(ctx, db, "", []string{chatID}); err == nil && len(chats) != 1 {
-				t.Fatalf("%d chats and no error", len(chats))
-			}
-			return nil
-		})
-		timer.Stop()
-		cancel()
-	}
 }
 
 func TestPartRemovedBeforeItIsSeenFailsNoQuery(t *testing.T) {

@@ -12,8 +12,8 @@
 //   - A removed row stays in its table, marked as removed.
 //
 // The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. A decision must not
-// depend on a read model, because it can be behind the log. The exceptions are the arguments of a tool call that the
-// gate looks at, and what a chat has spent.
+// depend on a read model, because it can be behind the log. The exceptions are the arguments of a tool call and the
+// directory of a session that the gate looks at, and what a chat has spent.
 package projections
 
 import (

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // Grouping says what spending is added up by.
@@ -26,9 +28,9 @@ type Share struct {
 
 // Shares returns what was spent since a day, by name of the grouping.
 func Shares(ctx context.Context, db dbx.Builder, since string, by Grouping) (all []Share, err error) {
-	err = db.NewQuery(`SELECT ` + string(by) + ` AS name, sum(m.cost) AS cost, sum(m.tokens_input + m.tokens_output + m.tokens_reasoning) AS tokens
+	err = store.All(db.NewQuery(`SELECT `+string(by)+` AS name, sum(m.cost) AS cost, sum(m.tokens_input + m.tokens_output + m.tokens_reasoning) AS tokens
 		FROM messages m WHERE m.role='assistant' AND NOT m.copied AND m.created >= {:since} GROUP BY 1 ORDER BY 1`).
-		WithContext(ctx).Bind(dbx.Params{"since": since}).All(&all)
+		WithContext(ctx).Bind(dbx.Params{"since": since}), &all)
 	if err != nil {
 		return nil, fmt.Errorf("read spending: %w", err)
 	}

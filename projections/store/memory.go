@@ -82,7 +82,7 @@ func (m *Memory) Apply(all []events.Event) error { return m.file.commit(decodeAl
 func (m *Memory) View(ctx context.Context, fn func(db dbx.Builder) error) error {
 	_, err := m.viewer.begin(ctx)
 	if err == nil {
-		err = cmp.Or(fn(dbx.NewSqliteBuilder(m.file.readers.WithContext(ctx), m.viewer)), m.viewer.rowsError())
+		err = fn(dbx.NewSqliteBuilder(m.file.readers.WithContext(ctx), m.viewer))
 	}
 	return cmp.Or(err, m.viewer.end())
 }

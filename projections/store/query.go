@@ -15,12 +15,30 @@ import (
 func List[R any](ctx context.Context, m *Model, what, query string, params dbx.Params) ([]R, error) {
 	rows := []R{}
 	err := m.View(ctx, func(db dbx.Builder, _ uint64) error {
-		return db.NewQuery(query).WithContext(ctx).Bind(params).All(&rows)
+		return All(db.NewQuery(query).WithContext(ctx).Bind(params), &rows)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", what, err)
 	}
 	return rows, nil
+}
+
+// All reads all rows of a query. It returns an error that ends the rows early, which the method All of dbx ignores
+// (pocketbase/dbx v1.12.0, Rows.all).
+func All[R any](q *dbx.Query, rows *[]R) error {
+	found, err := q.Rows()
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		var row R
+		if err := found.ScanStruct(&row); err != nil {
+			return err
+		}
+		*rows = append(*rows, row)
+	}
+	return found.Err()
 }
 
 // First returns the first row of a query, and whether there is one.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -28,7 +27,7 @@ func (f *file) view(ctx context.Context, fn func(db dbx.Builder, seq uint64) err
 	if err != nil {
 		return fmt.Errorf("view read models: %w", err)
 	}
-	return cmp.Or(fn(dbx.NewSqliteBuilder(f.readers.WithContext(ctx), v), seq), v.rowsError())
+	return fn(dbx.NewSqliteBuilder(f.readers.WithContext(ctx), v), seq)
 }
 
 // maxViews is the number of views that run at once. Further views wait.
@@ -37,8 +36,7 @@ const maxViews = 12
 // viewer is a connection for views.
 type viewer struct {
 	*connection
-	open bool      // a transaction is open
-	rows *sql.Rows // of the last query
+	open bool // a transaction is open
 }
 
 // acquireViewer returns an idle viewer, or a new one.
@@ -77,7 +75,7 @@ func (v *viewer) begin(ctx context.Context) (seq uint64, err error) {
 	if _, err := v.ExecContext(context.WithoutCancel(ctx), "BEGIN"); err != nil {
 		return 0, err
 	}
-	v.open, v.rows = true, nil
+	v.open = true
 	begun, err := v.prepare(ctx, "SELECT seq FROM checkpoint") // the first read fixes the moment
 	if err != nil {
 		return 0, err
@@ -105,24 +103,11 @@ func (v *viewer) ExecContext(ctx context.Context, query string, args ...any) (sq
 }
 
 func (v *viewer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := v.rowsError(); err != nil {
-		return nil, err
-	}
 	s, err := v.prepare(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	v.rows, err = s.QueryContext(ctx, args...)
-	return v.rows, err
-}
-
-// rowsError returns the error that ended the rows of the last query early, if one did. dbx takes the rows before it for
-// all rows (pocketbase/dbx v1.12.0, Rows.all).
-func (v *viewer) rowsError() error {
-	if v.rows == nil || v.rows.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("read rows: %w", v.rows.Err())
+	return s.QueryContext(ctx, args...)
 }
 
 func (v *viewer) Exec(query string, args ...any) (sql.Result, error) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // Hit is a text that was found.
@@ -90,7 +92,7 @@ func Find(ctx context.Context, db dbx.Builder, chats []string, query string) (hi
 		{"search_decisions", selectDecisions}} {
 		var found []Hit
 		sql := fmt.Sprintf(from.sql, fmt.Sprintf(snippetOf, from.index))
-		if err := db.NewQuery(sql).WithContext(ctx).Bind(params).All(&found); err != nil {
+		if err := store.All(db.NewQuery(sql).WithContext(ctx).Bind(params), &found); err != nil {
 			return nil, fmt.Errorf("search %s: %w", from.index, err)
 		}
 		hits = append(hits, once(found)...)

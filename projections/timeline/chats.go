@@ -8,6 +8,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 // Chat is a chat with what a list says about it.
@@ -88,11 +89,7 @@ func jsonList(ids []string) string {
 
 // list reads all rows of a query. what names the query in an error.
 func list[R any](ctx context.Context, db dbx.Builder, rows *[]R, what, query string, params dbx.Params) error {
-	err := db.NewQuery(query).WithContext(ctx).Bind(params).All(rows)
-	if err == nil {
-		err = ctx.Err() // an interrupted query may return fewer rows without an error
-	}
-	if err != nil {
+	if err := store.All(db.NewQuery(query).WithContext(ctx).Bind(params), rows); err != nil {
 		return fmt.Errorf("read %s: %w", what, err)
 	}
 	return nil

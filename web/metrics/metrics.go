@@ -24,6 +24,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
 )
 
@@ -192,8 +193,8 @@ func readCounts(db dbx.Builder, to chan<- prometheus.Metric) error {
 		Turn string
 		N    float64
 	}
-	err := db.NewQuery(`SELECT coalesce(s.turn_state, '') AS turn, count(*) AS n FROM chats c LEFT JOIN sessions s ON s.id = c.ai_engine_session_id
-		WHERE NOT c.removed GROUP BY 1`).All(&turns)
+	err := store.All(db.NewQuery(`SELECT coalesce(s.turn_state, '') AS turn, count(*) AS n FROM chats c LEFT JOIN sessions s ON s.id = c.ai_engine_session_id
+		WHERE NOT c.removed GROUP BY 1`), &turns)
 	if err != nil {
 		return err
 	}
@@ -219,9 +220,9 @@ func readUsage(db dbx.Builder, to chan<- prometheus.Metric) error {
 		Cost                                            float64
 		Input, Output, Reasoning, CacheRead, CacheWrite float64
 	}
-	err := db.NewQuery(`SELECT provider, model, sum(cost) AS cost, sum(tokens_input) AS input, sum(tokens_output) AS output,
+	err := store.All(db.NewQuery(`SELECT provider, model, sum(cost) AS cost, sum(tokens_input) AS input, sum(tokens_output) AS output,
 		sum(tokens_reasoning) AS reasoning, sum(tokens_cache_read) AS cache_read, sum(tokens_cache_write) AS cache_write
-		FROM usage WHERE NOT removed GROUP BY provider, model`).All(&rows)
+		FROM usage WHERE NOT removed GROUP BY provider, model`), &rows)
 	if err != nil {
 		return err
 	}
