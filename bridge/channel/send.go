@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/events/log/place"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 	"pocketcoder/projections/artifacts"
@@ -157,7 +156,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return err
 	}
 	file, err := h.file(ctx, m)
-	if blob.IsLost(err) && !errors.Is(err, place.ErrUnavailable) {
+	if blob.IsLost(err) {
 		return h.recordRefused(ctx, m, file, "the content of the file is not in the log")
 	}
 	if err != nil {

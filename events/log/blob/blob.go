@@ -318,11 +318,15 @@ func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b event
 	return info.Size == uint64(b.Size) && stored.State.Subjects[chunks] == uint64(info.Chunks), nil
 }
 
-// IsLost reports whether an error of Read means that the content cannot be read: it is missing, damaged, or in a store
-// that is unavailable (place.ErrUnavailable), perhaps for good.
+// IsLost reports whether an error of Read means that the content is missing or damaged. An unavailable store (see
+// IsUnavailable) may return it later.
 func IsLost(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable)
+	return !IsUnavailable(err) &&
+		(errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable))
 }
+
+// IsUnavailable reports whether an error of Read means that the store of an offloaded content does not answer.
+func IsUnavailable(err error) bool { return errors.Is(err, place.ErrUnavailable) }
 
 // Read returns the whole content of a blob. The server that answers may lag behind the others of a cluster, or close
 // its store, so Read reads again while the stream's leader has the blob, as long as readTimeout allows.

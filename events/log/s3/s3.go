@@ -165,7 +165,7 @@ type reader struct{ io.ReadCloser }
 func (r reader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("%w: %w", file.ErrUnreadable, err)
+		err = fmt.Errorf("%w: %w: %w", file.ErrUnreadable, ErrUnavailable, err) // the connection broke
 	}
 	return n, err
 }
