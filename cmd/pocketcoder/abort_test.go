@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-// killTime is how long the processes of an aborted command may live: 2 s, and much more on a busy machine. Without the
+// killTime limits how long the processes of an aborted command live. It is generous for busy machines; without the
 // abort they would live for five minutes.
 const killTime = 20 * time.Second
 

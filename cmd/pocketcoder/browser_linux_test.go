@@ -116,7 +116,7 @@ func (b *tab) handleEvent(event any) {
 }
 
 // checkNoFaults fails the test if a script failed, was refused, or opened a dialog, if the page is wider than the
-// window, or if it moves without an end: that keeps the processor of a phone busy.
+// window, or if an animation never ends, because it keeps a phone's processor busy.
 func (b *tab) checkNoFaults() {
 	b.t.Helper()
 	b.awaitCondition("the page", `document.readyState === "complete"`)

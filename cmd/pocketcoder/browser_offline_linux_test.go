@@ -100,7 +100,7 @@ func awaited[T any](b *tab, expression string) T {
 }
 
 // openOver starts a browser that reaches the system over a line, waits for the service worker, and logs the
-// administrator in. The service worker stores only pages that are loaded when it is there.
+// administrator in. The service worker stores only pages that are loaded after it has become active.
 func (p *process) openOver(t testing.TB, l *line, size screen) *tab {
 	t.Helper()
 	b := p.newBrowser(t, size)

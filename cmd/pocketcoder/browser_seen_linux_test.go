@@ -11,7 +11,7 @@ import (
 )
 
 // longAnswer is a script of the demo model that answers with more than a window shows. The answer is one fragment,
-// because OpenCode needs a millisecond of processor time for each.
+// because OpenCode needs a millisecond of processor time for each fragment.
 var longAnswer = "@@say " + strings.Repeat("The river is long. ", 600)
 
 func TestSeenPositionIsSharedByDevices(t *testing.T) {
@@ -81,6 +81,7 @@ func TestSeenPositionIsSharedByDevices(t *testing.T) {
 			admin.say(t, chat, "@@say Another device reads this.")
 			b.awaitCondition("that an answer is new", row+`?.matches(".unread")`)
 			idle(3)
+			p.turnEnds(t, chat) // OpenCode may change a completed message until then
 			last, err := p.Log.Last(t.Context())
 			is.NoErr(err)
 			admin.create(t, "seen_positions", record{"chat": chat, "seq": last})

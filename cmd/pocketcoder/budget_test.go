@@ -273,7 +273,7 @@ var crossesLimit = stepsScript(2, "in=1 out=50000")
 
 const limitToCross = 40000
 
-// limitIsCrossed is the moment at which the log has the tokens of this step.
+// limitIsCrossed is the moment at which the log has the tokens of the first step of crossesLimit.
 func limitIsCrossed(_ *testing.T, _ *process, e events.Event) bool {
 	return e.Subject.Kind == "opencode.message.updated" && strings.Contains(string(e.Data), `"output":50000`)
 }
@@ -320,8 +320,8 @@ func checkResumedOnce(t *testing.T, p *process, chat string, request projections
 	is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
 }
 
-// Each chat has a limit of its own, so that one kill finds them at different moments. OpenCode is stopped before the
-// kill, so it does not take the abort of the chat "asked".
+// Each chat has its own limit, so one kill hits three states. OpenCode is paused first, so that it does not receive the
+// abort of the chat "asked".
 func killWhileMoreIsAskedFor(t *testing.T, p *process) {
 	is := is.New(t)
 	chats, requests := map[string]string{}, map[string]projections.Permission{}
@@ -343,7 +343,7 @@ func killWhileMoreIsAskedFor(t *testing.T, p *process) {
 	}
 	p.runUntil(t, chats["asked"], crossesLimit, limitIsCrossed, func() {
 		_, pid := p.engine(t)
-		stopProcess(t, pid)
+		stopProcess(t, innermostPID(pid))
 	})
 	requests["asked"] = p.awaitBudgetRequest(t, chats["asked"], 1)
 	p.approveUnlessDecided(t, chats["resumed"], requests["resumed"])

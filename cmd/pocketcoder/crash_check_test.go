@@ -143,7 +143,7 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 	sending, delivered := map[string]int{}, map[string]int{}
 	bound, sessions := map[string]int{}, map[string]string{} // by chat
 	for _, e := range all {
-		body, _ := events.Decode(e) // checkRuns has decoded all
+		body, _ := events.Decode(e) // checkExecutions has decoded every event
 		switch d := body.(type) {
 		case events.SessionBound:
 			bound[e.Subject.ID]++

@@ -43,7 +43,7 @@ func commandWaitsForWorker(t *testing.T, p *process, e events.Event) bool {
 func whileOpenCodeIsStopped(t *testing.T, p *process, e events.Event) bool {
 	if e.Subject.Kind == (events.ChatCreated{}).Kind() {
 		_, pid := p.engine(t)
-		stopProcess(t, pid)
+		stopProcess(t, innermostPID(pid))
 		ids := map[string]string{}
 		for _, c := range rows[projections.Chat](t, p, "chats", "") {
 			ids[c.Title] = c.ID

@@ -36,15 +36,14 @@ func (p *process) leftover(t *testing.T) processes {
 	return found
 }
 
-// resume lets processes go on that were stopped, so that they notice the end of the program.
+// resume continues paused processes, so that they notice that the program was killed.
 func (left processes) resume() {
 	for pid := range left {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended
 	}
 }
 
-// goneWithin is the time in which the remaining processes must end. The worker gives its commands wire.KillGrace, and a
-// busy machine needs longer to end all processes.
+// goneWithin limits the time in which the remaining processes end: wire.KillGrace, plus time for a busy machine.
 const goneWithin = 20 * time.Second
 
 // awaitEnd waits until all processes have ended.

@@ -58,7 +58,7 @@ func finishedWhole(t *testing.T, p *process, chat string) {
 	is.Equal(len(p.lostTurns(t, chat)), 0)
 }
 
-// finishedAndLost checks a command that has ended, and of which OpenCode does not know the end.
+// finishedAndLost checks a command whose end OpenCode did not receive: its result is stored, and the turn is lost.
 func finishedAndLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)

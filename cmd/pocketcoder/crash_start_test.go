@@ -19,7 +19,7 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-// stage is an incident of a system with the checks after it.
+// stage is one part of a test whose parts share a system.
 type stage struct {
 	name string
 	test func(*testing.T, *process)
@@ -233,7 +233,8 @@ func (p *process) worker(t *testing.T) (worker int) {
 	return worker
 }
 
-// startWithSlowOpenCode starts a system whose OpenCode fails at its first start. Any number of turns may wait at once.
+// startWithSlowOpenCode starts a system whose OpenCode fails at its first start. The number of running turns is not
+// limited, because many of them wait.
 func startWithSlowOpenCode(t *testing.T) *process {
 	t.Helper()
 	tools, dir := opencodetest.Tools(t), t.TempDir()

@@ -16,12 +16,12 @@ import (
 	"pocketcoder/projections"
 )
 
-// crash is a moment of a turn at which everything is killed.
+// crash describes one chat at the time of a kill.
 type crash struct {
 	name string
 	// to be played; every run of its command appends a line to the file named like the crash
 	script string
-	// reports whether everything must be killed at an event of the chat
+	// reports whether the chat has reached its state with an event; the kill follows when the last chat has
 	moment func(*testing.T, *process, events.Event) bool
 	check  func(*testing.T, *process, string) // checks the chat after its end
 }
@@ -40,9 +40,8 @@ var delegation = call("task", map[string]any{"description": "test", "subagent_ty
 var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\n"}) + "\n@@next\n@@say done"
 
 // crashes are applied to one system in turn, so that later crashes also test recovery from earlier ones. A crash
-// affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
-// moment. A state lasts too while the worker or OpenCode is stopped. The first opencode.session.status needs no crash
-// of its own. It comes right after message.delivered, and at both moments OpenCode has the message and no answer.
+// affects several chats. All chats except the last wait for a person, for a long command or for a paused process. The
+// kill comes when the last chat reaches its moment.
 var crashes = [][]crash{
 	{
 		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -74,8 +75,7 @@ func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
 	expectSameText(t, facts(ofChat), stdout)
 }
 
-// healthcheckFollows returns an incident check: the record of a part's health check becomes what the part says of
-// itself, as it changes.
+// healthcheckFollows returns a check that the stored health record of a part follows the state of the part.
 func healthcheckFollows(part string) incidentCheck {
 	return incidentCheck{"the health check follows", func(t *testing.T, p *process) (check func(*testing.T, *process)) {
 		is := is.New(t)
@@ -89,12 +89,13 @@ func healthcheckFollows(part string) incidentCheck {
 		}
 		expect.Eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
 		is.Equal(len(states()), 5)
-		ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+		ctx, cancel := context.WithCancel(t.Context())
 		stream, err := admin.follow(ctx, "/api/events?subject=evt.config.healthchecks.>", "")
 		is.NoErr(err)
 		r := bufio.NewReader(stream)
 		becomes := func(t *testing.T, state string) {
 			t.Helper()
+			defer time.AfterFunc(eventTimeout, cancel).Stop()
 			for {
 				f, err := nextFrame(r)
 				if err != nil {

@@ -40,7 +40,7 @@ func closeConnections(t *testing.T, address string) (n int) {
 }
 
 // workerOutlivesMCPConnection closes the connections of a handoff that waits. OpenCode, which lives on, fails the call
-// after its limit without progress. The connections are those to the way out of OpenCode.
+// after its limit without progress. egress is the proxy address through which OpenCode connects.
 func workerOutlivesMCPConnection(t *testing.T, p *process, egress string) {
 	expect.Long(t, "waits for OpenCode's limit of a call")
 	is := is.New(t)

@@ -101,7 +101,7 @@ func TestModelOfAnotherServer(t *testing.T) {
 	}}, stage{"a patch of files that changed while it waited is not applied", patchOfChangedFilesIsNotApplied},
 		stage{"a stored key replaces a refused key", func(t *testing.T, p *process) {
 			storedKeyReplacesARefusedKey(t, p, func() { key.Store(replacedKey) })
-			key.Store(foreignKey) // the stored key is deleted
+			key.Store(foreignKey) // the stage deletes the stored key, so this key counts again
 		}},
 		stage{"nothing is resumed again", func(t *testing.T, p *process) { calls.half.checkNotResumedAgain(t, p) }})
 }
