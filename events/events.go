@@ -6,12 +6,15 @@
 // stored beside them as opencode.<type>; the lines name the few that matter here.
 //
 //	chat        created → [updated] → [deleted]; session.bound (an OpenCode session); erased (by an operator)
-//	message     message.submitted → message.sending → message.delivered | message.failed
+//	message     message.submitted → [session.bound] → [message.sending] (again if OpenCode lost the session)
+//	            → message.delivered | message.failed
 //	            while it waits: message.held (a budget is spent), message.edited, message.moved, message.steered, message.withdrawn
 //	            after message.sending: model.replaced, session.replaced (OpenCode has lost the session of the chat)
-//	turn        OpenCode's events of the answer → opencode.session.idle | turn.lost (OpenCode ended)
+//	turn        OpenCode's events of the answer → opencode.session.status (idle) | turn.lost (OpenCode ended).
+//	            projections/turnstate says when the turn is over
 //	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, or a command that needs a host)
-//	            → [permission.referred (to a person)] → permission.decided | permission.expired → opencode.permission.replied
+//	            → [permission.referred (to a person)] → permission.decided → opencode.permission.replied (to asked only)
+//	            permission.expired: it needs no decision any more, or the decision holds no more
 //	            permission.interrupted: OpenCode forgot the request. An approval of it leads to message.submitted, which resumes
 //	            the turn, or to permission.expired
 //	question    opencode.question.asked | question.requested (by the tool ask_person) → question.answered | question.expired

@@ -143,18 +143,18 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 
 // Send sends a command to a running system over NATS. It returns a Refused if the command is refused.
 func Send(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
-	return give(ctx, nc, commandPrefix, name, command)
+	return send(ctx, nc, commandPrefix, name, command)
 }
 
 // SendToEngine sends a command to the node that runs an engine. It returns nats.ErrNoResponders if no node does.
 func SendToEngine(ctx context.Context, nc *nats.Conn, engine, name string, command any) (Accepted, error) {
-	return give(ctx, nc, enginePrefix(engine), name, command)
+	return send(ctx, nc, enginePrefix(engine), name, command)
 }
 
-func give(ctx context.Context, nc *nats.Conn, prefix, name string, command any) (Accepted, error) {
+func send(ctx context.Context, nc *nats.Conn, prefix, name string, command any) (Accepted, error) {
 	body, err := json.Marshal(command)
 	if err != nil {
-		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
+		return Accepted{}, fmt.Errorf("send %s: %w", name, err)
 	}
 	if limit := nc.MaxPayload(); int64(len(body)) > limit {
 		return Accepted{}, Refuse(Invalid, "the command is %d bytes; the limit is %d", len(body), limit)
@@ -163,17 +163,17 @@ func give(ctx context.Context, nc *nats.Conn, prefix, name string, command any) 
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, prefix+name, body)
 	if err != nil {
-		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
+		return Accepted{}, fmt.Errorf("send %s: %w", name, err)
 	}
 	var a answer
 	if err := json.Unmarshal(m.Data, &a); err != nil {
-		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
+		return Accepted{}, fmt.Errorf("send %s: %w", name, err)
 	}
 	switch {
 	case a.Refused != nil:
 		return Accepted{}, *a.Refused
 	case a.Error != "" || a.Accepted == nil:
-		return Accepted{}, fmt.Errorf("give %s: %s", name, a.Error)
+		return Accepted{}, fmt.Errorf("send %s: %s", name, a.Error)
 	}
 	return *a.Accepted, nil
 }

@@ -109,7 +109,7 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 	}
 	_, err = handlers.Send(t.Context(), nc, "chat.destroy", struct{}{})
 	is.True(errors.Is(err, nats.ErrNoResponders)) // and says which
-	expect.Contains(t, err.Error(), "give chat.destroy")
+	expect.Contains(t, err.Error(), "send chat.destroy")
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	is.Equal(last, uint64(1))

@@ -43,7 +43,7 @@ func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
 	is.Equal(len(entries), 1)
 }
 
-// A second up finds a directory in which a running system creates and removes files.
+// A second up reads the directory while the running system creates and removes files in it.
 func TestADirectoryCanBePreparedWhileFilesInItAreRemoved(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

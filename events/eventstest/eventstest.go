@@ -20,7 +20,7 @@ func Server(t testing.TB, dir string) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
-		DisableShortFirstPing: true, // nats.go does not connect if a PING comes before the answer to its own
+		DisableShortFirstPing: true, // as in natsconf: nats.go rejects a PING that comes before its PONG
 	})
 	if err != nil {
 		t.Fatal(err)

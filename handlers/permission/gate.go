@@ -2,10 +2,10 @@
 // or leaves the request to a person. Permissions carries out a person's decision. Always and the dry run build on both.
 //
 // Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the
-// workspace's files. Only the arguments of a tool call come from the read model; while they are missing, the request
-// is denied or a person decides. An approval of a request that OpenCode forgot is used once, for exactly the same
-// request, until the person begins another turn or reverts. After a change of the rules, the pending requests that they
-// allow now are decided, except those that OpenCode forgot.
+// workspace's files. Only the arguments of a tool call, and the chat and the directory of a session, come from the read
+// model; while the arguments are missing, the request is denied or a person decides. An approval of a request that
+// OpenCode forgot is used once, for exactly the same request, until the person begins another turn or reverts. After a
+// change of the rules, the pending requests that they allow now are decided, except those that OpenCode forgot.
 //
 // It must not know how a command runs, how a host is reached, or what a turn costs. Packages that know this read State.
 package permission

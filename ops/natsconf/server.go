@@ -84,8 +84,8 @@ func start(ctx context.Context, c Config, lock *os.File) (_ *Server, err error) 
 		unlock(lock)
 		return nil, err
 	}
-	// The server's first PING comes after 2 s. If the machine is so busy that a client still connects then, nats.go takes
-	// it for the answer to its own PING, and fails.
+	// The server sends its first PING about 2 s after a client connects. nats.go rejects a PING that comes before the PONG
+	// it waits for, so a slow connect fails.
 	opts := &server.Options{NoSigs: true, NoLog: true, DontListen: c.Listen == "", DisableShortFirstPing: true}
 	if err := opts.ProcessConfigString(conf); err != nil {
 		unlock(lock)

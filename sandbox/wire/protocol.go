@@ -57,7 +57,7 @@ const (
 	MaxCommand  = 120 << 10 // bytes of a command: Linux takes 128 KiB in one argument (MAX_ARG_STRLEN)
 
 	KillGrace = time.Second // from asking a cancelled process to end to killing it
-	// how long a cancelled Call still waits for the result: KillGrace, and what a busy machine needs
+	// how long a cancelled Call still waits for the result: KillGrace plus time for a busy machine
 	CancelWait   = 4 * time.Second
 	StartTimeout = 5 * time.Second // how long a Call waits for an offer, or for the next message of a full server
 	StopTimeout  = 5 * time.Second // how long a stopping Serve waits for the cancelled handlers

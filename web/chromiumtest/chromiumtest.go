@@ -1,4 +1,4 @@
-// Package chromiumtest opens tabs in Chromium for tests.
+// Package chromiumtest opens tabs in Chromium for tests, and loads pages in them.
 //
 // Promises: a tab has the focus, as if its window were in front.
 //
@@ -77,9 +77,9 @@ func start(ctx context.Context, path string) (context.Context, context.CancelFun
 	return ctx, func() { closeTab(); end() }
 }
 
-// Load takes a step that loads a document in a tab, and waits until it is loaded. It takes the step again if the page
-// that is open leaves itself meanwhile, as after a form was sent. chromedp does not wait for the new document if the
-// old one changes its address (history.replaceState) meanwhile.
+// Load runs step, which loads a document in a tab, and waits until the document is complete. It repeats step if the
+// current page navigates at the same time, for example after a form was sent. It does not rely on chromedp's own wait,
+// which ends too early if the old page calls history.replaceState.
 func Load(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	await := func(what, condition string) {

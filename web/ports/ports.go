@@ -103,7 +103,7 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	id, err := s.tickets.Add(ticket.Ticket{Chat: chat, Port: port, Account: caller.Account, Login: login,
 		Expires: expires})
 	if err != nil {
-		return answer, api.Problem{Status: http.StatusTooManyRequests, Message: "Too many ports are open; try again later.",
+		return answer, api.Problem{Status: http.StatusTooManyRequests, Message: "Too many links to ports are valid. Try again later.",
 			Retry: time.Minute}
 	}
 	return portAnswer{

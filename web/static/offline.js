@@ -132,8 +132,12 @@ function renew() {
 
 if (serviceWorker) {
   serviceWorker.register(parser.createScriptURL("")).catch(() => {}); // the browser may forbid it
-  // A page has no worker if it was requested before the first one was active, or was loaded anew without the cache.
-  serviceWorker.ready.then(({ active }) => serviceWorker.controller ?? active.postMessage({ claim: true }));
+  // The worker does not control a page that was requested before it was active, or reloaded without the cache.
+  serviceWorker.ready.then(({ active }) => {
+    if (!serviceWorker.controller) {
+      active.postMessage({ claim: true });
+    }
+  });
   serviceWorker.addEventListener("message", (event) => receiveState(event.data));
   serviceWorker.addEventListener("controllerchange", onNewWorker);
   serviceWorker.startMessages();

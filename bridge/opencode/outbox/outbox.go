@@ -12,7 +12,7 @@
 //   - A message waits for the earlier messages of its queue, for the running turn, and for the earlier aborts, reverts
 //     and forks of its chat. A steered message does not wait for the running turn. It waits only for those aborts,
 //     reverts and forks, and while another message of the chat is being sent. A revert or a fork waits for the earlier
-//     aborts, reverts and forks. An abort or a reply waits for none.
+//     aborts, reverts and forks. An abort or a reply waits only while another effect of its chat is being tried.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
 //     Then accounts take turns, and so do the chats of each account.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They

@@ -30,8 +30,8 @@ const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. I
   pocketcoder policy ask 'bash: git commit*' --chat ID      ask in one chat, even if a rule allows it
 
 A rule is "PERMISSION: PATTERN"; "pocketcoder policy test -h" explains both. Deny beats ask, and ask beats allow. A
-request that no rule allows asks a person. A new allow rule also allows the requests that already wait, except those
-that OpenCode forgot when it restarted. Creating a rule a second time changes the action and the end of the first.
+request that no rule allows asks a person. A new allow rule also allows pending requests, unless OpenCode restarted
+after it asked. Creating a rule a second time changes the action and the end of the first.
 
 Try a rule before you create it: pocketcoder policy replay RULE shows what it would have allowed.
 Undo it: pocketcoder policy revoke ID.

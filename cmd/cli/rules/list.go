@@ -33,8 +33,7 @@ const policyListUsage = `pocketcoder policy list: the rules of the running syste
   pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     deletes the rule; its decisions stay in the log
 
 Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
-It applies to new requests. A new allow rule also allows the requests that already wait, except those that OpenCode
-forgot when it restarted.
+It applies to new requests; "pocketcoder policy allow -h" says to which pending ones, too.
 
 Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 `

@@ -19,7 +19,7 @@ const (
 	Back    = "Back to the chats"
 
 	Offline      = "Not connected: this page is out of date."
-	NoScript     = "Without JavaScript: reload to see what is new."
+	NoScript     = "JavaScript is off. Reload the page to see what is new."
 	TooManyPages = "Too many pages of this account are open. Close some of them."
 	Unsent       = "Not sent: the server did not answer."
 	NewBelow     = "new ↓"

@@ -1,8 +1,10 @@
-// Package ticket has the tickets in paths: each lets a browser reach one port of one chat in the name of an account.
+// Package ticket stores tickets. A ticket is a part of a path that lets a browser reach one port of one chat in the
+// name of an account. It is in the path, because browsers send no header with a link, and no cookie from a page with an
+// opaque origin.
 //
-// A ticket stands in the path, because a browser sends no header with a link and no cookie with what the page loads:
-// an untrusted page gets an origin of its own. A ticket is valid until it expires or the login session that requested
-// it ends.
+// Promises: a ticket is valid until it expires or the login session that requested it ends.
+//
+// It must not know what serves a port.
 package ticket
 
 import (
@@ -16,7 +18,7 @@ import (
 const (
 	mark       = "~"
 	maxTickets = 1000 // in all
-	maxOwn     = 32   // of one account: the oldest makes room
+	maxOwn     = 32   // of one account; a further one replaces the oldest
 )
 
 // ErrTooMany is returned when no more tickets can be valid at once.
@@ -29,7 +31,7 @@ type Ticket struct {
 	Login      string // token of the account
 	Expires    time.Time
 
-	given time.Time
+	issued time.Time
 }
 
 // Tickets has the valid tickets. They end with the process. The zero value is ready.
@@ -43,14 +45,14 @@ type Tickets struct {
 func (t *Tickets) Add(k Ticket) (id string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k.given = time.Now()
+	k.issued = time.Now()
 	own, oldest := 0, ""
 	for id, old := range t.by {
 		switch {
-		case k.given.After(old.Expires):
+		case k.issued.After(old.Expires):
 			delete(t.by, id)
 		case old.Account == k.Account:
-			if own++; oldest == "" || old.given.Before(t.by[oldest].given) {
+			if own++; oldest == "" || old.issued.Before(t.by[oldest].issued) {
 				oldest = id
 			}
 		}
@@ -84,8 +86,8 @@ func (t *Tickets) Login(path string) string {
 // Path is a path below a port: /api/chats/{chat}/ports/{port}/{ticket}/{rest}, with the ticket or without.
 type Path struct {
 	Chat, Port, Ticket string
-	Prefix             string // all but the rest, without a slash behind
-	Rest               string // with the slash before
+	Prefix             string // all but the rest, without a slash at the end
+	Rest               string // with a slash at the start
 }
 
 // Parse parses a path, escaped or not.
