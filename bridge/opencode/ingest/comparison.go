@@ -277,9 +277,15 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 
 // hasEnded reports whether a tool call has ended by itself.
 func (c *comparison) hasEnded(ctx context.Context, engineMessage, call string) (bool, error) {
+	status, err := c.endOf(ctx, engineMessage, call)
+	return status != "", err
+}
+
+// endOf returns the status of a tool call that has ended by itself (completed or error), or "".
+func (c *comparison) endOf(ctx context.Context, engineMessage, call string) (status string, err error) {
 	m, _, err := c.Model.Message(ctx, store.RecordID(engineMessage))
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	var parts []struct {
 		CallID string
@@ -292,8 +298,8 @@ func (c *comparison) hasEnded(ctx context.Context, engineMessage, call string) (
 	for _, part := range parts {
 		s := part.State
 		if part.CallID == call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {
-			return true, nil
+			return s.Status, nil
 		}
 	}
-	return false, nil
+	return "", nil
 }

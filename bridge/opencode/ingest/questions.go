@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"pocketcoder/events"
 	"pocketcoder/projections/pending"
@@ -72,15 +73,17 @@ func (c *comparison) ownQuestions(ctx context.Context) error {
 
 // resolveMissingQuestions ends or interrupts questions that OpenCode no longer has. If their session is busy, or their
 // tool call has ended by itself, they were answered, by PocketCoder or in OpenCode. If not, OpenCode has forgotten
-// them, and a person can still answer.
+// them, and a person can still answer. An OpenCode that stops may fail the call as if the questions were rejected, so
+// an error of the call counts only if a person has rejected one of them.
 func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pending.Question) error {
 	q := group[0]
 	_, answered := c.busy[q.Session]
 	if !answered {
-		var err error
-		if answered, err = c.hasEnded(ctx, q.EngineMessage, q.Call); err != nil {
+		status, err := c.endOf(ctx, q.EngineMessage, q.Call)
+		if err != nil {
 			return err
 		}
+		answered = status == "completed" || status == "error" && slices.ContainsFunc(group, isRejected)
 	}
 	switch {
 	case !answered:
@@ -97,3 +100,5 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	reply["answers"] = all
 	return c.reconciled(q.Session, events.QuestionReplied, reply)
 }
+
+func isRejected(q pending.Question) bool { return q.Status == questions.Rejected }

@@ -238,20 +238,33 @@ func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 }
 
 func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s, r := connected(t)
-	chat := s.askQuestions("ses_1", "que_1")
-	// OpenCode is stopping: it has dropped the question and aborted the call
-	s.Locked(func() { s.Questions = map[string]client.Request{} })
-	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
-	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
-	s.Drained()
-	s.restart(r)
-	is.True(s.questionRow("que_1").Interrupted)
-	is.Equal(s.questionRow("que_1").Status, questions.Asked)
-	s.answerBoth(chat, "que_1")
-	is.True(strings.HasPrefix(texts(s.awaitPrompts(1))[0], answeredPrompt))
+	for name, end := range map[string]string{
+		"aborted": `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`,
+		// if OpenCode waits for another session's command before it interrupts this session
+		"dismissed": `{"status":"error","error":"The user dismissed this question"}`,
+	} {
+		for answered := range 2 {
+			t.Run(fmt.Sprintf("%s, %d answered", name, answered), func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				s, r := connected(t)
+				chat := s.askQuestions("ses_1", "que_1")
+				if answered == 1 {
+					s.answerQuestion(chat, "que_1", 0, false, "first")
+				}
+				s.Locked(func() { s.Questions = map[string]client.Request{} }) // OpenCode is stopping
+				s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", end))...)
+				s.Drained()
+				s.restart(r)
+				is.True(s.questionRow("que_1").Interrupted)
+				is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+				for i := answered; i < 2; i++ {
+					s.answerQuestion(chat, "que_1", i, false, []string{"first", "second"}[i])
+				}
+				is.True(strings.HasPrefix(texts(s.awaitPrompts(1))[0], answeredPrompt))
+			})
+		}
+	}
 }
 
 func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
