@@ -47,10 +47,11 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 	ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()
 	refusal := errNotStored
-	for {
+	for tries := 0; ; tries++ {
 		trying, end := context.WithTimeout(ctx, attemptTimeout)
 		seq, err := try(trying)
-		if refusal == errMayStore && isCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant, codeBatchDuplicate) {
+		// whatever the error of an earlier try: a server that loses its leadership may have passed the event on
+		if tries > 0 && isCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant, codeBatchDuplicate) {
 			seq, err = l.sequenceOf(trying, last, err)
 		}
 		end()
