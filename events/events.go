@@ -14,7 +14,7 @@
 //	            projections/turnstate says when the turn is over
 //	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, or a command that needs a host)
 //	            → [permission.referred (to a person)] → permission.decided → opencode.permission.replied (to asked only)
-//	            permission.expired: it needs no decision any more, or the decision holds no more
+//	            permission.expired: the request no longer needs a decision, or its decision is no longer valid
 //	            permission.interrupted: OpenCode forgot the request. An approval of it leads to message.submitted, which resumes
 //	            the turn, or to permission.expired
 //	question    opencode.question.asked | question.requested (by the tool ask_person) → question.answered | question.expired

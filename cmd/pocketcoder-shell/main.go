@@ -30,8 +30,8 @@ const (
 	exitLost    = 255
 )
 
-// cancelWait bounds how long the shell waits for the command to end after it was cancelled. OpenCode
-// kills the shell 3 s after it asked it to end.
+// cancelWait bounds how long the shell waits for the command to end after it was cancelled. OpenCode kills the shell
+// 3 s after SIGTERM.
 const cancelWait = 3 * time.Second
 
 func main() {

@@ -20,8 +20,8 @@ type Ended struct {
 
 // isPaused is the SQL condition that a person can still resume an ended turn: by a decision on a request that OpenCode
 // forgot, by an answer, or by more budget. An approval counts until the read model has the prompt that resumes the
-// turn. An OpenCode that stops in order ends its turns although requests wait, and PocketCoder finds them forgotten
-// only after the next start. So a request counts from the moment it waits, until somebody stops the worker.
+// turn. An OpenCode that stops in order ends turns with pending requests, and PocketCoder records the requests as
+// interrupted after the next start. A request therefore counts while it is pending, unless the worker is stopped.
 const isPaused = `(
 		EXISTS (SELECT 1 FROM permissions p WHERE p.chat=d.worker AND p.source='opencode' AND NOT p.removed AND (p.status='draft'
 			OR p.interrupted AND p.status='authorized' AND NOT p.grant_used AND NOT EXISTS (SELECT 1 FROM messages r WHERE r.chat=p.chat AND r.role='system' AND r.position>p.decided_seq))

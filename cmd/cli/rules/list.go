@@ -33,7 +33,7 @@ const policyListUsage = `pocketcoder policy list: the rules of the running syste
   pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     deletes the rule; its decisions stay in the log
 
 Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
-It applies to new requests; "pocketcoder policy allow -h" says to which pending ones, too.
+It applies to new requests. "pocketcoder policy allow -h" says which pending requests it decides.
 
 Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 `
