@@ -143,7 +143,9 @@ func (a PermissionAsk) Request() string {
 
 // Redacted reports whether the log holds [redacted] in place of a part of the request.
 func (a PermissionAsk) Redacted() bool {
-	return bytes.Contains(a.Metadata, []byte(Redacted)) || strings.Contains(strings.Join(a.Patterns, "\n"), Redacted)
+	texts := append([]string{string(a.Metadata), a.ID, a.SessionID, a.Permission, a.Tool.MessageID, a.Tool.CallID},
+		a.Patterns...)
+	return strings.Contains(strings.Join(texts, "\n"), Redacted)
 }
 
 // QuestionAsk is OpenCode's question.asked, or an entry of its list of pending questions. It has only the fields that

@@ -315,6 +315,7 @@ func (s *System) wire() {
 	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
 		Client: s.lives.Client, Pause: ingest.DefaultPause, Changed: s.change,
+		KeepOriginal: s.permissions.KeepOriginal,
 	}
 	s.outbox = &outbox.Outbox{
 		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,

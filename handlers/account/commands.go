@@ -3,6 +3,7 @@ package account
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -94,7 +95,24 @@ func (a *Accounts) decideCreate(c CreateAccount) ([]events.Data, uint64, error) 
 	if a.byEmail(c.Email) != nil {
 		return nil, 0, taken(c.Email)
 	}
+	if err := a.refuseSecret(&c.Email, &c.Name); err != nil {
+		return nil, 0, err
+	}
 	return []events.Data{events.AccountCreated{Email: c.Email, Name: c.Name, Role: c.Role}}, 0, nil
+}
+
+// refuseSecret refuses an email address or a name with a secret in it. nil is not checked.
+func (a *Accounts) refuseSecret(email, name *string) error {
+	for field, text := range map[string]*string{"email": email, "name": name} {
+		body, err := json.Marshal(text)
+		if err == nil {
+			err = handlers.RefuseSecret(a.log.Redactor(), field, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func exists(id string) error {
@@ -157,6 +175,9 @@ func (a *Accounts) decideUpdate(c UpdateAccount) (events.AccountUpdated, uint64,
 		return d, 0, notFound(c.Account)
 	}
 	d.Email, d.Name = changedValue(known.Email, c.Email), changedValue(known.Name, c.Name)
+	if err := a.refuseSecret(d.Email, d.Name); err != nil {
+		return d, 0, err
+	}
 	d.Role, d.Disabled = changedValue(known.Role, c.Role), changedValue(known.Disabled, c.Disabled)
 	if d.Email != nil {
 		if other := a.byEmail(*d.Email); other != nil && other != known {

@@ -37,6 +37,21 @@ func TestAccountIsWhatWasCreated(t *testing.T) {
 	is.Equal(all[0].RawSubject, events.UserSubject(id, "account.created"))
 }
 
+func TestAnAccountWithASecretInItsNameIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", Admin)
+	s.log.Conceal("token", "secret-of-this-test")
+	_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Email: "bob@example.org",
+		Name: "Bob secret-of-this-test", Role: Agent, Password: password})
+	is.Equal(handlers.CodeOf(err), handlers.Invalid)
+	expect.Contains(t, err.Error(), "name contains a secret")
+	name := "secret-of-this-test"
+	_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Name: &name})
+	is.Equal(handlers.CodeOf(err), handlers.Invalid)
+}
+
 func TestBadAccountIsRefusedWithTheField(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -68,7 +68,7 @@ func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun
 // trial returns a trial of rules on past requests. It assumes that an unknown session worked in the workspace.
 func (g Gate) trial(rules []policy.Rule) *dryrun.Trial {
 	directory := func(chat, session string) string { return g.directory(chat, session, true) }
-	return &dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOn}
+	return &dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOnStored}
 }
 
 // AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time

@@ -20,8 +20,9 @@ func TestAContextThatEndsEndsTheEvaluation(t *testing.T) {
 	dir := t.TempDir()
 	is.NoErr(os.WriteFile(filepath.Join(dir, "a.go"), []byte("x"), 0o600))
 	g := Gate{
-		Session: func(string) (Session, bool) { return Session{Chat: "c", Directory: dir}, true },
-		Call:    func(context.Context, string, events.Call, time.Duration) (Call, bool) { return Call{}, false },
+		Permissions: &Permissions{},
+		Session:     func(string) (Session, bool) { return Session{Chat: "c", Directory: dir}, true },
+		Call:        func(context.Context, string, events.Call, time.Duration) (Call, bool) { return Call{}, false },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	in, _ := g.input(ctx, "c", events.PermissionAsk{Permission: "grep", Patterns: []string{"x"},

@@ -68,7 +68,8 @@ func (s ShownRequest) check(r Request) error {
 type Permissions struct {
 	Log *log.Log
 
-	chats handlers.Folds[*State]
+	chats     handlers.Folds[*State]
+	originals originals
 }
 
 // cut returns the first bytes of a command for an error text.

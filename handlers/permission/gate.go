@@ -118,7 +118,8 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	}
 	var files []events.FileFingerprint
 	if !direct { // a request over the API runs nothing
-		files = workspace.RequestFingerprints(a) // before input, which may wait for the call
+		// before input, which may wait for the call
+		files = workspace.RequestFingerprints(g.Permissions.originals.of(a).PermissionAsk)
 	}
 	in, by := g.input(ctx, chat, a, direct, callWait)
 	rules, err := g.RuleSets(ctx, by.scope(chat))
@@ -186,7 +187,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.Call,
 	path string) (policy.Verdict, error) {
 	a := events.PermissionAsk{SessionID: session, Permission: "read", Patterns: []string{path}, Tool: tool}
-	in := g.askOn(a, g.directory(chat, session, false))
+	in := g.askOn(originalAsk{PermissionAsk: a}, g.directory(chat, session, false))
 	in.Done = ctx.Done()
 	call, _ := g.Call(ctx, session, tool, 0)
 	rules, err := g.RuleSets(ctx, caller{call.Agent, call.Chosen}.scope(chat))
@@ -255,7 +256,7 @@ func (s *State) conclude(chat string, evaluation Evaluation, at time.Time) (all 
 	}
 	actor = events.ActorPolicy
 	for id, other := range s.requests {
-		if other.Pending() && other.Interrupted && id != a.ID && other.Hash == hash {
+		if other.Pending() && other.Interrupted && id != a.ID && other.Hash == hash && !a.Redacted() {
 			if err := add(events.PermissionExpired{Permission: id, Reason: "asked again as " + a.ID}); err != nil {
 				return nil, err
 			}
@@ -269,7 +270,7 @@ func (s *State) follow(chat string, evaluation Evaluation, at time.Time) (actor 
 	v, id := evaluation.verdict, evaluation.ask.ID
 	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id,
 		cwd: evaluation.cwd}
-	if !evaluation.direct && !s.over(r) && s.Deleted == 0 {
+	if !evaluation.direct && !s.over(r) && s.Deleted == 0 && !evaluation.ask.Redacted() { // two may be stored alike
 		if by, ok := s.grant(evaluation.ask.Request(), evaluation.cwd, evaluation.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
 			d, _, err := s.Decide(c)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
@@ -25,7 +26,7 @@ func (by caller) scope(chat string) rulebook.Scope {
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool,
 	wait time.Duration) (in policy.Ask, by caller) {
 	directory := g.directory(chat, a.SessionID, direct)
-	in = g.askOn(a, directory)
+	in = g.askOn(g.Permissions.originals.of(a), directory)
 	in.Done = ctx.Done()
 	switch {
 	case direct && a.Permission == TypeNetwork: // its call is that of the command
@@ -46,6 +47,9 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 	if several {
 		call, ok = Call{Agent: call.Agent, Chosen: call.Chosen}, false
 	}
+	if strings.Contains(call.Path+call.Cwd, events.Redacted) {
+		in.Hidden = concealed // the read model holds the call as it is stored
+	}
 	switch a.Permission {
 	case "edit":
 		if call.Tool == "write" {
@@ -58,14 +62,16 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 		case !ok && a.Permission == "read":
 			in.Unsure = "the file that the tool call names is not known"
 		}
-		in.Path = cmp.Or(call.Path, in.Path)
+		if in.Hidden == "" {
+			in.Path = cmp.Or(call.Path, in.Path)
+		}
 	case "external_directory":
 		if slices.Contains(ownRequests, call.Tool) {
 			in.Own = call.Tool
 		}
 	case "bash":
 		in.Cwd = ""
-		if ok && in.Root != "" {
+		if ok && in.Root != "" && in.Hidden == "" {
 			in.Cwd, _ = workspace.RealPath(call.Cwd)
 		}
 	}
@@ -138,9 +144,17 @@ func (g Gate) directory(chat, session string, direct bool) string {
 	return ""
 }
 
+// askOnStored is askOn for a request as the log holds it.
+func (g Gate) askOnStored(a events.PermissionAsk, directory string) policy.Ask {
+	return g.askOn(originalAsk{a, a.Redacted()}, directory)
+}
+
 // askOn returns the input of the policy for a request of a session that works in a directory.
-func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
-	in := workspace.Ask(a, directory)
+func (g Gate) askOn(a originalAsk, directory string) policy.Ask {
+	in := workspace.Ask(a.PermissionAsk, directory)
 	in.Visible = g.Visible
+	if a.partial {
+		in.Hidden = concealed
+	}
 	return in
 }

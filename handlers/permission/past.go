@@ -18,7 +18,7 @@ func (g Gate) PastVerdict(ctx context.Context, chat, agent string) (func(events.
 	}
 	sets, err := g.RulesOf(ctx, chat, agent)
 	return func(r events.PastRequest) policy.Verdict {
-		in := g.askOn(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
+		in := g.askOnStored(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
 		if r.Cwd != "" {
 			in.Cwd = r.Cwd
 		}

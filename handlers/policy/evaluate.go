@@ -25,6 +25,9 @@ func Explain(rules []Rule, a Ask) (Verdict, []CheckedRule) {
 	if e.ask.budget.Spent() && v.Action != Deny && !byRule {
 		v = askFor(files.TooLong)
 	}
+	if a.Hidden != "" && v.Action == Allow {
+		v = askFor(a.Hidden)
+	}
 	for i := range e.looked {
 		if e.looked[i].Why == "" {
 			e.looked[i].Why = "was not needed"

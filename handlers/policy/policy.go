@@ -53,6 +53,7 @@ type Ask struct {
 	Address string // network: host:port
 	Refused string // a sentence that says why the request is denied, whatever the rules say
 	Unsure  string // read: why the file is not known, for a person
+	Hidden  string // why a part of the request is not known, for a person: then no rule allows it
 	Cwd     string // absolute, symlinks resolved; empty if unknown, which makes the policy ask
 	Root    string // the workspace, absolute, symlinks resolved
 

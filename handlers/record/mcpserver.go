@@ -190,9 +190,9 @@ func (h *Records) reported(before fields, s mcpserver.Server) (fields, error) {
 	if s.FoundTools != nil {
 		list = s.FoundTools
 	}
-	set, err := h.fields(Fields(map[string]any{"status": s.Status, "version": s.Version, "tools": s.Tools,
+	set, err := compactFields(Fields(map[string]any{"status": s.Status, "version": s.Version, "tools": s.Tools,
 		"found_version": s.FoundVersion, "found_tools": list, "difference": s.Difference, "problem": s.Problem,
 		"not_offered": s.NotOffered, "definition": s.Hash()}))
-	maps.Copy(after, set)
+	maps.Copy(after, h.redacted(set))
 	return after, err
 }

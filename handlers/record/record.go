@@ -196,8 +196,13 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if err := checkRecordID(c.Collection, c.Record); err != nil {
 		return "", 0, err
 	}
-	set, err := h.fields(c.Set)
+	set, err := compactFields(c.Set)
 	if err != nil {
+		return "", 0, err
+	}
+	if c.Actor == events.ActorSystem {
+		set = h.redacted(set)
+	} else if err := h.refuseSecrets(set); err != nil {
 		return "", 0, err
 	}
 	if _, given := set["active"]; c.New && !given && slices.Contains(rulebook.Collections, c.Collection) {
@@ -253,15 +258,39 @@ func checkRecordID(collection, record string) error {
 	return nil
 }
 
-// fields returns the fields of a command in their stored form: compact, without secrets.
-func (h *Records) fields(set map[string]json.RawMessage) (fields, error) {
+// refuseSecrets refuses fields that the log would store otherwise.
+func (h *Records) refuseSecrets(set fields) error {
+	for name, value := range set {
+		body, err := events.Encode(fields{name: value})
+		if err == nil {
+			err = handlers.RefuseSecret(h.Log.Redactor(), name, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redacted returns fields without secrets. They are what the system found, such as a note that an agent wrote as a
+// file. No account sent them, so none could leave the secret out.
+func (h *Records) redacted(set fields) fields {
+	clean := fields{}
+	for name, value := range set {
+		clean[name] = h.Log.Redactor().JSON(value)
+	}
+	return clean
+}
+
+// compactFields returns the fields of a command in their stored form.
+func compactFields(set map[string]json.RawMessage) (fields, error) {
 	clean := fields{}
 	for name, value := range set {
 		var b bytes.Buffer
 		if !utf8.ValidString(name) || !utf8.Valid(value) || json.Compact(&b, value) != nil {
 			return nil, handlers.RefuseField(handlers.Invalid, name, "%q: the value is not JSON in UTF-8", name)
 		}
-		clean[name] = h.Log.Redactor().JSON(b.Bytes())
+		clean[name] = b.Bytes()
 	}
 	return clean, nil
 }

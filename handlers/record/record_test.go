@@ -19,10 +19,10 @@ import (
 func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := permissiontest.New(eventstest.Log(t, "sk-very-secret"))
+	h := permissiontest.New(eventstest.Log(t))
 	save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1",
-		New: true, Set: handlerstest.Fields(`{"name": "poco", "key": "sk-very-secret"}`)}
-	for range 2 { // though the log never holds the secret
+		New: true, Set: handlerstest.Fields(`{"name": "poco", "key": "k1"}`)}
+	for range 2 {
 		id, seq, err := h.Records.Save(t.Context(), save)
 		is.NoErr(err)
 		is.Equal(id, "a1")
@@ -41,8 +41,8 @@ func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
 		is.Equal(seq, uint64(4))
 	}
 	is.Equal(handlerstest.Records(t, h.Log, "ai_agents"), []string{
-		`a1 saved {"fields":{"key":"[redacted]","name":"poco"}}`,
-		`a1 saved {"fields":{"key":"[redacted]","name":"poco <b>"}}`, `a1 deleted {}`,
+		`a1 saved {"fields":{"key":"k1","name":"poco"}}`,
+		`a1 saved {"fields":{"key":"k1","name":"poco <b>"}}`, `a1 deleted {}`,
 	})
 	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: made})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound) // it is one of another collection
@@ -50,6 +50,24 @@ func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
 	_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1",
 		Set: handlerstest.Fields(`{"n":1}`)})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
+}
+
+func TestARecordThatTheLogWouldStoreOtherwiseIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.New(eventstest.Log(t, "sk-very-secret"))
+	h.Log.Conceal("token", "private/archive01")
+	for field, fields := range map[string]string{
+		"pattern":        `{"tool":"edit","pattern":"private/archive01/**","action":"deny"}`,
+		"key":            `{"key":{"in":["sk-very-secret"]}}`,
+		"sk-very-secret": `{"sk-very-secret":1}`,
+	} {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
+			Set: handlerstest.Fields(fields)})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+		expect.Contains(t, err.Error(), field+" contains a secret")
+	}
+	is.Equal(len(handlerstest.Records(t, h.Log, "tool_permissions")), 0)
 }
 
 func TestBadRecordsAreRefused(t *testing.T) {

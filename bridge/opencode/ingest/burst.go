@@ -124,6 +124,11 @@ func (in *Ingest) publish(keys []string, fragments map[string]log.Delta) {
 
 // append retries until it succeeds or ctx ends, because OpenCode does not keep the events. The stream waits meanwhile.
 func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
+	for _, fact := range facts {
+		if typ, ok := fact.Subject.OpenCodeType(); ok && typ == events.PermissionAsked {
+			in.keepOriginal(fact.Data)
+		}
+	}
 	for {
 		seq, err := in.Log.AppendAll(ctx, facts)
 		if err == nil {
@@ -140,6 +145,17 @@ func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 		if err := sleep.For(ctx, in.Pause); err != nil {
 			return err
 		}
+	}
+}
+
+// keepOriginal passes on a permission request if its stored form differs.
+func (in *Ingest) keepOriginal(properties json.RawMessage) {
+	var stored, original events.PermissionAsk
+	if in.KeepOriginal == nil || json.Unmarshal(in.Log.Redactor().JSON(properties), &stored) != nil || !stored.Redacted() {
+		return
+	}
+	if json.Unmarshal(properties, &original) == nil {
+		in.KeepOriginal(original)
 	}
 }
 

@@ -210,6 +210,7 @@ func (c *comparison) permissions(ctx context.Context) error {
 		if _, known, err := c.Model.Permission(ctx, id); err != nil {
 			return err
 		} else if known {
+			c.keepOriginal(raw) // the gate of an earlier process had it
 			continue
 		}
 		var request events.PermissionAsk

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
@@ -45,6 +46,10 @@ type Ingest struct {
 	// Resend sends a message again that OpenCode has accepted and nothing has answered. It reports whether OpenCode has
 	// accepted it again. After an error Ingest reconnects and tries again.
 	Resend func(context.Context, pending.Message) (accepted bool, err error)
+
+	// KeepOriginal receives each permission request of which the log will hold [redacted] in place of a part, before it
+	// is stored, and again after each connection while OpenCode lists it. Nil is for an Ingest without a gate.
+	KeepOriginal func(events.PermissionAsk)
 
 	Pause   time.Duration // between attempts to connect to OpenCode, to store what it reports, and to reply to it
 	Changed func()        // called when Condition may have changed

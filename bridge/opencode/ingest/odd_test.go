@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 )
@@ -92,4 +93,28 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 	stored := s.OpenCodeEvents(s.ChatOf("ses_1"), "session.error")
 	is.Equal(len(stored), 1)
 	is.True(bytes.Contains(stored[0].Data, []byte("bad key [redacted]")))
+}
+
+func TestTheGateGetsTheOriginalOfARequestThatTheLogConceals(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	s.Log.Conceal("token", "private/archive01")
+	originals := make(chan events.PermissionAsk, 9)
+	b := s.Start(func(o *outbox.Outbox) {
+		o.Ingest.KeepOriginal = func(a events.PermissionAsk) { originals <- a }
+	}).Connected()
+	ask := `{"id":"per_1","sessionID":"ses_1","permission":"edit","patterns":["private/archive01/a"],"metadata":{},"always":[]}`
+	s.Session("ses_1", "")
+	s.Happen(bridgetest.Plain("session.status", `{"sessionID":"ses_1","status":{"type":"busy"}}`),
+		bridgetest.Plain("permission.asked", strings.Replace(ask, "private/archive01", "public", 1)),
+		bridgetest.Plain("permission.asked", strings.Replace(ask, "per_1", "per_2", 1)))
+	s.Drained()
+	is.Equal((<-originals).Patterns, []string{"private/archive01/a"}) // only that of the request that is concealed
+	stored := s.OpenCodeEvents(s.ChatOf("ses_1"), "permission.asked")
+	is.Equal(len(stored), 2)
+	expect.Contains(t, string(stored[1].Data), `"[redacted]/a"`)
+	s.Reconnected(b, func() {}) // as the gate of another process needs it
+	again := <-originals
+	is.Equal([]any{again.ID, again.Patterns}, []any{"per_2", []string{"private/archive01/a"}})
 }
