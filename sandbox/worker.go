@@ -158,7 +158,7 @@ func (w *Worker) openConfinement() (err error) {
 		Home: w.config.Home, Expose: expose})
 	if err == nil && !w.confinement.CanRead(w.config.Shell) {
 		w.confinement.Close()
-		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)
+		err = hiddenShell(w.config.Shell)
 	}
 	if e := new(os.PathError); errors.As(err, &e) && e.Op == isolation.ExposeOp && e.Path == w.git {
 		err = fmt.Errorf("TMPDIR is %s, which commands must not reach: set it to another directory, such as /var/tmp", temp)
@@ -211,6 +211,17 @@ func realDir(path string) (string, error) {
 		return "", err
 	}
 	return real, dir.Close()
+}
+
+// hiddenShell is the error about a shell that commands cannot read. It names what to expose: the directory of the
+// shell, and that of the file to which a symbolic link leads.
+func hiddenShell(shell string) error {
+	flags := "--expose " + filepath.Dir(shell)
+	if real, err := filepath.EvalSymlinks(shell); err == nil && filepath.Dir(real) != filepath.Dir(shell) {
+		flags += " --expose " + filepath.Dir(real)
+	}
+	return fmt.Errorf("commands cannot see their shell %s in the sandbox; start with %s, or let PATH find a shell of the system first",
+		shell, flags)
 }
 
 func findShell(name string) (string, error) {

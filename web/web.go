@@ -84,6 +84,7 @@ type Options struct {
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
 	PortsURL string
+	URL      string   // under which people reach the server; empty if only this machine reaches it
 	Hosts    []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
 	Proxied  bool     // a proxy in front names the client in X-Forwarded-For
 }
@@ -110,7 +111,7 @@ type Server struct {
 // New returns a server with all routes.
 func New(o Options) *Server {
 	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Loading: o.Loading, Push: o.Push, Proxied: o.Proxied, Logger: o.Logger,
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
 	}
 	s := &Server{
 		API:   core,

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -76,6 +78,20 @@ func dataHealth(d datadir.Dir) api.Part {
 	return api.Part{State: api.Ready, Detail: map[string]any{"path": string(d)}}
 }
 
+// rootNote says what it means that the system runs as root, and what to do instead. It is empty if no command runs.
+func rootNote(level isolation.Level, workspace string) string {
+	const instead = "Start it as an ordinary user who owns the workspace instead."
+	switch level {
+	case isolation.Bwrap, isolation.Landlock:
+		return fmt.Sprintf("This system runs as root. Commands run as root too, and isolation %s confines them to %s and its home. Files that they create there belong to root. %s",
+			level, workspace, instead)
+	case isolation.Container, isolation.None:
+		return fmt.Sprintf("This system runs as root, and isolation %s does not confine commands: an approved command can read and change every file of this machine or container. %s",
+			level, instead)
+	}
+	return ""
+}
+
 // reportIsolation prints the isolation level of commands, and warns if there is none.
 func (s *System) reportIsolation(status string) {
 	level, reason, _ := strings.Cut(status, ": ")
@@ -83,6 +99,9 @@ func (s *System) reportIsolation(status string) {
 		s.progress.Done("sandbox", "isolation %s: %s", level, reason)
 	} else {
 		s.progress.Note("sandbox", "isolation %s: %s", level, reason)
+	}
+	if note := rootNote(isolation.Level(level), s.o.Workspace); note != "" && os.Geteuid() == 0 {
+		s.progress.Note("root", "%s", note)
 	}
 }
 

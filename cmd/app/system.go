@@ -211,8 +211,8 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	}
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
-			s.progress.Ready(progress.System{Running: r, Data: s.o.Data, Model: s.modelText(), WorkerPID: s.worker.PID(),
-				OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
+			s.progress.Ready(progress.System{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
+				WorkerPID: s.worker.PID(), OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
 			s.progress.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "),
@@ -368,7 +368,7 @@ func (s *System) wire() {
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
-		Workers: s.workers, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
+		Workers: s.workers, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
 	s.wireGateway()

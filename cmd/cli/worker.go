@@ -96,6 +96,9 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	if errors.Is(err, isolation.ErrUnknownLevel) {
 		return WrongUsage(env, "worker: --isolation: %v", err)
 	}
+	if *lifeline && errors.Is(err, worker.ErrUnusable) {
+		return ExitCode(1) // the program that started the worker reports the reason
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/expect"
 )
 
@@ -71,6 +73,36 @@ func TestUpReportsWhyItCannotStart(t *testing.T) {
 			is.True(os.IsNotExist(err)) // no file announces a running system
 		})
 	}
+}
+
+// A shell that PATH finds first may be in a directory that commands cannot see. No later start of the worker would find
+// another one.
+func TestUpEndsIfCommandsCannotSeeTheirShell(t *testing.T) {
+	expect.Long(t, "starts the program")
+	t.Parallel()
+	is := is.New(t)
+	p := prepare(t, t.TempDir())
+	shells := filepath.Join(t.TempDir(), "shells")
+	is.NoErr(os.Mkdir(shells, 0o755))
+	bash, err := exec.LookPath("bash")
+	is.NoErr(err)
+	body, err := os.ReadFile(bash)
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(filepath.Join(shells, "bash"), body, 0o755))
+	p.env = append(p.env, "PATH="+shells+":"+filepath.Dir(opencodetest.Tools(t).Ripgrep)+":"+os.Getenv("PATH"))
+	p.startProcess()
+	expect.Eventually(t, "up ends", func() bool {
+		select {
+		case <-p.exited:
+			return true
+		default:
+			return false
+		}
+	})
+	is.Equal(p.cmd.ProcessState.ExitCode(), 1)
+	expect.Contains(t, p.output.String(), "pocketcoder: the sandbox cannot run commands: commands cannot see their shell "+
+		shells+"/bash in the sandbox; start with --expose "+shells+",")
+	is.Equal(strings.Count(p.output.String(), "cannot see their shell"), 1)
 }
 
 // with sets flags.

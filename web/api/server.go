@@ -36,6 +36,7 @@ type Server struct {
 	Health    func() Health
 	Loading   func() error // why most routes cannot be served yet, nil when they can; a nil function for always ready
 	Push      Push
+	URL       string // under which people reach the server, as the operator set it; empty for none
 	// the token that belongs to a ticket in the path; nil if there are no tickets
 	Ticket  func(r *http.Request) (token string, found bool)
 	Proxied bool // a proxy in front names the client in X-Forwarded-For

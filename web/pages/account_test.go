@@ -49,6 +49,24 @@ func TestALoginIsEndedFromAnotherBrowser(t *testing.T) {
 	is.Equal(one.submit(t, "/account/logins/"+session(one)+"/end", nil).path, "/login")
 }
 
+func TestTheAddressForPhonesIsTheOneThatTheOperatorSet(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	s.User(t, "ada", "user")
+	s.Web.API.URL = "https://code.example.org"
+	b := loggedIn(t, s, "ada") // at a loopback address
+	account := b.visit(t, "/account")
+	expect.Contains(t, account.body, `<a href="https://code.example.org/">https://code.example.org</a>`)
+	expect.Lacks(t, account.body, "works only on this machine")
+	code, err := qr.Encode("https://code.example.org/", qr.L)
+	is.NoErr(err)
+	expect.Contains(t, account.body, fmt.Sprintf(`viewBox="-4 -4 %[1]d %[1]d"`, code.Size+8))
+	expect.Contains(t, newBrowser(t, s).visit(t, "/setup").body, `<a href="https://code.example.org/setup">`)
+	s.Web.API.URL = ""
+	expect.Lacks(t, newBrowser(t, s).visit(t, "/setup").body, "Phones and other computers")
+}
+
 func TestAPersonLogsOutEverywhere(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

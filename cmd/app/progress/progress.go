@@ -39,6 +39,7 @@ func (p *Progress) Note(part, format string, args ...any) { p.line("!", part, fo
 // System is a system that has started.
 type System struct {
 	datadir.Running
+	URL       string // under which people reach the web server
 	Data      datadir.Dir
 	OpenCode  string // path and version
 	Model     string // what answers, for a person
@@ -64,5 +65,5 @@ Try, in another terminal:
   %[8]s replay CHAT
 
 Ctrl-C stops everything.
-`, s.HTTP, s.NATS, s.OpenCode, s.Model, s.WorkerPID, s.Workspace, s.Data, program.Name())
+`, s.URL, s.NATS, s.OpenCode, s.Model, s.WorkerPID, s.Workspace, s.Data, program.Name())
 }

@@ -13,10 +13,10 @@ func TestReadySaysWhatRunsWhere(t *testing.T) {
 	var out bytes.Buffer
 	New(&out).Ready(System{
 		Running: datadir.Running{PID: 7, HTTP: "http://127.0.0.1:8090", NATS: "nats://127.0.0.1:4222", Workspace: "/w"},
-		Data:    "/d", OpenCode: "/bin/opencode 1.2.3", Model: "the demo model", WorkerPID: 8,
+		URL:     "https://code.example.org", Data: "/d", OpenCode: "/bin/opencode 1.2.3", Model: "the demo model", WorkerPID: 8,
 	})
 	for _, line := range []string{
-		"ready      pid 7\n", "  web         open http://127.0.0.1:8090 in a browser (API: http://127.0.0.1:8090/docs)\n", "  log         nats://127.0.0.1:4222 (for the nats CLI: ", "  opencode    /bin/opencode 1.2.3\n",
+		"ready      pid 7\n", "  web         open https://code.example.org in a browser (API: https://code.example.org/docs)\n", "  log         nats://127.0.0.1:4222 (for the nats CLI: ", "  opencode    /bin/opencode 1.2.3\n",
 		"  model       the demo model\n", "  sandbox     worker pid 8 in /w\n", "  data        /d\n", " chat -m \"hello\" ",
 	} {
 		expect.Contains(t, out.String(), line)

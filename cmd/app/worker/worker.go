@@ -20,6 +20,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
@@ -29,6 +30,13 @@ import (
 
 // Ready begins the line that a worker prints when it accepts commands: ready <isolation>: <reason>.
 const Ready = "ready"
+
+// Unusable begins the line that a worker prints instead of the one with Ready, if Run returns ErrUnusable. The reason
+// follows.
+const Unusable = "unusable"
+
+// ErrUnusable is the error if a worker can run no commands as it was started. Another start would end in the same way.
+var ErrUnusable = errors.New("the sandbox cannot run commands")
 
 // Options are the options of a worker.
 type Options struct {
@@ -69,7 +77,8 @@ func Run(ctx context.Context, o Options) error {
 		Workspace: o.Workspace, Home: o.Home, Timeout: o.Limits.Timeout, Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
 	})
 	if err != nil {
-		return fmt.Errorf("sandbox: %w", err)
+		fmt.Fprintln(o.Stdout, Unusable, printable.OneLine(err.Error(), 1000))
+		return fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	defer w.Close()
 	fmt.Fprintln(o.Stdout, Ready, choice)

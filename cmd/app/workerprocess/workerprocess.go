@@ -8,6 +8,7 @@ package workerprocess
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -47,7 +48,8 @@ const (
 	workerPause = time.Second     // before a worker that ended is started again
 )
 
-// Run starts the worker, and restarts it when it ends, until ctx ends.
+// Run starts the worker, and restarts it when it ends, until ctx ends. It returns worker.ErrUnusable if the first
+// worker can run no commands.
 func (w *Process) Run(ctx context.Context) error {
 	for {
 		err := w.once(ctx)
@@ -55,6 +57,9 @@ func (w *Process) Run(ctx context.Context) error {
 		w.Changed()
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if errors.Is(err, worker.ErrUnusable) && w.status.Load() == nil {
+			return err
 		}
 		w.Logger.Error("sandbox worker ended; starting it again", "err", err)
 		if err := sleep.For(ctx, workerPause); err != nil {
@@ -70,6 +75,18 @@ func (w *Process) announce(pid int, status string) {
 	}
 	w.pid.Store(int64(pid))
 	w.Changed()
+}
+
+// read reads the first line of a worker: it is ready, or the returned error says why it cannot run commands.
+func (w *Process) read(pid int, line string) error {
+	word, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch word {
+	case worker.Ready:
+		w.announce(pid, text)
+	case worker.Unusable:
+		return fmt.Errorf("%w: %s", worker.ErrUnusable, text)
+	}
+	return nil
 }
 
 func (w *Process) once(ctx context.Context) error {
@@ -99,11 +116,13 @@ func (w *Process) once(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
 		line, _ := lines.ReadString('\n')
-		if status, isReady := strings.CutPrefix(strings.TrimSpace(line), worker.Ready+" "); isReady {
-			w.announce(cmd.Process.Pid, status)
-		}
+		unusable := w.read(cmd.Process.Pid, line)
 		io.Copy(io.Discard, lines)
-		ended <- cmd.Wait()
+		if err := cmd.Wait(); unusable == nil {
+			ended <- err
+			return
+		}
+		ended <- unusable
 	}()
 	select {
 	case err := <-ended:

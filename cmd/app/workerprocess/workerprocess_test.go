@@ -1,10 +1,12 @@
 package workerprocess
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/app/worker"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 )
@@ -26,4 +28,15 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 	is.True(api.Health{"sandbox": w.Health()}.Ready()) // the process is: it answers, with the reason
 	w.pid.Store(0)
 	is.Equal(w.Health().State, api.Starting)
+}
+
+func TestAWorkerReportsWhyItCanRunNoCommands(t *testing.T) {
+	is := is.New(t)
+	w := &Process{Ready: func(string) {}, Changed: func() {}}
+	err := w.read(1, worker.Unusable+" commands cannot see their shell /tmp/bash\n")
+	is.True(errors.Is(err, worker.ErrUnusable))
+	is.Equal(err.Error(), "the sandbox cannot run commands: commands cannot see their shell /tmp/bash")
+	is.NoErr(w.read(1, "")) // it ended without a word
+	is.NoErr(w.read(1, worker.Ready+" none: as chosen\n"))
+	is.Equal(w.Health().State, api.Ready)
 }

@@ -21,7 +21,7 @@ import (
 type accountView struct {
 	logins  []account.Session
 	pending int    // requests and questions that wait for a person, of all chats
-	address string // under which the browser reached the app
+	address string // under which other devices reach the app; empty for none
 	code    *qr.Code
 
 	browsers []device
@@ -33,11 +33,8 @@ func (l Login) showAccount(r *http.Request, caller api.Caller) (templ.Component,
 	if err != nil {
 		return nil, err
 	}
-	v := accountView{pending: pending, address: "http://" + r.Host}
-	if l.Secure(r) {
-		v.address = "https://" + r.Host
-	}
-	if !loopback(r.Host) {
+	v := accountView{pending: pending, address: l.address(r)}
+	if v.address != "" {
 		if v.code, err = qr.Encode(v.address+"/", qr.L); err != nil {
 			return nil, err
 		}
@@ -50,6 +47,20 @@ func (l Login) showAccount(r *http.Request, caller api.Caller) (templ.Component,
 		return nil, err
 	}
 	return accountPage(caller, v), nil
+}
+
+// address returns the URL under which other devices reach the app: the one that the operator set, or else the one that
+// this browser uses. It is empty if only this machine reaches the app.
+func (l Login) address(r *http.Request) string {
+	switch {
+	case l.API.URL != "":
+		return l.API.URL
+	case loopback(r.Host):
+		return ""
+	case l.Secure(r):
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // loopback reports whether only this machine reaches a host.

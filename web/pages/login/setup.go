@@ -2,6 +2,7 @@ package login
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"pocketcoder/handlers/account"
@@ -20,7 +21,7 @@ type setupForm struct {
 // showSetup serves the page of the one-time link. The code is in the link's fragment, which browsers do not send:
 // setup.js puts it into the form. Without script, a person copies it.
 func (l Login) showSetup(w http.ResponseWriter, r *http.Request) error {
-	return site.Render(w, r, http.StatusOK, setupPage(setupForm{}))
+	return site.Render(w, r, http.StatusOK, setupPage(setupForm{}, l.otherAddress(r)))
 }
 
 // setUp creates the first administrator and logs the browser in. A refusal shows the form again, with the reason.
@@ -37,7 +38,7 @@ func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
 	password := r.PostFormValue("password")
 	if password != r.PostFormValue("password_again") {
 		f.problem = texts.PasswordsDiffer
-		return site.Render(w, r, http.StatusUnprocessableEntity, setupPage(f))
+		return site.Render(w, r, http.StatusUnprocessableEntity, setupPage(f, l.otherAddress(r)))
 	}
 	token, err := l.API.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
 		Token: f.code, Email: f.email, Name: f.name, Password: password, Client: caller.Client,
@@ -53,7 +54,16 @@ func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
 	if problem.Status == http.StatusNotFound { // of the token alone
 		f.code, f.problem = "", texts.SetupLinkVoid
 	}
-	return site.Render(w, r, problem.Status, setupPage(f))
+	return site.Render(w, r, problem.Status, setupPage(f, l.otherAddress(r)))
+}
+
+// otherAddress returns the URL that the operator set, if this browser uses another one: a login is valid only at the
+// address where it was made.
+func (l Login) otherAddress(r *http.Request) string {
+	if u, err := url.Parse(l.API.URL); err != nil || u.Host == r.Host {
+		return ""
+	}
+	return l.API.URL
 }
 
 // setupCode returns the code from what a person pasted: the code alone or the whole link.

@@ -105,6 +105,7 @@ var States = map[string]string{
 const (
 	SetUp           = "Set up"
 	SetUpAbout      = "Create the first account. It is the administrator."
+	SetUpAddress    = "Phones and other computers reach this server at:"
 	SetupCode       = "Code"
 	SetupCodeHint   = "The server shows a one-time link when it starts for the first time. The code is the part of the link after #."
 	SetupLinkVoid   = "The code is wrong, was used already or has expired. Restart the server to get a new link, or log in if the account exists."
