@@ -2,7 +2,10 @@ package account
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -54,6 +57,14 @@ type claims struct {
 	Secret         string `json:"sid"`
 	Refreshable    bool   `json:"refreshable"`
 	jwt.RegisteredClaims
+}
+
+// Instance names this installation: it follows from the key that signs tokens. Two systems on one host have different
+// names, so that a browser can have a login at both.
+func (a *Accounts) Instance() string {
+	sum := hmac.New(sha256.New, a.key)
+	sum.Write([]byte("instance"))
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // authToken is the token type that PocketBase's clients expect.

@@ -119,9 +119,40 @@ func TestTheCookieOfALoginIsOutOfReachOfScriptsAndOtherSites(t *testing.T) {
 			expect.Contains(t, set, attribute)
 		}
 		expect.Lacks(t, set, "Domain")
-		is.Equal(strings.HasPrefix(set, "__Host-pocketcoder="), proxied)
+		is.Equal(strings.HasPrefix(set, "__Host-pocketcoder-"), proxied)
 		is.Equal(strings.Contains(set, "; Secure"), proxied)
 	}
+}
+
+func TestTwoSystemsOnOneHostKeepTheirLogins(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	one, other := webtest.NewSystem(t), webtest.NewSystem(t)
+	one.User(t, "ada", "user")
+	other.User(t, "ada", "user")
+	b := loggedIn(t, one, "ada")
+	second := newBrowser(t, other)
+	second.Jar = b.Jar // a browser has one set of cookies for all ports of a host
+	login := url.Values{"email": {"ada@example.org"}, "password": {webtest.Password}}
+	is.Equal(second.submit(t, "/login", login).path, "/")
+	is.Equal(b.visit(t, "/").path, "/")
+	second.submit(t, "/logout", nil)
+	is.Equal(second.visit(t, "/").path, "/login?next=%2F")
+	is.Equal(b.visit(t, "/").path, "/")
+}
+
+func TestALoginUnderTheFormerNameOfItsCookieCounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := newBrowser(t, s)
+	at, err := url.Parse(b.url)
+	is.NoErr(err)
+	b.Jar.SetCookies(at, []*http.Cookie{{Name: "pocketcoder", Value: token, Path: "/"}})
+	is.Equal(b.visit(t, "/").path, "/")
+	is.Equal(b.submit(t, "/logout", nil).path, "/login")
+	is.Equal(len(b.Jar.Cookies(at)), 0)
 }
 
 func TestALoginLeadsToNoOtherSite(t *testing.T) {

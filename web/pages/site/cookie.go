@@ -10,12 +10,22 @@ import (
 	"pocketcoder/web/api"
 )
 
-// The cookie with the token of a login. Over TLS it has the prefix that keeps other hosts and plain HTTP from setting
-// it.
+// The names of the cookie with the token of a login begin so, and end with the name of the installation: browsers keep
+// one set of cookies for all ports of a host. Over TLS it has the prefix that keeps other hosts and plain HTTP from
+// setting it. Before the installation was in the name, the name was the beginning alone, and such a cookie still counts.
 const (
 	cookieName       = "pocketcoder"
 	secureCookieName = "__Host-pocketcoder"
 )
+
+// cookieNames returns the name of the cookie of a login, and its former name.
+func (s *Site) cookieNames(r *http.Request) (name, former string) {
+	former = cookieName
+	if s.Secure(r) {
+		former = secureCookieName
+	}
+	return former + "-" + s.API.Accounts.Instance(), former
+}
 
 // Secure reports whether the browser reached us over TLS, as it does behind a proxy: not every proxy says so in a
 // header.
@@ -23,19 +33,25 @@ func (s *Site) Secure(r *http.Request) bool { return r.TLS != nil || s.API.Proxi
 
 // Leave ends the login in the browser.
 func (s *Site) Leave(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, s.newCookie(r, "", time.Unix(1, 0)))
+	c := s.newCookie(r, "", time.Unix(1, 0))
+	if name, former := s.cookieNames(r); !sends(r, name) { // the login of this request is in the former cookie
+		c.Name = former
+	}
+	http.SetCookie(w, c)
+}
+
+func sends(r *http.Request, name string) bool {
+	_, err := r.Cookie(name)
+	return err == nil
 }
 
 // newCookie returns the cookie for a token. A cookie that has expired already ends the login in the browser.
 func (s *Site) newCookie(r *http.Request, token string, expires time.Time) *http.Cookie {
-	c := &http.Cookie{
-		Name: cookieName, Value: token, Path: "/", Expires: expires, HttpOnly: true,
+	name, _ := s.cookieNames(r)
+	return &http.Cookie{
+		Name: name, Value: token, Path: "/", Expires: expires, HttpOnly: true, Secure: s.Secure(r),
 		SameSite: http.SameSiteLaxMode, // a link in a notification leads here from elsewhere
 	}
-	if s.Secure(r) {
-		c.Name, c.Secure = secureCookieName, true
-	}
-	return c
 }
 
 // Caller identifies the account by the cookie.
@@ -49,11 +65,11 @@ func (s *Site) Caller(r *http.Request) api.Caller {
 
 // Token returns the token of the login in the cookie.
 func (s *Site) Token(r *http.Request) (token string, sent bool) {
-	name := cookieName
-	if s.Secure(r) {
-		name = secureCookieName
-	}
+	name, former := s.cookieNames(r)
 	c, err := r.Cookie(name)
+	if err != nil {
+		c, err = r.Cookie(former)
+	}
 	if err != nil {
 		return "", false
 	}
