@@ -22,7 +22,7 @@ func TestComposerAttachesFilesAndRunsCommands(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
 			b.do(chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{notes}))
-			b.awaitCondition("that one file is attached", `document.querySelector(".attach span").textContent === "+1"`)
+			b.awaitCondition("that one file is attached", `document.querySelector(".files").textContent.includes("notes.txt")`)
 			b.fill("#text", "@@say I read it.")
 			b.screenshot("attached")
 			evaluate[bool](b, `(window.sendAway = fetch, window.fetch = () => Promise.reject(), true)`)

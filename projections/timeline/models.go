@@ -2,19 +2,22 @@ package timeline
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/pocketbase/dbx"
 )
 
 // Models are the models that can be used, and the one that was selected for a chat.
 type Models struct {
-	All      []string // provider/model, sorted
-	Selected string   // "" if the chat follows the configured model
-	Record   string   // id of the selection
+	All      []string            // provider/model, sorted
+	Selected string              // "" if the chat follows the configured model
+	Record   string              // id of the selection
+	Reads    map[string][]string // the kinds of content that a model can read, such as text and image, if it is known
 }
 
 const (
-	selectModels = `SELECT p.fields->>'$.provider_id'||'/'||m.value AS model FROM config p, json_each(p.fields->'$.models') m
+	selectModels = `SELECT p.fields->>'$.provider_id'||'/'||m.value AS model,
+		coalesce((SELECT r.value FROM json_each(p.fields->'$.reads') r WHERE r.key=m.value), '') AS reads FROM config p, json_each(p.fields->'$.models') m
 		WHERE p.collection='llm_providers' AND NOT p.removed AND p.fields->>'$.is_connected' ORDER BY 1`
 	selectSelection = `SELECT record, fields->>'$.model' AS model FROM config
 		WHERE collection='model_selection' AND NOT removed AND fields->>'$.chat'={:chat} ORDER BY last_seq DESC LIMIT 1`
@@ -22,12 +25,17 @@ const (
 
 // ModelsOf reads the models that a chat can use.
 func ModelsOf(ctx context.Context, db dbx.Builder, chat string) (all Models, err error) {
-	var rows []struct{ Model string }
+	all.Reads = map[string][]string{}
+	var rows []struct{ Model, Reads string }
 	if err := list(ctx, db, &rows, "models", selectModels, nil); err != nil {
 		return all, err
 	}
 	for _, r := range rows {
 		all.All = append(all.All, r.Model)
+		var kinds []string
+		if json.Unmarshal([]byte(r.Reads), &kinds) == nil {
+			all.Reads[r.Model] = kinds
+		}
 	}
 	selected, err := first[struct{ Record, Model string }](ctx, db, "model of "+chat, selectSelection,
 		dbx.Params{"chat": chat})

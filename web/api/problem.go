@@ -85,7 +85,11 @@ func ProblemOf(err error) Problem {
 	case errors.As(err, &refused):
 		return problemOfRefusal(refused)
 	case errors.As(err, &invalid):
-		return BadField(invalid.Field, invalid.Code, "%s", invalid.Message)
+		p := BadField(invalid.Field, invalid.Code, "%s", invalid.Message)
+		if invalid.Code == schema.CodeTooLarge {
+			p.Status = http.StatusRequestEntityTooLarge
+		}
+		return p
 	case errors.Is(err, query.ErrSuperusers):
 		return Forbidden("Only superusers can perform this action.")
 	case errors.Is(err, query.ErrNotFound):

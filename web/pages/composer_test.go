@@ -103,7 +103,12 @@ func TestFilesGoWithAMessage(t *testing.T) {
 	is.Equal(send("look", map[string]string{"notes.go": "package x // ü"}).status, http.StatusNoContent)
 	is.Equal(send("", map[string]string{"pixel.png": "\x89PNG\r\n\x1a\n\x00\x00"}).status, http.StatusNoContent)
 	is.Equal(send("", map[string]string{"": ""}).status, http.StatusBadRequest)
-	is.Equal(send("", map[string]string{"big": strings.Repeat("x", 1<<20)}).status, http.StatusBadRequest)
+	is.Equal(send("", map[string]string{"big": strings.Repeat("x", 1<<20)}).status, http.StatusRequestEntityTooLarge)
+	is.Equal(send("", map[string]string{"huge": strings.Repeat("x", 9<<20)}).status, http.StatusRequestEntityTooLarge)
+	status, refused := s.Call(t, token, "POST", webtest.RecordsPath("messages"), webtest.Object{"chat": chat, "role": "user",
+		"parts": []any{webtest.Object{"type": "text", "text": strings.Repeat("x", 1<<20)}}})
+	is.Equal(status, http.StatusRequestEntityTooLarge)
+	expect.Contains(t, refused["message"].(string), "The value has 1048606 bytes. The limit is 1048576 bytes.")
 	_, list := s.Call(t, token, "GET", webtest.RecordsPath("messages")+"?sort=position", nil)
 	items := list["items"].([]any)
 	is.Equal(len(items), 2)

@@ -39,6 +39,9 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 		default:
 			normal, err := f.Normalize(value)
 			if wrong := (schema.Invalid{}); errors.As(err, &wrong) {
+				if wrong.Code == schema.CodeTooLarge {
+					return nil, err // it has a status of its own
+				}
 				faults[name] = api.Fault{Code: wrong.Code, Message: wrong.Message}
 			} else if id := textValue(normal); f.Kind == schema.Relation && id != "" && !isID(id) {
 				faults[name] = api.Fault{Code: "validation_missing_rel_records",

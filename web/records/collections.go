@@ -314,7 +314,7 @@ var collections = []collection{
 	},
 	configCollection("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")),
 		fixed(text("name")),
-		fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected")), fixed(text("key_error"))),
+		fixed(raw("env_vars")), fixed(raw("models")), fixed(raw("reads")), fixed(flag("is_connected")), fixed(text("key_error"))),
 	writtenBy(writer{saveModelSelection, saveModelSelection, deleteRecord},
 		configCollection("model_selection", rules(ownOrStaff, ownOrStaff, ownSelection, ownOrAdmin, ownOrAdmin),
 			required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats")))),

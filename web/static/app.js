@@ -145,11 +145,14 @@ function reconnectIfSilent() {
 
 let sending = Promise.resolve(); // one after the other, so that messages arrive in the order in which they were written
 
-function send(form, button) {
-  form.querySelector(".problem")?.remove();
+async function send(form, button) {
+  if ("draft" in form.dataset && !(await prepare(form))) { // files may still be scaled down
+    return;
+  }
+  form.querySelector(":scope > .problem")?.remove();
   const data = new FormData(form, button);
   const body = form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data);
-  const finish = form.matches(".composer") ? empty(form) : lock(form);
+  const finish = "draft" in form.dataset ? empty(form, button) : lock(form);
   sending = sending.then(() => post(form, body)).then(finish);
 }
 
@@ -196,7 +199,16 @@ function showProblem(form, text) {
   form.append(problem);
 }
 
+// What a person has written stays in the browser of the account until it is sent, and not after its logout.
+const draftPrefix = "draft ";
+function forgetDrafts() {
+  Object.keys(localStorage).filter((key) => key.startsWith(draftPrefix)).forEach((key) => localStorage.removeItem(key));
+}
+
 document.addEventListener("submit", (event) => {
+  if (/^\/(logout|account\/logins\/end)$/.test(event.target.getAttribute("action"))) {
+    forgetDrafts();
+  }
   if ("send" in event.target.dataset) {
     event.preventDefault();
     if (event.target.closest(".card, .group")) {

@@ -34,7 +34,8 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 	err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
 	var m Models
 	for _, p := range out.Providers {
-		m.Providers = append(m.Providers, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), true})
+		m.Providers = append(m.Providers, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)),
+			readsOf(p.Models), true})
 		for model := range p.Models {
 			m.Usable = append(m.Usable, p.ID+"/"+model)
 		}
@@ -56,7 +57,30 @@ type ModelProvider struct {
 	Name      string   `json:"name"`
 	Env       []string `json:"env"`       // environment variables that hold its key
 	Models    []string `json:"models"`    // ids, sorted
+	Reads     Reads    `json:"reads"`     // what its models can read, for a provider that OpenCode can use
 	Connected bool     `json:"connected"` // OpenCode has what it needs to use it
+}
+
+// Reads are the kinds of content that models can read (text, image, pdf, audio, video), sorted, by the id of the model.
+type Reads map[string][]string
+
+// knownModel is what OpenCode says about a model.
+type knownModel struct {
+	API          struct{ URL string }
+	Capabilities struct{ Input map[string]bool }
+}
+
+func readsOf(models map[string]knownModel) Reads {
+	reads := Reads{}
+	for id, m := range models {
+		for kind, can := range m.Capabilities.Input {
+			if can {
+				reads[id] = append(reads[id], kind)
+			}
+		}
+		slices.Sort(reads[id])
+	}
+	return reads
 }
 
 // Providers lists the model providers known in a directory, by id.
@@ -65,15 +89,19 @@ func (c *Client) Providers(ctx context.Context, directory string) ([]ModelProvid
 		All []struct {
 			ID, Name string
 			Env      []string
-			Models   map[string]struct{}
+			Models   map[string]knownModel
 		}
 		Connected []string
 	}
 	err := c.do(ctx, call{op: "list providers", path: "/provider", query: inDirectory(directory), out: &out})
 	all := make([]ModelProvider, 0, len(out.All))
 	for _, p := range out.All {
-		all = append(all, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)),
-			slices.Contains(out.Connected, p.ID)})
+		one := ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), nil,
+			slices.Contains(out.Connected, p.ID)}
+		if one.Connected { // of the thousands of other models nothing is shown
+			one.Reads = readsOf(p.Models)
+		}
+		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b ModelProvider) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
@@ -102,7 +130,7 @@ type usableProvider struct {
 	ID, Name string
 	Env      []string
 	Options  struct{ BaseURL string }
-	Models   map[string]struct{ API struct{ URL string } }
+	Models   map[string]knownModel
 }
 
 // providerAddresses returns host:port of every server of the providers, sorted.

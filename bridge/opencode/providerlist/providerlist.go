@@ -129,6 +129,7 @@ func (r *Recorder) save(ctx context.Context, id string, isNew bool, set map[stri
 
 func fieldsOf(p client.ModelProvider) map[string]json.RawMessage {
 	return record.Fields(map[string]any{
-		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models, "is_connected": p.Connected,
+		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models,
+		"reads": p.Reads, "is_connected": p.Connected,
 	})
 }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/a-h/templ"
 
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
@@ -65,6 +68,23 @@ func unsentText(m *projections.ShownMessage) string {
 		return ""
 	}
 	return text
+}
+
+// unreadableKinds are the attributes with the kinds of files that the model of a chat cannot read, if that is known.
+func unreadableKinds(v chatView) templ.Attributes {
+	model := cmp.Or(v.models.Selected, v.aside.Answer.Provider+"/"+v.aside.Answer.Model)
+	reads, known := v.models.Reads[model]
+	if !known || len(reads) == 0 {
+		return nil
+	}
+	var kinds []string
+	for _, kind := range []string{"image", "pdf", "audio", "video"} {
+		if !slices.Contains(reads, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return templ.Attributes{"data-unreadable": strings.Join(kinds, " "),
+		"data-why": fmt.Sprintf(texts.CannotRead, visible.Line(model))}
 }
 
 func cost(s timeline.Totals) string { return strconv.FormatFloat(s.Cost, 'f', 4, 64) }

@@ -7,11 +7,17 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 )
+
+// maxFiles is the size of all files together that surely fits into a message, in bytes: base64 takes a third more.
+const maxFiles = (chat.MaxMessage - 64<<10) / 4 * 3
 
 // filesIn returns the files that a form attaches, as parts of a message.
 func filesIn(r *http.Request) (parts []events.Part, err error) {
@@ -32,6 +38,20 @@ func filesIn(r *http.Request) (parts []events.Part, err error) {
 		})
 	}
 	return parts, nil
+}
+
+// checkSize refuses parts that are larger than a message may be.
+func checkSize(parts []events.Part) error {
+	size := len(api.MustJSON(parts))
+	if size <= chat.MaxMessage {
+		return nil
+	}
+	return api.Problem{Status: http.StatusRequestEntityTooLarge,
+		Message: fmt.Sprintf(texts.MessageTooLarge, megabytes(size), megabytes(chat.MaxMessage))}
+}
+
+func megabytes(size int) string {
+	return strconv.FormatFloat(float64(size)/(1<<20), 'f', 1, 64) + " MiB"
 }
 
 func contentOf(h *multipart.FileHeader) ([]byte, error) {

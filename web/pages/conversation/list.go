@@ -116,6 +116,9 @@ func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, caller a
 	if err != nil {
 		return "", err
 	}
+	if err := checkSize(files); err != nil { // before there is a chat without a message
+		return "", err
+	}
 	chat, err := c.Records.Create(r.Context(), caller, "chats", map[string]any{"id": r.PostFormValue("id"),
 		"title": titleOf(text)})
 	if err != nil {
@@ -133,6 +136,9 @@ func (c Conversation) send(r *http.Request, caller api.Caller, chat, id, text st
 	parts = append(parts, files...)
 	if len(parts) == 0 {
 		return api.BadField("text", "validation_required", texts.NothingToSend)
+	}
+	if err := checkSize(parts); err != nil {
+		return err
 	}
 	_, err := c.Records.Create(r.Context(), caller, "messages", map[string]any{"id": id, "chat": chat, "role": "user",
 		"parts": parts, "delivery": r.PostFormValue("delivery")})

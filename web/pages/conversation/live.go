@@ -57,7 +57,7 @@ func (c Conversation) liveChat(r *http.Request, caller api.Caller) (site.Updates
 		}
 		work = &v.work
 		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""), chatHead(v), chatMenu(v), newest(v.chat), foot(v),
-			sendButtons(v.chat))
+			sendButtons(v))
 		if err != nil {
 			return nil, 0, err
 		}

@@ -242,6 +242,9 @@ func ParseForm(r *http.Request) error {
 	if errors.Is(err, http.ErrNotMultipart) { // it has parsed any other form
 		err = nil
 	}
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return err
+	}
 	if err != nil {
 		return api.BadRequest("The form could not be read: %v.", err)
 	}

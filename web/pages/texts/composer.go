@@ -3,6 +3,12 @@ package texts
 // The texts of the composer.
 const (
 	Attach          = "Attach files"
+	RemoveFile      = "Remove"
+	MessageTooLarge = "The message has %s with its files. The limit is %s, and a file takes a third more than on a disk. " +
+		"Send fewer or smaller files."
+	FileTooLarge    = "The files are larger than a message may be. Remove some of them."
+	NotDecoded      = "This browser cannot convert HEIC pictures. Save it as JPEG and choose it again."
+	CannotRead      = "%s cannot read it."
 	ConfiguredModel = "the configured model"
 	NoAgent         = "no agent: OpenCode alone"
 	SelectModel     = "Use"

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/mail"
 	"slices"
 	"strings"
@@ -14,6 +15,13 @@ import (
 // maxValue limits the value of a field in bytes.
 const maxValue = 1 << 20
 
+// CodeTooLarge is the code of an Invalid whose value is larger than the limit.
+const CodeTooLarge = "validation_json_size_limit"
+
+func tooLarge(what string, size int) string {
+	return fmt.Sprintf("%s has %d bytes. The limit is %d bytes.", what, size, maxValue)
+}
+
 // Normalize returns a value of the field as it is stored. null becomes the empty value of the kind, but a number stays
 // null, because the temperature of a model can be 0. Errors are Invalid.
 func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
@@ -21,7 +29,7 @@ func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
 	switch f.Kind {
 	case JSON:
 		if len(value) > maxValue {
-			return nil, Invalid{f.Name, "validation_json_size_limit", "The value is too large."}
+			return nil, Invalid{f.Name, CodeTooLarge, tooLarge("The value", len(value))}
 		}
 		if levels := events.Levels(value); levels > events.MaxLevels {
 			return nil, NewInvalid(f.Name, "validation_json_levels_limit",
@@ -49,8 +57,11 @@ func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
 }
 
 func (f Field) normalizeText(v string) (json.RawMessage, error) {
-	if len(v) > maxValue || !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
-		return nil, Invalid{f.Name, "validation_max_text_constraint", "Must be at most 1 MiB of UTF-8 without NUL."}
+	if len(v) > maxValue {
+		return nil, Invalid{f.Name, CodeTooLarge, tooLarge("The text", len(v))}
+	}
+	if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+		return nil, Invalid{f.Name, "validation_max_text_constraint", "Must be UTF-8 without NUL."}
 	}
 	if v == "" {
 		return json.Marshal(v)
