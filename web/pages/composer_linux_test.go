@@ -55,7 +55,8 @@ func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(s.Model.Wait(t.Context(), seq))
 	b := loggedIn(t, s, "ada")
-	is.Equal(b.submit(t, "/chats/"+chat+"/messages", map[string][]string{"text": {"/model acme/blind"}}).path, "/chats/"+chat)
+	page := "/chats/" + chat
+	is.Equal(b.submit(t, page+"/messages", map[string][]string{"text": {"/model acme/blind"}}).path, page)
 	heic := filepath.Join(t.TempDir(), "IMG_1.HEIC")
 	expect.WriteFile(t, heic, "no picture")
 	jpegFile := photo(t)

@@ -105,10 +105,10 @@ func TestFilesGoWithAMessage(t *testing.T) {
 	is.Equal(send("", map[string]string{"": ""}).status, http.StatusBadRequest)
 	is.Equal(send("", map[string]string{"big": strings.Repeat("x", 1<<20)}).status, http.StatusRequestEntityTooLarge)
 	is.Equal(send("", map[string]string{"huge": strings.Repeat("x", 9<<20)}).status, http.StatusRequestEntityTooLarge)
-	status, refused := s.Call(t, token, "POST", webtest.RecordsPath("messages"), webtest.Object{"chat": chat, "role": "user",
-		"parts": []any{webtest.Object{"type": "text", "text": strings.Repeat("x", 1<<20)}}})
+	status, refused := s.Call(t, token, "POST", webtest.RecordsPath("messages"), webtest.Object{"chat": chat,
+		"role": "user", "parts": []any{webtest.Object{"type": "text", "text": strings.Repeat("x", 1<<20)}}})
 	is.Equal(status, http.StatusRequestEntityTooLarge)
-	expect.Contains(t, refused["message"].(string), "The value has 1048606 bytes. The limit is 1048576 bytes.")
+	expect.Contains(t, refused["message"].(string), "The value has 1048603 bytes. The limit is 1048576 bytes.")
 	_, list := s.Call(t, token, "GET", webtest.RecordsPath("messages")+"?sort=position", nil)
 	items := list["items"].([]any)
 	is.Equal(len(items), 2)

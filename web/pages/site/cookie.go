@@ -12,7 +12,7 @@ import (
 
 // The names of the cookie with the token of a login begin so, and end with the name of the installation: browsers keep
 // one set of cookies for all ports of a host. Over TLS it has the prefix that keeps other hosts and plain HTTP from
-// setting it. Before the installation was in the name, the name was the beginning alone, and such a cookie still counts.
+// setting it. Before the installation was in the name, the name was the beginning alone. Such a cookie still counts.
 const (
 	cookieName       = "pocketcoder"
 	secureCookieName = "__Host-pocketcoder"
