@@ -86,8 +86,8 @@ func TestAFileOfOpenCodeIsRead(t *testing.T) {
 func TestWhatAFileCannotSayIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ front, note string }{
-		"an exception":        {`permission: {bash: {"*": deny, "git *": allow}}`, `permission: bash: "git *": allow does not apply where "*": deny does: deny beats ask, and ask beats allow.`},
-		"a star in a path":    {`permission: {read: {"*.env": deny}}`, `permission: read: "*.env": deny applies to one folder only, because * does not match /. Write ** for any folders.`},
+		"an exception":        {`permission: {bash: {"*": deny, "git log *": allow}}`, `permission: bash: "git log *": allow does not apply where "*": deny does: deny beats ask, and ask beats allow.`},
+		"a star in a path":    {`permission: {read: {"*.md": allow}}`, `permission: read: "*.md": allow: It covers one folder only, because * does not match /. Write ** for any folders.`},
 		"all subagents":       {`permission: {task: allow}`, `permission: task: allow is left out: column 1: name it exactly, without *.`},
 		"every page":          {`permission: {webfetch: allow}`, `permission: webfetch: allow is left out: column 1: want an address such as https://docs.example.org/*.`},
 		"everything":          {`permission: allow`, `permission: *: allow is left out: only a rule that denies or asks is for every permission, and its pattern is *.`},

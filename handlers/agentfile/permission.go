@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"pocketcoder/handlers/policy"
 )
 
-// Permissions whose rules are about files. An allow without a pattern covers the whole workspace, and nothing outside.
-var (
-	pathPermissions = []string{"read", "list", "edit", "write", "external_directory"}
-	workspaceWide   = append([]string{"glob", "grep"}, pathPermissions...)
-)
+// workspaceWide are the permissions of which an allow without a pattern covers the whole workspace, and nothing
+// outside.
+var workspaceWide = []string{"glob", "grep", "read", "list", "edit", "write", "external_directory"}
 
 // permissions reads the key permission: one action for everything, or an action or patterns for each permission.
 func (f *File) permissions(value *yaml.Node) (notes []string, err error) {
@@ -93,6 +90,9 @@ func (f *File) add(permission string, all []pattern) (notes []string, err error)
 			f.Rules = append(f.Rules, r)
 		}
 		notes = append(notes, noteOn(permission, all[:i], p)...)
+		for _, limit := range r.Limits() {
+			notes = append(notes, fmt.Sprintf("permission: %s: %s: %s", permission, p, limit))
+		}
 	}
 	return notes, nil
 }
@@ -106,12 +106,6 @@ func noteOn(permission string, earlier []pattern, p pattern) (notes []string) {
 				"permission: %s: %s does not apply where %s does: deny beats ask, and ask beats allow.", permission, p, e))
 			break
 		}
-	}
-	bare := strings.ReplaceAll(p.text, "**", "")
-	if slices.Contains(pathPermissions, permission) && p.action != "allow" && p.text != "*" &&
-		strings.Contains(bare, "*") {
-		notes = append(notes, fmt.Sprintf(
-			"permission: %s: %s applies to one folder only, because * does not match /. Write ** for any folders.", permission, p))
 	}
 	return notes
 }

@@ -39,8 +39,10 @@ const (
 // Proposal holds the rules that AllowAlways would store, and the last requests that they would have allowed.
 type Proposal struct {
 	Rules []policy.Rule `json:"rules"`
-	Chat  dryrun.Result `json:"chat"` // over this chat
-	All   dryrun.Result `json:"all"`  // over all chats
+	// what the rules do not cover, though their patterns look as if they did
+	Limits []string      `json:"limits,omitempty"`
+	Chat   dryrun.Result `json:"chat"` // over this chat
+	All    dryrun.Result `json:"all"`  // over all chats
 }
 
 // ProposeAlways returns the rules that AllowAlways would store. It stores and decides nothing, and refuses what
@@ -51,6 +53,9 @@ func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error
 		return Proposal{}, err
 	}
 	p, trial := Proposal{Rules: proposed.rules}, g.trial(proposed.rules)
+	for _, r := range proposed.rules {
+		p.Limits = append(p.Limits, r.Limits()...)
+	}
 	if p.Chat, err = trial.Run(ctx, c.Chat); err == nil {
 		p.All, err = trial.Run(ctx, "")
 	}

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/files"
 	"pocketcoder/handlers/policy/program"
+	"pocketcoder/handlers/policy/wordmatch"
 )
 
 // bash evaluates a command: every simple command in it, and every file that the shell opens for it.
@@ -55,9 +56,9 @@ func (e *evaluation) bash() Verdict {
 	return verdict
 }
 
-// mentions reports whether a rule matches any simple command of the text.
+// mentions reports whether a rule that allows matches any simple command of the text.
 func mentions(s bash.Script, r *compiledRule) bool {
-	return r.coversAll() || slices.ContainsFunc(s.All, func(words []string) bool {
+	return slices.ContainsFunc(s.All, func(words []string) bool {
 		if strings.Contains(words[0], "/") {
 			words = append([]string{path.Base(words[0])}, words[1:]...)
 		}
@@ -65,13 +66,20 @@ func mentions(s bash.Script, r *compiledRule) bool {
 	})
 }
 
+// forbids reports whether a rule that denies or asks matches any simple command of the text, or the whole text.
+func forbids(s bash.Script, text string, r *compiledRule) bool {
+	return r.coversAll() || program.Glob(strings.Join(r.words, " "), text) ||
+		slices.ContainsFunc(s.All, func(words []string) bool { return wordmatch.Wide(r.words, words) })
+}
+
 // forbidCommand evaluates the rules that deny or ask, for every simple command of the text and every file that it
 // opens.
 func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 	a := e.ask
+	text := strings.Join(strings.Fields(a.Command), " ")
 	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiledRule) bool {
 		if r.Permission == "bash" || r.Permission == "*" {
-			return mentions(s, r)
+			return forbids(s, text, r)
 		}
 		return slices.ContainsFunc(s.Redirects, func(to bash.Redirect) bool {
 			at, cause := a.workspace().Locate(a.Cwd, to.Target)
@@ -81,7 +89,7 @@ func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 }
 
 func matchCommand(pattern, words []string) bool {
-	return len(words) > 0 && (matchWords(pattern, words) || matchWords(pattern, program.WithoutQuiet(words)))
+	return len(words) > 0 && (wordmatch.Narrow(pattern, words) || wordmatch.Narrow(pattern, program.WithoutQuiet(words)))
 }
 
 // commandRules returns the rules that allow a command and the files that the shell opens for it. cause is why they do
@@ -92,10 +100,7 @@ func (e *evaluation) commandRules(c bash.LocatedCommand) (rules []Rule, cause st
 		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
 			continue
 		}
-		k := check{Call: program.Call{Words: c.Words, Named: map[string]bool{}, Piped: c.Piped}, ask: e.ask, in: c.Folders}
-		for _, word := range r.words {
-			k.Named[word], k.Named[strings.TrimRight(word, "*")] = true, true
-		}
+		k := check{Call: program.Call{Words: c.Words, Named: wordSet(r.words), Piped: c.Piped}, ask: e.ask, in: c.Folders}
 		if cause = k.cause(); cause == "" {
 			cause = e.protectedArgument(&k)
 		}

@@ -287,11 +287,13 @@ func (e *evaluation) tree() Verdict {
 
 func (e *evaluation) webfetch() Verdict {
 	u, cause := readURL(e.ask.URL)
-	matches := func(r *compiledRule) bool { return r.coversAll() || cause == "" && r.url.matches(u) }
-	if v, done := e.forbid([]string{"webfetch"}, matches); done {
+	forbids := func(r *compiledRule) bool { return r.coversAll() || cause == "" && r.url.forbids(u) }
+	if v, done := e.forbid([]string{"webfetch"}, forbids); done {
 		return v
 	}
-	return e.permit([]string{"webfetch"}, cause, func(r *compiledRule) bool { return matches(r) && r.url.allows(u) })
+	return e.permit([]string{"webfetch"}, cause, func(r *compiledRule) bool {
+		return cause == "" && r.url.matches(u) && r.url.allows(u)
+	})
 }
 
 // byName evaluates a request that has only a name: a tool, a subagent, a skill, notes.

@@ -68,6 +68,25 @@ func (p pathPattern) matches(at, root string) bool {
 	return matchParts(p.parts, strings.Split(at, "/"))
 }
 
+// matchesWide compares like matches, and takes * also as any characters of several names. It is for rules that deny or
+// ask.
+func (p pathPattern) matchesWide(at, root string) bool {
+	if p.matches(at, root) {
+		return true
+	}
+	switch {
+	case p.inside || len(p.parts) == 1 && p.parts[0] == "":
+		return false
+	case p.absolute:
+		at = at[1:]
+	case !files.Within(root, at):
+		return false
+	default:
+		at = strings.TrimPrefix(strings.TrimPrefix(at, root), "/")
+	}
+	return program.Glob(strings.Join(p.parts, "/"), at)
+}
+
 // matchParts lets ** match any number of folders, at the end at least one name. It backtracks to the last ** only,
 // which can match everything that an earlier one could.
 func matchParts(pattern, parts []string) bool {

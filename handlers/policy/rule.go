@@ -191,5 +191,6 @@ func (c *compiledRule) allows(permission string) bool {
 
 // covers reports whether a rule that denies or asks covers a location, by its lexical or its real path.
 func (c *compiledRule) covers(at lowercaseLocation) bool {
-	return c.lowercase.matches(at.Real, at.root) || at.Lexical != at.Real && c.lowercase.matches(at.Lexical, at.root)
+	return c.lowercase.matchesWide(at.Real, at.root) ||
+		at.Lexical != at.Real && c.lowercase.matchesWide(at.Lexical, at.root)
 }

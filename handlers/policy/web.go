@@ -117,6 +117,17 @@ func (p webURL) matches(u webURL) bool {
 	return program.Glob(pattern, path)
 }
 
+// forbids compares a URL with the pattern of a rule that denies or asks. It ignores the scheme, the case, and a port
+// that the pattern does not name. A * in the host stands for any names. A pattern without a path is for the whole host.
+func (p webURL) forbids(u webURL) bool {
+	if p.port != u.port && p.port != standardPorts[p.scheme] || !program.Glob(p.host, u.host) {
+		return false
+	}
+	pattern, path := strings.ToLower(cmp.Or(p.path, "/*")), strings.ToLower("/"+strings.TrimPrefix(u.path, "/"))
+	plain, err := url.PathUnescape(path)
+	return program.Glob(pattern, path) || err == nil && program.Glob(pattern, plain)
+}
+
 // allows reports whether a rule may allow a URL. A host that is not public needs a rule that names it exactly.
 func (p webURL) allows(u webURL) bool {
 	return u.privateCause() == "" ||

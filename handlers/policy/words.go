@@ -3,9 +3,6 @@ package policy
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
-
-	"pocketcoder/handlers/policy/program"
 )
 
 // shellSyntax are the characters with which a command becomes more than its words.
@@ -52,25 +49,4 @@ func bashPattern(s string) (words []string, wrong *SyntaxError) {
 	}
 	end()
 	return words, nil
-}
-
-// matchWords compares a command with a pattern, word by word. A final * matches any further words. At the end of a word
-// it does not extend a name: ls* matches ls, not lsof. Elsewhere * matches within its word.
-func matchWords(pattern, words []string) bool {
-	for i, p := range pattern {
-		if i == len(pattern)-1 && strings.HasSuffix(p, "*") {
-			prefix := strings.TrimRight(p, "*")
-			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameContinues(prefix) &&
-				program.Glob(p, words[i]))
-		}
-		if i >= len(words) || !program.Glob(p, words[i]) {
-			return false
-		}
-	}
-	return len(words) == len(pattern)
-}
-
-func nameContinues(prefix string) bool {
-	c := prefix[len(prefix)-1]
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
 }

@@ -27,9 +27,11 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 
 // Proposal is a rule that would allow a permission request.
 type Proposal struct {
-	Rules []record.Rule  `json:"rules"`
-	Chat  dryrun.Result  `json:"chat"`          // over the chat's history
-	All   *dryrun.Result `json:"all,omitempty"` // over that of all chats, for administrators
+	Rules []record.Rule `json:"rules"`
+	// what the rules do not cover, though their patterns look as if they did
+	Limits []string       `json:"limits,omitempty"`
+	Chat   dryrun.Result  `json:"chat"`          // over the chat's history
+	All    *dryrun.Result `json:"all,omitempty"` // over that of all chats, for administrators
 }
 
 // AlwaysRequest describes a rule to make of a permission request.
@@ -74,7 +76,7 @@ func (s *Chats) ProposeAlways(r *http.Request, caller api.Caller, id string, req
 	if err != nil {
 		return p, err
 	}
-	p = Proposal{Rules: proposed.Rules, Chat: proposed.Chat}
+	p = Proposal{Rules: proposed.Rules, Limits: proposed.Limits, Chat: proposed.Chat}
 	if caller.Is("admin") {
 		p.All = &proposed.All
 	}

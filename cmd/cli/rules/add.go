@@ -108,6 +108,9 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 	if rule.Action == policy.Allow && rule.Pattern == "*" {
 		fmt.Fprintf(env.Stderr, "warning: every %s request is allowed from now on without asking\n", rule.Permission)
 	}
+	for _, limit := range rule.Limits() {
+		fmt.Fprintf(env.Stderr, "note: %s\n", limit)
+	}
 	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until,
 		ruleCollections[0], a.ID)
 	return err

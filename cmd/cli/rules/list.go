@@ -40,14 +40,15 @@ Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 
 // listedRule is a stored rule.
 type listedRule struct {
-	ID      string `json:"id"` // collection/record
-	Rule    string `json:"rule"`
-	State   string `json:"state"` // active, paused, expired, built in
-	Chat    string `json:"chat,omitempty"`
-	Agent   string `json:"agent,omitempty"` // its name
-	Expires string `json:"expires,omitempty"`
-	Author  string `json:"author,omitempty"` // email
-	Note    string `json:"note,omitempty"`
+	ID      string   `json:"id"` // collection/record
+	Rule    string   `json:"rule"`
+	State   string   `json:"state"` // active, paused, expired, built in
+	Chat    string   `json:"chat,omitempty"`
+	Agent   string   `json:"agent,omitempty"` // its name
+	Expires string   `json:"expires,omitempty"`
+	Author  string   `json:"author,omitempty"` // email
+	Note    string   `json:"note,omitempty"`
+	Limits  []string `json:"limits,omitempty"` // what an ambiguous pattern does not cover
 }
 
 // ruleFields are the fields of the rule collections, and the name of an agent.
@@ -125,7 +126,7 @@ func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 				continue
 			}
 			all = append(all, listedRule{
-				ID: row.ID, Rule: f.text(collection), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				ID: row.ID, Rule: f.text(collection), Limits: f.rule().Limits(), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
 				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
 			})
 		}
@@ -142,8 +143,11 @@ func (f ruleFields) text(collection string) string {
 	case collection == "whitelist_actions" && f.Value == "":
 		return f.Permission + ": every target"
 	}
-	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value),
-		Action: f.Action}.String()
+	return f.rule().String()
+}
+
+func (f ruleFields) rule() policy.Rule {
+	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value), Action: f.Action}
 }
 
 func (f ruleFields) state(now time.Time) string {
@@ -159,7 +163,7 @@ func (f ruleFields) state(now time.Time) string {
 
 func printRules(w io.Writer, all []listedRule) error {
 	const empty = "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\"."
-	return render.Table(w, all, empty, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
+	err := render.Table(w, all, empty, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
 		whom := "all chats"
 		if r.Chat != "" {
 			whom = "chat " + r.Chat
@@ -173,6 +177,17 @@ func printRules(w io.Writer, all []listedRule) error {
 		return []string{printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until,
 			printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
 	})
+	for _, r := range all {
+		for _, limit := range r.Limits {
+			if err == nil {
+				_, err = fmt.Fprintf(w, "\n%s: %s", printable.OneLine(r.Rule, 60), printable.OneLine(limit, 400))
+			}
+		}
+	}
+	if err == nil && slices.ContainsFunc(all, func(r listedRule) bool { return len(r.Limits) > 0 }) {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
 }
 
 // setActive returns the subcommand that pauses or resumes a rule.

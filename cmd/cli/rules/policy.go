@@ -85,13 +85,16 @@ system that runs on --data, or the default rules if no system runs.
 A rule is {"permission", "pattern", "action"}. The action is allow (the default), ask or deny. Deny beats ask, and ask beats
 allow, whatever their order. A request that no rule allows asks a person.
 
-  bash              git status*       the words of one command; * at the end is any further words. ls* does not match lsof
+  bash              git status*       the words of one command; * at the end is any further words. ls* does not allow lsof
   read edit write   docs/**           files: * is any name, ** any folders; relative to the workspace, or absolute;
                                       <workspace> is the whole workspace. write is a file that the shell opens: > docs/a.md
   webfetch          https://docs.example.org/*
   network           *.example.org     a host that a command connects to, on ports 80 and 443; host:port for another port;
                                       *.example.org matches all names below example.org
   mcp task          github_list       exactly this tool or subagent
+
+In a rule that denies or asks, * is any characters: "deny bash: npm run deploy*" also denies npm run deploy:prod. Options
+between the words, redirects and variables before the command do not prevent a match, and * may span several commands.
 
 Rules must allow every simple command of a line. Some commands ask whatever the rules say, because they run other programs,
 or read or write files that their words do not name: sh, sudo, xargs, $(…), find -exec, sort -o, .git, .env and others.

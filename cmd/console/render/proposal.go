@@ -20,6 +20,9 @@ func (r *Renderer) Proposal(w permission.AllowAlways, p permission.Proposal) {
 	for _, rule := range p.Rules {
 		r.Note("", Bold, "  from now on%s: %s", ruleScope(w), rule)
 	}
+	for _, limit := range p.Limits {
+		r.Note("", Plain, "  %s", limit)
+	}
 	r.Note("", Plain, "  it would have allowed %d of the last %d requests in this chat, %d of the last %d in all chats",
 		p.Chat.Allowed,
 		p.Chat.Asks, p.All.Allowed, p.All.Asks)

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"slices"
 	"strings"
 
 	"pocketcoder/handlers/policy/display"
@@ -83,10 +84,20 @@ func Interprets(name string) bool { return mustAsk[name] == runsScripts }
 func NeedsPerson(name string) bool { return mustAsk[name] != "" }
 
 // RunsArguments reports whether the words behind one may be a command of their own: those of a program that starts
-// others, and of find -exec. first says that the word is the name of the program.
+// others, of a sub-command such as “uv run” or “npm exec”, of python -m, and of find -exec. first says that the word is
+// the name of the program.
 func RunsArguments(name, before string, first bool) bool {
-	return first && mustAsk[name] == runsOthers || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
+	t, isTool := tools[name]
+	return first && (mustAsk[name] == runsOthers || slices.Contains(packageRunners, name)) ||
+		isTool && (slices.Contains(t.runs, before) || slices.Contains(runningWords, before)) ||
+		Interprets(name) && before == "-m" || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
 }
+
+// packageRunners run the program of a package, and runningWords are sub-commands that run one.
+var (
+	packageRunners = []string{"npx", "bunx", "pnpx", "uvx"}
+	runningWords   = []string{"exec", "dlx", "x"}
+)
 
 func sentence(why, name string) string { return strings.Replace(why, "%s", name, 1) }
 

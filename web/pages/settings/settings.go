@@ -23,9 +23,11 @@ import (
 
 	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/handlers/record/proposals"
+	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
@@ -134,6 +136,15 @@ func (s Settings) proposed(ctx context.Context, collection string) (map[string]p
 		changes[p.ID] = p
 	}
 	return changes, err
+}
+
+// limitsOf returns what a rule does not cover, though its pattern looks as if it did.
+func limitsOf(collection string, r query.Record) []string {
+	if collection != rulebook.ToolPermissions {
+		return nil
+	}
+	rule := policy.Rule{Permission: r.Text("tool"), Pattern: r.Text("pattern"), Action: policy.Action(r.Text("action"))}
+	return rule.Limits()
 }
 
 func (s Settings) list(ctx context.Context, db dbx.Builder, caller api.Caller, name string) (query.Page, error) {
