@@ -67,6 +67,8 @@ type ChatCreated struct {
 	Tags        string `json:"tags,omitempty"`
 
 	Parent *Parent `json:"parent,omitempty"` // of a worker
+	// of a run of an assistant's schedule, and of a fork of a worker or of such a run: it may do no more than this chat
+	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
 
 // ChatUpdated changes fields of a chat. A nil field does not change.

@@ -43,6 +43,7 @@ func golden(t *testing.T, name, got string) {
 var filled = []Data{
 	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true,
 		Description: "what it is about", Archived: true, Tags: "a,b",
+		Ceiling: &Ceiling{Chat: "c3", Root: "c0", Agent: "agent1", Subagent: "explore"},
 		Parent: &Parent{Chat: "c1", Root: "c0", Depth: 2, Session: "ses_1", Call: "call_1", Agent: "agent1",
 			Subagent: "explore", Wait: true, Directory: "/w/.worktrees/w1", Worktree: "/w/.worktrees/w1",
 			Branch: "pocketcoder/w1"}},

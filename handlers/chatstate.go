@@ -4,10 +4,11 @@ import "pocketcoder/events"
 
 // ChatState is the state of a chat that every command on it needs.
 type ChatState struct {
-	Created, Deleted uint64         // sequences of these events; 0 while there is none
-	Owner            string         // id of the account that owns the chat; empty for a chat without an owner
-	Agent            string         // record of ai_agents as which the assistant answers; empty for OpenCode's own agent
-	Parent           *events.Parent // of a worker; nil for a chat of a person
+	Created, Deleted uint64          // sequences of these events; 0 while there is none
+	Owner            string          // id of the account that owns the chat; empty for a chat without an owner
+	Agent            string          // record of ai_agents as which the assistant answers; empty for OpenCode's own agent
+	Parent           *events.Parent  // of a worker; nil for a chat of a person
+	Ceiling          *events.Ceiling // the chat that limits what this one may do; nil for none
 }
 
 // ChatFilter matches the events that ChatState is folded from.
@@ -20,7 +21,7 @@ func (s *ChatState) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.ChatCreated:
-		s.Created, s.Owner, s.Agent, s.Parent = e.Seq, d.User, d.Agent, d.Parent
+		s.Created, s.Owner, s.Agent, s.Parent, s.Ceiling = e.Seq, d.User, d.Agent, d.Parent, d.Ceiling
 	case events.ChatUpdated:
 		if d.User != nil {
 			s.Owner = *d.User

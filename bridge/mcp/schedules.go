@@ -30,7 +30,8 @@ type taskArguments struct {
 	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount; 1 when left out"`
 }
 
-// readSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat.
+// readSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat. A run in a
+// new chat has the agent of the chat, which is its ceiling.
 func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) (task schedules.Schedule,
 	err error) {
 	chat, _, err := s.Model.Chat(ctx, id)
@@ -42,6 +43,8 @@ func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) 
 		TimeZone: in.TimeZone, Mode: cmp.Or(in.Session, schedules.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
 	if task.Mode == schedules.Existing {
 		task.Chat = chat.ID
+	} else {
+		task.Agent, task.Ceiling = chat.Agent, &events.Ceiling{Chat: chat.ID, Root: chat.Root, Agent: chat.Agent}
 	}
 	return task, err
 }
@@ -51,6 +54,17 @@ func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (st
 	task, err := s.readSchedule(ctx, in, c.chat)
 	if err != nil {
 		return "", err
+	}
+	from, err := s.from(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case from.Subagent != "" && task.Mode == schedules.Existing:
+		return "", handlers.Refuse(handlers.Invalid, "A subagent can schedule tasks only with session_mode %s.",
+			schedules.New)
+	case from.Subagent != "":
+		task.Ceiling.Subagent = from.Subagent
 	}
 	set, err := fieldsOf(task)
 	if err != nil {
@@ -108,8 +122,29 @@ func (s *Server) previewTask(ctx context.Context, id string, a events.Permission
 		next = append(next, at.Format("Mon 2006-01-02 15:04 MST"))
 	}
 	h := v.History
-	return fmt.Sprintf("Next runs: %s. There were %d requests in the last %d days. The current rules would allow %d, "+
-		"ask a person about %d, and deny %d.", strings.Join(next, ", "), h.Requests, h.Days, h.Allowed, h.Asked, h.Denied), nil
+	ceiling, err := s.ceilingText(ctx, task)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s Next runs: %s. There were %d requests in the last %d days. The current rules would allow %d, "+
+		"ask a person about %d, and deny %d.", ceiling, strings.Join(next, ", "), h.Requests, h.Days, h.Allowed, h.Asked,
+		h.Denied), nil
+}
+
+// ceilingText names the chat that limits the runs of a task.
+func (s *Server) ceilingText(ctx context.Context, task schedules.Schedule) (string, error) {
+	if task.Mode == schedules.Existing {
+		return "The task runs in this chat, with its agent and its rules.", nil
+	}
+	names, err := s.Records.AgentNames(ctx)
+	if err != nil {
+		return "", err
+	}
+	agent := "OpenCode's own agent"
+	if task.Agent != "" {
+		agent = fmt.Sprintf("the agent %q", names[task.Agent])
+	}
+	return fmt.Sprintf("Its runs have %s, and may do no more than this chat may do with its agent and its rules.", agent), nil
 }
 
 func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) {

@@ -64,6 +64,34 @@ func TestAnAssistantSchedulesForThePersonOfItsChatAlone(t *testing.T) {
 	is.Equal(list(), `{"tasks":[]}`)
 }
 
+// A run has the agent of the chat that scheduled it, and that chat limits it, also after a person changed the schedule.
+func TestTheChatOfAnAssistantIsTheCeilingOfTheTasksThatItSchedules(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	f.Schedules = &schedule.Schedules{Log: f.log}
+	agent := "a1"
+	handlerstest.Happened(t, f.log, "c1", handlerstest.Fact{Data: events.ChatUpdated{Agent: &agent}})
+	seq, err := f.log.Last(t.Context())
+	is.NoErr(err)
+	is.NoErr(f.Model.Wait(t.Context(), seq))
+	text, failed := f.call("schedule_task", "", map[string]any{"name": "tests", "prompt": "run the tests", "every": "24h"})
+	is.True(!failed)
+	var made struct {
+		Task string `json:"task_id"`
+	}
+	is.NoErr(json.Unmarshal([]byte(text), &made))
+	_, _, err = f.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: "schedules", Record: made.Task, Set: handlerstest.Fields(`{"agent":"","user":""}`)})
+	is.NoErr(err)
+	run, err := f.Schedules.Run(t.Context(), schedule.Run{Schedule: made.Task, Manual: true,
+		Command: handlers.Command{Actor: events.ActorSystem}})
+	is.NoErr(err)
+	_, data := handlerstest.History(t, f.log, run.Chat)
+	created := handlerstest.Of[events.ChatCreated](data)[0]
+	is.Equal(*created.Ceiling, events.Ceiling{Chat: "c1", Root: "c1", Agent: "a1"})
+}
+
 func TestAssistantsScheduleALimitedNumberOfTasks(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -12,7 +12,9 @@ import (
 )
 
 // RuleSets are the rules of a request: first those of its own agent and chat, then, for a worker, those of the agents
-// that delegated. The strictest verdict counts, so a worker may never do more than the one who delegated to it.
+// that delegated, and for a run of an assistant's schedule those of the chat that made the schedule. The strictest
+// verdict counts, so a worker may never do more than the chat that delegated to it, and a run no more than that
+// assistant.
 type RuleSets [][]policy.Rule
 
 // ownAgent is the name of OpenCode's agent in a chat for which no person has chosen one.
@@ -45,8 +47,8 @@ func (g Gate) RulesOf(ctx context.Context, chat, agent string) (RuleSets, error)
 	return g.RuleSets(ctx, s)
 }
 
-// scopes returns a scope, and those of the chats above a worker. The agent of a chat above is the one that was chosen
-// when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too. An erased chat has
+// scopes returns a scope, and those of the chats above a worker or a scheduled run. The agent of a chat above is the one
+// that was chosen when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too. An erased chat has
 // no chat above but the root of the tree, which its workers name.
 func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.Scope, err error) {
 	scopes = []rulebook.Scope{s}
@@ -83,14 +85,17 @@ func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.S
 	return scopes, nil
 }
 
-// placeOf returns the parent of a worker, nil for a chat of a person or an erased chat, and the chosen agent of the
-// chat. It fails if the replica of the log that answers does not have the chat yet.
+// placeOf returns the chat that limits a worker or a scheduled run, nil for another chat or an erased one, and the
+// chosen agent of the chat. It fails if the replica of the log that answers does not have the chat yet.
 func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, agent string, err error) {
 	err = g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
 		if s.Created == 0 && s.Deleted == 0 { // an erased chat has no readable event but the erasure, which is Deleted
 			return fmt.Errorf("look up who delegated to chat %s: the chat is not there yet", chat)
 		}
 		parent, agent = s.Parent, s.Agent
+		if c := s.Ceiling; parent == nil && c != nil {
+			parent = &events.Parent{Chat: c.Chat, Root: c.Root, Agent: c.Agent, Subagent: c.Subagent}
+		}
 		return nil
 	})
 	return parent, agent, err
@@ -114,7 +119,7 @@ func (sets RuleSets) Judge(in policy.Ask) (strictest policy.Verdict, rules []pol
 			continue
 		}
 		if i > 0 {
-			v.Reason = "what the chat that delegated this may do decides: " + v.Reason
+			v.Reason = "what the chat that delegated or scheduled this may do decides: " + v.Reason
 		}
 		strictest, rules = v, set
 	}

@@ -75,6 +75,49 @@ func TestAWorkerMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
 	}
 }
 
+func TestAScheduledRunMayDoNothingThatTheChatOfItsAssistantMayNot(t *testing.T) {
+	t.Parallel()
+	rule := func(scope, action string) string {
+		return `{` + scope + `,"tool":"bash","pattern":"git *","action":"` + action + `","active":true}`
+	}
+	for name, c := range map[string]struct {
+		rule string
+		want string // of git status, which a rule of the start allows all agents
+	}{
+		"all may":                           {rule(`"agent":"later"`, "deny"), "authorized"},
+		"the agent that called may not":     {rule(`"agent":"middle"`, "deny"), "denied"},
+		"the chat that called may not":      {rule(`"chat":"c2"`, "deny"), "denied"},
+		"a person decides for that chat":    {rule(`"chat":"c2"`, "ask"), ""},
+		"the agent that delegated may not":  {rule(`"agent":"top"`, "deny"), "denied"},
+		"the subagent that called may not":  {rule(`"agent":"sub"`, "deny"), "denied"},
+		"the agent that was chosen may not": {rule(`"agent":"chosen"`, "deny"), "denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			g := permissiontest.OpenGate(t)
+			asWorker(t, g)
+			permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "sub", `{"name":"explore"}`)
+			permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "chosen", `{"name":"chosen"}`)
+			permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1", c.rule)
+			chosen := "chosen"
+			handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatUpdated{Agent: &chosen}})
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{
+				Ceiling: &events.Ceiling{Chat: "c2", Root: "c3", Agent: "middle", Subagent: "explore"}}},
+				handlerstest.AskBash("per_1", "git status"))
+			g.AwaitIdle()
+			found, _ := g.Decisions("per_1")
+			if c.want == "" {
+				is.Equal(len(found), 0)
+				expect.Contains(t, g.Referrals("per_1")[0].Reason, "the chat that delegated or scheduled this")
+				return
+			}
+			is.Equal(len(found), 1)
+			is.Equal(string(found[0].Decision), c.want)
+		})
+	}
+}
+
 // What is allowed to the parent's agent alone is not allowed to the worker's.
 func TestAWorkerMayNotDoWhatOnlyItsParentMay(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,9 @@ import (
 )
 
 // PastVerdict returns a function that evaluates a past request with the rules that a chat has now, or that a new chat
-// with an agent would have if chat is empty. It assumes that an unknown session worked in the workspace.
-func (g Gate) PastVerdict(ctx context.Context, chat, agent string) (func(events.PastRequest) policy.Verdict, error) {
+// with an agent and a ceiling would have if chat is empty. It assumes that an unknown session worked in the workspace.
+func (g Gate) PastVerdict(ctx context.Context, chat, agent string, ceiling *events.Ceiling) (
+	func(events.PastRequest) policy.Verdict, error) {
 	if chat != "" {
 		var err error
 		if _, agent, err = g.placeOf(ctx, chat); err != nil {
@@ -17,6 +18,11 @@ func (g Gate) PastVerdict(ctx context.Context, chat, agent string) (func(events.
 		}
 	}
 	sets, err := g.RulesOf(ctx, chat, agent)
+	if err == nil && ceiling != nil {
+		var above RuleSets
+		above, err = g.RulesOf(ctx, ceiling.Chat, ceiling.Agent)
+		sets = append(sets, above...)
+	}
 	return func(r events.PastRequest) policy.Verdict {
 		in := g.askOnStored(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
 		if r.Cwd != "" {

@@ -351,7 +351,7 @@ func (k *schedule) start(c Run, fired events.ScheduleFired) (all []events.Event,
 	add(events.NewConfig(schedules.Collection, c.Schedule, c.Actor, fired))
 	if fired.New {
 		add(events.New(fired.Chat, c.Actor, events.ChatCreated{Title: k.Name, User: k.User, Engine: chat.DefaultEngine,
-			Agent: k.Agent}))
+			Agent: k.Agent, Ceiling: k.Ceiling}))
 		if k.Model != "" {
 			add(k.selection(c, fired.Chat))
 		}

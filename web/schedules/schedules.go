@@ -58,6 +58,7 @@ func (s *Schedules) preview(w http.ResponseWriter, r *http.Request, caller api.C
 
 // Preview returns the preview of a schedule that the caller may save.
 func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedules.Schedule) (v preview.Preview, err error) {
+	of.Ceiling = nil // a person's schedule has none
 	if of.User == "" || !caller.Is(account.Admin) {
 		of.User = caller.Account
 	}

@@ -38,6 +38,8 @@ type Schedule struct {
 	MaxCost     float64 `json:"max_cost,omitempty"`
 	User        string  `json:"user,omitempty"` // owner; empty for the operator of the system
 	Enabled     bool    `json:"enabled"`
+	// of a schedule that an assistant made: its runs may do no more than the assistant's chat
+	Ceiling *events.Ceiling `json:"ceiling,omitempty"`
 }
 
 // Where a schedule submits its message.

@@ -102,7 +102,7 @@ func (p Schedules) history(ctx context.Context, s schedules.Schedule, since time
 		}
 		isOf = func(r events.PastRequest) bool { return chats[r.Chat] }
 	}
-	judge, err := p.Gate.PastVerdict(ctx, s.Chat, s.Agent)
+	judge, err := p.Gate.PastVerdict(ctx, s.Chat, s.Agent, s.Ceiling)
 	if err != nil {
 		return h, err
 	}
