@@ -110,8 +110,8 @@ func (s *forkState) fork(c Fork) (created events.ChatCreated, seq uint64, err er
 		Ceiling: s.from.ceiling()}, 0, nil
 }
 
-// ceiling returns the chat that limits a fork, nil for none: that of the chat, or the chat that delegated to it. A person
-// who forks a chat gives the assistant no further rights.
+// ceiling returns the chat that limits a fork, nil for none: that of the chat, or the chat that delegated to it. A
+// person who forks a chat gives the assistant no further rights.
 func (s *chatState) ceiling() *events.Ceiling {
 	if p := s.Parent; p != nil {
 		return &events.Ceiling{Chat: p.Chat, Root: p.Root, Agent: p.Agent, Subagent: p.Subagent}

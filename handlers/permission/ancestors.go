@@ -47,9 +47,9 @@ func (g Gate) RulesOf(ctx context.Context, chat, agent string) (RuleSets, error)
 	return g.RuleSets(ctx, s)
 }
 
-// scopes returns a scope, and those of the chats above a worker or a scheduled run. The agent of a chat above is the one
-// that was chosen when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too. An erased chat has
-// no chat above but the root of the tree, which its workers name.
+// scopes returns a scope, and those of the chats above a worker or a scheduled run. The agent of a chat above is the
+// one that was chosen when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too.
+// An erased chat has no chat above but the root of the tree, which its workers name.
 func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.Scope, err error) {
 	scopes = []rulebook.Scope{s}
 	for chat, root := s.Chat, s.Chat; chat != ""; {
