@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 )
@@ -17,7 +18,9 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		return err
 	}
 	s.log.Conceal("admin", s.o.Admin[1]) // first, because the number of redacted secrets is limited
-	s.records = &record.Records{Log: s.log}
+	s.records = &record.Records{Log: s.log, Programs: func(command string) []string {
+		return workspace.Programs(command, s.o.Workspace)
+	}}
 	s.providerKeys = &recordsecret.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
 		Paths: []string{s.o.Workspace, string(s.o.Data)}}
 	if err := s.providerKeys.Restore(ctx); err != nil {

@@ -133,6 +133,13 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	}
 	evaluation.files = files
 	evaluation.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
+	if verdict.Action == policy.AskPerson && !direct {
+		note, err := g.programNote(ctx, a, in.Cwd)
+		if err != nil {
+			return err
+		}
+		evaluation.note = strings.TrimSpace(evaluation.note + " " + note)
+	}
 	if g.NoteOn != nil && verdict.Action == policy.AskPerson && !direct {
 		evaluation.note = strings.TrimSpace(evaluation.note + " " + g.noteOn(ctx, chat, a))
 	}
@@ -140,6 +147,28 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 		evaluation.hosts, evaluation.network = g.UndecidedHosts(rules, in.Command)
 	}
 	return g.Permissions.RecordEvaluation(ctx, chat, r.Event, evaluation)
+}
+
+// programNote returns a sentence for the person who decides a request that may change the program of an MCP server.
+func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd string) (string, error) {
+	all, err := g.Records.MCPServers(ctx)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	commands := make([]string, len(all))
+	for i, s := range all {
+		commands[i] = s.Command
+	}
+	i := workspace.NamesOneOf(commands, g.Permissions.originals.of(a).PermissionAsk, g.Workspace, cwd)
+	if i < 0 {
+		return "", nil
+	}
+	what := "The file is"
+	if a.Permission == "bash" {
+		what = "The command names"
+	}
+	return what + " the program of the MCP server " + all[i].Name +
+		", which may have secrets. If it changes, an administrator must approve the server again.", nil
 }
 
 // noteTime limits the wait for a note, because later requests of the chat wait too.

@@ -26,8 +26,12 @@ const ShownDefinition = "shown_definition"
 // pins what the server reported last. A changed command, URL, environment, host or limit needs a new approval.
 func completeMCPServer(c change) error {
 	shown := c.set.text(ShownDefinition)
-	for _, name := range append([]string{"approved_by", "approved_at", "definition", ShownDefinition}, reportedFields...) {
+	for _, name := range append([]string{"approved_by", "approved_at", "definition", "programs", ShownDefinition},
+		reportedFields...) {
 		delete(c.set, name)
+	}
+	if c.programs != nil && (c.New || c.changes("command")) {
+		maps.Copy(c.set, Fields(map[string]any{"programs": c.programs}))
 	}
 	if err := c.decideMCPServer(shown); err != nil {
 		return err
@@ -147,6 +151,64 @@ func (h *Records) MCPServers(ctx context.Context) ([]MCPServer, error) {
 	return List(ctx, h, MCPServerCollection, func(r StoredRecord[mcpserver.Server]) MCPServer {
 		return MCPServer{r.ID, r.Value}
 	})
+}
+
+// MCPServer returns an MCP server, the zero value if there is none.
+func (h *Records) MCPServer(ctx context.Context, id string) (s mcpserver.Server, err error) {
+	all, err := h.MCPServers(ctx)
+	for _, one := range all {
+		if one.ID == id {
+			s = one.Server
+		}
+	}
+	return s, err
+}
+
+// lookAtPrograms adds to a command the files that the command of a server names. If the files of a server that is not
+// approved have changed since it was saved, that is recorded first: the approval of the definition that was shown is
+// then refused.
+func (h *Records) lookAtPrograms(ctx context.Context, c *Save) error {
+	if h.Programs == nil || c.Collection != MCPServerCollection {
+		return nil
+	}
+	if raw, given := c.Set["command"]; given {
+		var command string
+		_ = json.Unmarshal(raw, &command) // anything else is no command
+		c.programs = append([]string{}, h.Programs(command)...)
+	}
+	if c.New {
+		return nil
+	}
+	return h.CheckPrograms(ctx, c.Record, false)
+}
+
+// CheckPrograms records that the files that a server's command names have changed. An approved server is looked at only
+// if it starts: it is then pending.
+func (h *Records) CheckPrograms(ctx context.Context, id string, starts bool) error {
+	if h.Programs == nil {
+		return nil
+	}
+	_, err := h.collection(ctx, MCPServerCollection).CarryOut(ctx, h.Log, handlers.Command{Actor: events.ActorSystem},
+		func(s *collection) ([]events.Event, uint64, error) {
+			r := s.records[id]
+			have, err := read[mcpserver.Server](r.fields)
+			if err != nil || r.deleted || have.Command == "" || have.Status == mcpserver.Approved && !starts {
+				return nil, r.seq, nil
+			}
+			now := have.WithPrograms(h.Programs(have.Command))
+			if now.Hash() == have.Hash() {
+				return nil, r.seq, nil
+			}
+			after := r.fields.with(h.redacted(Fields(map[string]any{"status": now.Status, "programs": now.Programs,
+				"difference": now.Difference, "definition": now.Hash()})))
+			body, err := after.encode()
+			if err != nil {
+				return nil, 0, err
+			}
+			e, err := events.NewConfig(MCPServerCollection, id, events.ActorSystem, events.Saved{Fields: body})
+			return []events.Event{e}, 0, err
+		})
+	return err
 }
 
 // ReportMCPServer records what a started server says of itself.

@@ -28,7 +28,9 @@ import (
 // Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It
 // is safe for concurrent use.
 type Records struct {
-	Log        *log.Log
+	Log *log.Log
+	// returns the files of the workspace that the command of an MCP server names, with their hashes; nil pins none
+	Programs   func(command string) []string
 	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
 
 	collections handlers.Folds[*collection]    // by name
@@ -62,7 +64,8 @@ type Save struct {
 	Upsert bool   `json:"upsert,omitempty"`
 	Role   string `json:"-"` // of the account that gives the command
 
-	unique []string // in place of the collection's
+	unique   []string // in place of the collection's
+	programs []string // of the command of an MCP server; nil if it is not set
 }
 
 type Delete struct {
@@ -207,6 +210,9 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	}
 	if _, given := set["active"]; c.New && !given && slices.Contains(rulebook.Collections, c.Collection) {
 		set["active"] = json.RawMessage("true") // a rule that its author believes to be in force must be
+	}
+	if err := h.lookAtPrograms(ctx, &c); err != nil {
+		return "", 0, err
 	}
 	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {

@@ -60,6 +60,13 @@ func (g *Gateway) serve(ctx context.Context, c *connection) (unapproved bool) {
 func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Before the secrets: the program may have been rewritten since the approval.
+	if err := g.Records.CheckPrograms(ctx, c.ID, true); err != nil {
+		return err
+	}
+	if now, err := g.Records.MCPServer(ctx, c.ID); err != nil || now.Status != mcpserver.Approved {
+		return errors.Join(err, errUnapproved)
+	}
 	values, err := g.Secrets.Values(ctx, c.MCPServer)
 	if err != nil {
 		return err

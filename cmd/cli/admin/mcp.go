@@ -23,9 +23,9 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
 
   pocketcoder mcp add lab 'npx -y @example/lab@1.2.3'       a command, which runs in the sandbox
   pocketcoder mcp add docs https://example.org/mcp          a remote server
-  pocketcoder mcp add lab './lab --stdio' --env API_TOKEN   with a secret; repeat --env for more
-  pocketcoder mcp add lab ./lab --host api.example.org      with a host that it may reach; repeat --host for more
-  pocketcoder mcp add lab ./lab --memory 512MiB             with limits below those of every command
+  pocketcoder mcp add lab '/opt/lab --stdio' --env API_TOKEN with a secret; repeat --env for more
+  pocketcoder mcp add lab /opt/lab --host api.example.org   with a host that it may reach; repeat --host for more
+  pocketcoder mcp add lab /opt/lab --memory 512MiB          with limits below those of every command
   pocketcoder mcp secret lab API_TOKEN < token.txt          store the secret: the first line of stdin
   pocketcoder mcp list                                      the servers and their states
   pocketcoder mcp hosts lab --host api.example.org          replace its hosts; without --host it has no network
@@ -204,7 +204,7 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	}
 	var b strings.Builder
 	for _, line := range [][2]string{
-		{"name", s.Name}, {"state", s.State()}, {"reason", s.Reason}, {"command", s.Command}, {"url", s.URL},
+		{"name", s.Name}, {"state", s.State()}, {"reason", s.Reason}, {"command", s.Command}, {"program", strings.Join(s.Programs, ", ")}, {"url", s.URL},
 		{"environment", strings.Join(s.Environment, " ")}, {"hosts", strings.Join(s.Hosts, " ")},
 		{"limits", strings.Join(s.Limits.Lines(), ", ")}, {"version", s.Version}, {"problem", s.Problem},
 		{"definition", s.Definition},

@@ -33,8 +33,8 @@ const (
 	Revoked  = "revoked"
 )
 
-// Server is the record of a server. An approval pins Command or URL, Environment, Hosts and Limits. It then pins
-// Version and Tools, as the server reports them first.
+// Server is the record of a server. An approval pins Command or URL, Environment, Hosts, Limits and Programs. It then
+// pins Version and Tools, as the server reports them first.
 type Server struct {
 	Name        string   `json:"name"`
 	Status      string   `json:"status"`
@@ -44,6 +44,7 @@ type Server struct {
 	Environment []string `json:"environment,omitempty"` // names of variables of the command, or of headers for the URL
 	Hosts       []string `json:"hosts,omitempty"`       // that the command may reach, each as in a network rule
 	Limits      Limits   `json:"limits,omitzero"`       // of the command
+	Programs    []string `json:"programs,omitempty"`    // files that the command names, with hashes
 	Version     string   `json:"version,omitempty"`     // pinned
 	Tools       []Tool   `json:"tools,omitempty"`       // pinned; nil until the server has listed them
 
@@ -76,6 +77,9 @@ func (s Server) Hash() string {
 	if s.Limits != (Limits{}) { // servers without limits keep the hash that they had before there were limits
 		pinned = append(pinned, s.Limits)
 	}
+	if len(s.Programs) > 0 {
+		pinned = append(pinned, s.Programs)
+	}
 	body, err := json.Marshal(pinned)
 	if err != nil {
 		panic(err) // the schemas of tools were decoded
@@ -107,6 +111,33 @@ func (s Server) Changes(to Server) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// WithPrograms returns the server with the files that its command names now. If they differ from those that were
+// approved, the server is pending, and the difference names the files.
+func (s Server) WithPrograms(now []string) Server {
+	if slices.Equal(s.Programs, now) {
+		return s
+	}
+	lines := []string{}
+	if s.Difference != "" {
+		lines = append(lines, s.Difference)
+	}
+	for _, line := range s.Programs {
+		if !slices.Contains(now, line) {
+			lines = append(lines, "- program: "+line)
+		}
+	}
+	for _, line := range now {
+		if !slices.Contains(s.Programs, line) {
+			lines = append(lines, "+ program: "+line)
+		}
+	}
+	if s.Status == Approved {
+		s.Status = Pending
+	}
+	s.Programs, s.Difference = now, strings.Join(lines, "\n")
+	return s
 }
 
 // Tool is a tool as a server lists it.

@@ -147,7 +147,7 @@ func describeServer(s *timeline.Server) (fields []detail, difference, definition
 	_ = json.Unmarshal([]byte(s.Fields), &values) // the column is an object
 	text := func(name string) string { return textOf(json.RawMessage(cmp.Or(string(values[name]), `""`))) }
 	fields = []detail{{"name", text("name")}}
-	for _, name := range []string{"command", "url", "image", "catalog", "environment", "hosts", "limits",
+	for _, name := range []string{"command", "programs", "url", "image", "catalog", "environment", "hosts", "limits",
 		"reason", "requested_by"} {
 		if value := text(name); value != "" && value != "null" && value != "[]" && value != "{}" {
 			fields = append(fields, detail{strings.ReplaceAll(name, "_", " "), value})
