@@ -82,7 +82,8 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 // confinedCommand returns the command to confine. linked is the end of the link that the command inherits.
 func (w *Worker) confinedCommand(r wire.Request, c *command,
 	dir string) (confined isolation.Command, linked *os.File, err error) {
-	confined = isolation.Command{Argv: []string{w.config.Shell, "-c", r.Command}, Dir: dir, Terminal: r.Terminal != nil}
+	confined = isolation.Command{Argv: []string{w.config.Shell, "-c", r.Command}, Dir: dir, Terminal: r.Terminal != nil,
+		ManagesWorktrees: r.ManagesWorktrees}
 	if r.Terminal != nil && r.Command == "" {
 		confined.Argv = interactive(w.config.Shell)
 	}

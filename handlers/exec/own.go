@@ -22,7 +22,7 @@ const ownLimit = 2 * time.Minute
 func (x *Executions) RunOwn(ctx context.Context, directory, script string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), wire.Request{Exec: events.NewID(), Command: script,
-		Cwd: directory, Workspace: x.Workspace, TimeoutMS: ownLimit.Milliseconds()}, &stdout, &stderr)
+		Cwd: directory, Workspace: x.Workspace, TimeoutMS: ownLimit.Milliseconds(), ManagesWorktrees: true}, &stdout, &stderr)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("run a script in the sandbox: %w", err)

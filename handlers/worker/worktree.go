@@ -71,6 +71,8 @@ func (h *Workers) addWorktree(ctx context.Context, directory string, t worktree)
 	if directory == "" {
 		directory = h.Workspace
 	}
+	// Where isolation has no mounts, a command cannot make a directory beside protected files.
+	_ = os.Mkdir(filepath.Join(h.Workspace, worktrees), 0o755) // the script reports what is wrong
 	within, err := h.run(ctx, directory, addScript, t)
 	if handlers.CodeOf(err) != "" {
 		return "", handlers.RefuseField(handlers.Invalid, "worktree",

@@ -41,11 +41,16 @@ func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
 		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files,
 			Confine: func() error { return c.confineInContainer(cmd) }}, nil
 	}
+	if cmd.ManagesWorktrees {
+		if err := c.protection.MakeWorktrees(); err != nil {
+			return nil, err
+		}
+	}
 	var mounts []protection.Mount
 	release := func() {}
 	if c.choice.Level == Bwrap || c.choice.canMount {
 		var err error
-		if mounts, release, err = c.protection.Protect(); err != nil {
+		if mounts, release, err = c.protection.Protect(cmd.ManagesWorktrees); err != nil {
 			return nil, err
 		}
 	}

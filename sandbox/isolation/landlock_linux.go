@@ -199,7 +199,7 @@ func (c *Confinement) allowAccess(r ruleset, cmd Command) error {
 	if err := r.allow("/proc", readRights); err != nil {
 		return err
 	}
-	return c.allowWorkspace(r)
+	return c.allowWorkspace(r, cmd)
 }
 
 // allowSystemDir allows a directory of the system. Without mounts it excludes the secret files.
@@ -223,8 +223,9 @@ func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
 }
 
 // allowWorkspace allows the workspace. Without mounts it allows each entry that is not protected, so a command
-// cannot create entries beside them.
-func (c *Confinement) allowWorkspace(r ruleset) error {
+// cannot create entries beside them. Of git's directory of a worktree it allows all: Landlock cannot exclude files of a
+// directory in which a command may create others.
+func (c *Confinement) allowWorkspace(r ruleset, cmd Command) error {
 	if c.choice.canMount {
 		return r.allow(c.access.Workspace, writeRights)
 	}
@@ -240,10 +241,19 @@ func (c *Confinement) allowWorkspace(r ruleset) error {
 				return c.access.LongRunning || n.Children == nil || err != nil || !info.IsDir(), n.Children != nil
 			}
 			for _, i := range n.Children {
-				whole = whole || path == filepath.Join(at, i.Path)
+				dir := filepath.Join(at, i.Path)
+				switch {
+				case i.Worktrees && cmd.ManagesWorktrees:
+				case i.Worktrees && path == dir:
+					part = true
+				case i.Worktrees && filepath.Dir(path) == dir:
+					whole = !slices.Contains(c.protection.LinkedWorktrees(dir), filepath.Base(path))
+				case path == dir:
+					whole = true
+				}
 			}
 		}
-		return whole, false
+		return whole, part
 	})
 }
 

@@ -69,10 +69,8 @@ func (c *Confinement) setUpMounts(mounts []protection.Mount) error {
 			return err
 		}
 	}
-	for _, s := range mounts {
-		if err := mountProtection(s); err != nil {
-			return err
-		}
+	if err := mountProtections(mounts); err != nil {
+		return err
 	}
 	return c.maskSecrets()
 }
@@ -175,13 +173,28 @@ func (c *Confinement) maskSecrets() error {
 	return nil
 }
 
-func mountProtection(m protection.Mount) error {
-	t, err := cloneTree(m.Path, !m.Writable, false) // a mount below NoSymlinks has its flags
-	if err != nil {
-		return err
+// mountProtections clones all mounts before it attaches the first one: the clone of a writable directory in a read-only
+// one would be read-only.
+func mountProtections(mounts []protection.Mount) error {
+	var trees []mountTree
+	defer func() {
+		for _, t := range trees {
+			unix.Close(t.fd)
+		}
+	}()
+	for _, m := range mounts {
+		t, err := cloneTree(m.Path, !m.Writable, false) // a mount below NoSymlinks has its flags
+		if err != nil {
+			return err
+		}
+		trees = append(trees, t)
 	}
-	defer unix.Close(t.fd)
-	return t.attach()
+	for _, t := range trees {
+		if err := t.attach(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changeDir changes this thread to dir through its own mounts. A directory that was opened earlier would bypass

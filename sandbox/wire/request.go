@@ -36,6 +36,8 @@ type Request struct {
 	Network string `json:"network,omitempty"`
 	Ports   bool   `json:"ports,omitempty"` // Dial may connect to its ports on 127.0.0.1
 	Limits  Limits `json:"limits,omitzero"`
+	// the command adds and removes git worktrees. Only PocketCoder's own scripts do
+	ManagesWorktrees bool `json:"manages_worktrees,omitempty"`
 
 	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began

@@ -64,7 +64,7 @@ var gitNames = []Name{
 	{Path: "hooks", placeholder: directoryPlaceholder},
 	{Path: "info", placeholder: directoryPlaceholder},
 	{Path: "modules", placeholder: directoryPlaceholder},
-	{Path: "worktrees", placeholder: directoryPlaceholder},
+	{Path: "worktrees", placeholder: directoryPlaceholder, Worktrees: true},
 	{Path: "opencode", placeholder: directoryPlaceholder},
 }
 
@@ -113,6 +113,9 @@ type Name struct {
 	// Protected names in this directory; the rest is writable. If nil, the whole directory is protected.
 	Children    []Name
 	placeholder placeholderKind
+
+	// Worktrees marks the directory in which git keeps a directory for each linked worktree. See worktreeNames.
+	Worktrees bool
 
 	// instructions marks texts for agents. A symbolic link is not protected: projects often have one text under two
 	// names.

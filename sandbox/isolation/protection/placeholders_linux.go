@@ -44,8 +44,8 @@ type Workspace struct {
 const placeholderLifetime = time.Second
 
 // Protect creates missing placeholders and returns the mounts for a command. The placeholders stay at least until
-// release is called.
-func (w *Workspace) Protect() (mounts []Mount, release func(), err error) {
+// release is called. A command that manages worktrees can change the directory that MakeWorktrees makes.
+func (w *Workspace) Protect(managesWorktrees bool) (mounts []Mount, release func(), err error) {
 	if w.LongRunning {
 		return w.protectExisting(), func() {}, nil
 	}
@@ -55,7 +55,7 @@ func (w *Workspace) Protect() (mounts []Mount, release func(), err error) {
 		w.locked = map[string]*os.File{}
 	}
 	w.users++
-	mounts, err = w.protectNames(nil, w.Dir, w.Names())
+	mounts, err = w.protectNames(nil, w.Dir, w.Names(), managesWorktrees)
 	if err != nil {
 		w.release()
 		return nil, nil, err
@@ -81,7 +81,7 @@ func (w *Workspace) protectExisting() (mounts []Mount) {
 }
 
 // protectNames appends the mounts that protect names in dir.
-func (w *Workspace) protectNames(mounts []Mount, dir string, names []Name) ([]Mount, error) {
+func (w *Workspace) protectNames(mounts []Mount, dir string, names []Name, managesWorktrees bool) ([]Mount, error) {
 	for _, n := range names {
 		path := filepath.Join(dir, n.Path)
 		mode, err := w.lock(path, n.placeholder)
@@ -95,10 +95,12 @@ func (w *Workspace) protectNames(mounts []Mount, dir string, names []Name) ([]Mo
 			continue
 		}
 		stub := w.locked[path] != nil
-		inner := n.Children != nil && !stub && mode == unix.S_IFDIR
-		mounts = append(mounts, Mount{Path: path, Writable: inner, Empty: stub && mode == unix.S_IFDIR})
-		if inner {
-			if mounts, err = w.protectNames(mounts, path, n.Children); err != nil {
+		managed := n.Worktrees && managesWorktrees
+		inner := !stub && mode == unix.S_IFDIR
+		mounts = append(mounts, Mount{Path: path, Writable: inner && (n.Children != nil || managed),
+			Empty: stub && mode == unix.S_IFDIR})
+		if inner && !managed {
+			if mounts, err = w.protectNames(mounts, path, w.childrenOf(n, path), managesWorktrees); err != nil {
 				return nil, err
 			}
 		}
@@ -153,10 +155,10 @@ func (w *Workspace) lock(path string, kind placeholderKind) (mode uint32, err er
 			return 0, errSymlink
 		}
 		if f := w.locked[path]; f != nil {
-			if isSameFile(f, now) {
+			if isSameFile(f, now) && isPlaceholder(now) {
 				return now.Mode & unix.S_IFMT, nil
 			}
-			f.Close() // it was replaced
+			f.Close() // it was replaced, or MakeWorktrees changed it
 			delete(w.locked, path)
 		}
 		if !isPlaceholder(now) {
@@ -243,7 +245,7 @@ func (w *Workspace) RemoveLeftovers() {
 	sweep = func(dir string, names []Name) {
 		for _, n := range names {
 			path := filepath.Join(dir, n.Path)
-			sweep(path, n.Children)
+			sweep(path, w.childrenOf(n, path))
 			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 			if err == nil {
 				removePlaceholder(os.NewFile(uintptr(fd), path))
