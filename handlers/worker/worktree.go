@@ -39,10 +39,22 @@ printf '*\n' >"${w%/*}/.gitignore"
 [ -d "$w/$prefix" ] || prefix=
 printf %s "$prefix"`
 
-// closeScript removes the worktree at $w unless it holds changes, and then the branch $b unless it holds commits that
-// are nowhere else. It writes "branch" if the branch stays.
+// closeScript removes the worktree of the current directory, $w, and then the branch $b unless it holds commits that are
+// nowhere else. It writes "branch" if the branch stays. Git refuses to remove a worktree with changes and untracked
+// files. It would remove ignored files, nested repositories in ignored directories, changes that the index hides, and
+// commits of a HEAD without a branch. So the script looks for those, but for ignored files that are the same in the
+// repository's own directory.
 const closeScript = `set -eu
 git=$(git rev-parse --path-format=absolute --git-common-dir)
+keep() { echo "$1" >&2; exit 1; }
+only=$(git ls-files --others --ignored --exclude-standard | while IFS= read -r file; do
+	if [ -f "$file" ] && [ ! -L "$file" ] && cmp -s "$file" "${git%/.git}/$file"; then continue; fi
+	printf '%s\n' "$file"
+done | sed -n '1,5p;6s/.*/and more/p')
+[ -z "$only" ] || keep "it holds ignored files that are nowhere else: $(printf %s "$only" | sed 's/$/,/' | tr '\n' ' ' | sed 's/, *$//')"
+hidden=$(git ls-files -v | grep '^[a-zS] ' || true)
+[ -z "$hidden" ] || keep "git hides changes of some of its files (assume-unchanged or skip-worktree)"
+[ -z "$(git rev-list -n 1 HEAD --not --branches --tags --remotes)" ] || keep "its HEAD has commits that no branch has"
 cd /
 git --git-dir="$git" worktree remove "$w"
 git --git-dir="$git" branch -q -d "$b" 2>/dev/null || printf branch`

@@ -160,3 +160,53 @@ func TestTheWorktreeOfADeletedWorkerIsRemovedIfItIsClean(t *testing.T) {
 		})
 	}
 }
+
+// Git would remove what these changes leave in the worktree.
+func TestTheWorktreeOfADeletedWorkerIsKeptIfItHoldsFilesThatAreNowhereElse(t *testing.T) {
+	t.Parallel()
+	h := withGit(t)
+	expect.WriteFile(t, h.Workspace+"/.gitignore", "*.log\nbuild/\n")
+	commit(t, h.Workspace)
+	expect.WriteFile(t, h.Workspace+"/same.log", "same")
+	for name, c := range map[string]struct {
+		change func(dir string)
+		kept   string // part of the reason, "" if the worktree is removed
+	}{
+		"ignored file":             {func(dir string) { expect.WriteFile(t, dir+"/sub/own.log", "own") }, "nowhere else: sub/own.log"},
+		"ignored file of the same": {func(dir string) { expect.WriteFile(t, dir+"/same.log", "same") }, ""},
+		"changed ignored file":     {func(dir string) { expect.WriteFile(t, dir+"/same.log", "other") }, "nowhere else: same.log"},
+		"nested repository": {func(dir string) {
+			git(t, dir, "init", "-q", "build/nested")
+			expect.WriteFile(t, dir+"/build/nested/a", "a")
+			commit(t, dir+"/build/nested")
+		}, "nowhere else: build/nested/"},
+		"hidden change": {func(dir string) {
+			git(t, dir, "update-index", "--assume-unchanged", "sub/a")
+			expect.WriteFile(t, dir+"/sub/a", "changed")
+		}, "git hides changes"},
+		"commit without a branch": {func(dir string) {
+			git(t, dir, "checkout", "-q", "--detach")
+			expect.WriteFile(t, dir+"/new", "n")
+			commit(t, dir)
+		}, "commits that no branch has"},
+		"many": {func(dir string) {
+			for _, n := range strings.Split("1234567", "") {
+				expect.WriteFile(t, dir+"/"+n+".log", n)
+			}
+		}, "nowhere else: 1.log, 2.log, 3.log, 4.log, 5.log, and more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s, p := startIn(t, h, name, "")
+			c.change(p.Worktree)
+			_, err := h.Chats.Delete(t.Context(), chat.Delete{Chat: s.Worker})
+			is.NoErr(err)
+			closed, _, err := h.CloseWorktree(t.Context(), CloseWorktree{s.Worker, p.Worktree, p.Branch})
+			is.NoErr(err)
+			expect.Contains(t, closed.Kept, c.kept)
+			is.Equal(closed.Kept != "", c.kept != "")
+			_, err = os.Stat(p.Worktree)
+			is.Equal(err == nil, c.kept != "")
+		})
+	}
+}
