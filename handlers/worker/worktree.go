@@ -51,7 +51,8 @@ only=$(git ls-files --others --ignored --exclude-standard | while IFS= read -r f
 	if [ -f "$file" ] && [ ! -L "$file" ] && cmp -s "$file" "${git%/.git}/$file"; then continue; fi
 	printf '%s\n' "$file"
 done | sed -n '1,5p;6s/.*/and more/p')
-[ -z "$only" ] || keep "it holds ignored files that are nowhere else: $(printf %s "$only" | sed 's/$/,/' | tr '\n' ' ' | sed 's/, *$//')"
+only=$(printf %s "$only" | sed 's/$/,/' | tr '\n' ' ' | sed 's/, *$//')
+[ -z "$only" ] || keep "it holds ignored files that are nowhere else: $only"
 hidden=$(git ls-files -v | grep '^[a-zS] ' || true)
 [ -z "$hidden" ] || keep "git hides changes of some of its files (assume-unchanged or skip-worktree)"
 [ -z "$(git rev-list -n 1 HEAD --not --branches --tags --remotes)" ] || keep "its HEAD has commits that no branch has"

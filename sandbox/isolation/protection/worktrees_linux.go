@@ -30,8 +30,9 @@ func (w *Workspace) childrenOf(n Name, path string) (names []Name) {
 	return names
 }
 
-// LinkedWorktrees lists the names in a directory of linked worktrees that belong to worktrees in the workspace. Commands can
-// change those, as they can change the worktrees. A worktree elsewhere is a folder that a person may open as a project.
+// LinkedWorktrees lists the names in a directory of linked worktrees that belong to worktrees in the workspace.
+// Commands can change those, as they can change the worktrees. A worktree elsewhere is a folder that a person may open
+// as a project.
 func (w *Workspace) LinkedWorktrees(dir string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
