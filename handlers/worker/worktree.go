@@ -39,8 +39,8 @@ printf '*\n' >"${w%/*}/.gitignore"
 [ -d "$w/$prefix" ] || prefix=
 printf %s "$prefix"`
 
-// closeScript removes the worktree of the current directory, $w, and then the branch $b unless it holds commits that are
-// nowhere else. It writes "branch" if the branch stays. Git refuses to remove a worktree with changes and untracked
+// closeScript removes the worktree of the current directory, $w, and then the branch $b unless it holds commits that
+// are nowhere else. It writes "branch" if the branch stays. Git refuses to remove a worktree with changes and untracked
 // files. It would remove ignored files, nested repositories in ignored directories, changes that the index hides, and
 // commits of a HEAD without a branch. So the script looks for those, but for ignored files that are the same in the
 // repository's own directory.
