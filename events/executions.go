@@ -96,13 +96,18 @@ func (d ExecFinished) MarshalJSON() ([]byte, error) {
 	switch {
 	case d.Reason != "":
 		d.Status = d.Reason
-	case d.ExitCode == 0 && d.Signal == "" && d.Error == "":
+	case d.Succeeded():
 		d.Status = ExecutionCompleted
 	default:
 		d.Status = ExecutionFailed
 	}
 	type fields ExecFinished // without this method
 	return Encode(fields(d))
+}
+
+// Succeeded reports whether the command ended by itself with exit code 0.
+func (d ExecFinished) Succeeded() bool {
+	return d.Reason == "" && d.ExitCode == 0 && d.Signal == "" && d.Error == ""
 }
 
 // Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline

@@ -6,6 +6,7 @@ CREATE TABLE executions(
   chat         TEXT NOT NULL,
   session_id   TEXT NOT NULL,
   call_id      TEXT NOT NULL,
+  message      TEXT NOT NULL,    -- OpenCode's id of the message with the call; empty for a person's own shell
   cwd          TEXT NOT NULL,
   status       TEXT NOT NULL,    -- executing, completed, failed, refused, or the reason why it did not end by itself
   exit_code    INTEGER NOT NULL,
@@ -39,6 +40,7 @@ CREATE INDEX executions_newest ON executions(created, first_seq, id);
 CREATE INDEX executions_first ON executions(first_seq, id);
 CREATE INDEX executions_last ON executions(last_seq);
 CREATE INDEX executions_command ON executions(command, chat);
+CREATE INDEX executions_message ON executions(message) WHERE message <> '';
 CREATE INDEX executions_running ON executions(position) WHERE status = 'executing';
 
 -- Every command that was ever asked to run.

@@ -12,6 +12,8 @@ import (
 type ShownMessage struct {
 	Message
 	Parts store.JSON `db:"shown" json:"parts"` // list, in the order of their ids
+	// how the commands of its calls of bash ended: object of executions.End by the id of the call
+	Commands store.JSON `db:"commands" json:"commands"`
 	// the subagent's session whose message it is; empty in the chat's own conversation
 	Subagent string `db:"subagent" json:"subagent"`
 }
@@ -43,8 +45,16 @@ func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok b
 	return row.Chat, ok, err
 }
 
+// CommandsOf returns the SQL expression of ShownMessage.Commands for messages with an alias.
+func CommandsOf(messages string) string {
+	return `(SELECT json_group_object(call, json(ended)) FROM (SELECT x.call_id AS call, json_object('exec', x.id,
+		'status', x.status, 'exit_code', x.exit_code, 'signal', x.signal, 'error', x.error) AS ended FROM executions x
+		WHERE x.message=` + messages + `.ai_engine_message_id AND x.message<>'' AND x.session_id=` + messages + `.session
+		AND x.status<>'executing' ORDER BY x.position))`
+}
+
 // SelectShown selects the shown content of messages m. A condition on m follows it.
-const SelectShown = `SELECT m.*, coalesce(
+var SelectShown = `SELECT m.*, ` + CommandsOf("m") + ` AS commands, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
 		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent
 	FROM messages m WHERE `

@@ -120,6 +120,29 @@ type projection struct {
 	update func(t *tables, e events.Event, body any) error
 }
 
+// updateExecutions also names the message with the call of a command, and marks that message as changed when the command
+// has ended: clients see the end in it.
+func updateExecutions(t *tables, e events.Event, body any) error {
+	if err := t.executions.Update(e, body); err != nil {
+		return err
+	}
+	switch b := body.(type) {
+	case events.ExecRequested:
+		p, _ := t.permissions.Get(store.RecordID(b.Permission))
+		return t.executions.SetMessage(b.Exec, p.EngineMessage)
+	case events.ExecFinished:
+		x, _ := t.executions.Executions.Get(b.Exec)
+		t.messages.Touch(t.messageID(x.Message))
+	case events.ExecRefused: // it has no request, but its call runs
+		if s, _ := t.sessions.Get(b.Session); s.Processing != "" {
+			m, _ := t.messages.Get(s.Processing.All()[0])
+			t.messages.Touch(m.ID)
+			return t.executions.SetMessage(b.Exec, m.EngineMessage)
+		}
+	}
+	return nil
+}
+
 // projections are the read models in the order in which they receive an event. A later one may read what an earlier
 // one wrote.
 var projections = []projection{
@@ -130,7 +153,7 @@ var projections = []projection{
 	{"questions", events.ScopeChat, func(t *tables, e events.Event, body any) error {
 		return questions.Update(t.questions, t.setWaiting, e, body)
 	}},
-	{"executions", events.ScopeChat, func(t *tables, e events.Event, body any) error { return t.executions.Update(e, body) }},
+	{"executions", events.ScopeChat, updateExecutions},
 	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},

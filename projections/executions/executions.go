@@ -29,6 +29,7 @@ type Execution struct {
 	Chat        string     `db:"chat" json:"chat"`
 	Session     string     `db:"session_id" json:"session_id"`
 	Call        string     `db:"call_id" json:"call_id"`
+	Message     string     `db:"message" json:"-"` // OpenCode's id of the message with the call; empty for a person's shell
 	Cwd         string     `db:"cwd" json:"cwd"`
 	Status      string     `db:"status" json:"status"` // one of Exec…, or the reason why it ended other than by itself
 	ExitCode    int64      `db:"exit_code" json:"exit_code"`
@@ -108,6 +109,11 @@ const (
 	person = "person"
 )
 
+// SetMessage names the message with the call of an execution.
+func (t Tables) SetMessage(id, engineMessage string) error {
+	return t.change(id, func(x *Execution) { x.Message = engineMessage })
+}
+
 func (t Tables) change(id string, change func(*Execution)) error {
 	x, found := t.Executions.Get(id)
 	if !found {
@@ -139,6 +145,20 @@ func (x *Execution) finish(now string, b events.ExecFinished) {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
 	x.Outputs = store.JSON(events.MustEncode(Outputs{b.Stdout, b.Stderr}))
+}
+
+// End is how a command ended.
+type End struct {
+	Exec     string `json:"exec"`
+	Status   string `json:"status"`
+	ExitCode int64  `json:"exit_code"`
+	Signal   string `json:"signal"`
+	Error    string `json:"error"`
+}
+
+// End returns how the execution ended. The status of one that has not ended is events.ExecutionRunning.
+func (x Execution) End() End {
+	return End{Exec: x.ID, Status: x.Status, ExitCode: x.ExitCode, Signal: x.Signal, Error: x.Error}
 }
 
 // Outputs is the JSON object in Execution.Outputs.

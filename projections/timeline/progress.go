@@ -15,7 +15,7 @@ type Progress struct {
 	Changed bool   `db:"changed"` // a turn changed files
 }
 
-const (
+var (
 	ownAnswers = ` FROM messages a JOIN parts p ON p.message=a.id AND NOT p.removed
 		WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed`
 	changedFiles   = ownAnswers + ` AND p.data->>'$.type'='patch'`

@@ -41,7 +41,7 @@ type Undo struct {
 	Files int `db:"files"`
 }
 
-const (
+var (
 	selectWaiting = projections.SelectShown + `m.chat={:chat} AND m.role='user' AND NOT m.removed AND m.session IN ('', {:session})
 		AND (m.user_message_status IN ('pending', 'sending') OR m.user_message_status='delivered' AND m.ai_engine_message_id>(
 			SELECT parent_id FROM messages WHERE chat={:chat} AND session={:session} AND role='assistant'

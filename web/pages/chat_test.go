@@ -405,3 +405,46 @@ func TestATurnIsStopped(t *testing.T) {
 	is.Equal(b.submit(t, "/chats/"+chat+"/abort", nil).path, "/chats/"+chat)
 	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), "abort")
 }
+
+func TestACallShowsHowItsCommandEnded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Build")
+	for i, one := range []struct {
+		end               events.ExecFinished
+		mark, state, text string
+	}{
+		{events.ExecFinished{}, "✓", "completed", `class="unseen">completed<`},
+		{events.ExecFinished{ExitCode: 1}, "✗", "error", `class="ended">exit code 1<`},
+		{events.ExecFinished{ExitCode: 128}, "✗", "error", `class="ended">exit code 128<`},
+		{events.ExecFinished{ExitCode: 137, Signal: "SIGKILL"}, "✗", "error", `class="ended">exit code 137 (SIGKILL)<`},
+		{events.ExecFinished{ExitCode: 143, Signal: "SIGTERM", Reason: "cancelled"}, "✗", "error", `class="ended">cancelled<`},
+	} {
+		message, request, exec := fmt.Sprintf("msg_%d", i), fmt.Sprintf("per_%d", i), fmt.Sprintf("exec%d", i)
+		// a model may use the id of a call again in another message
+		submitMessage(t, s, chat, message, map[string]any{"type": "tool", "tool": "bash", "callID": "call_1",
+			"state": map[string]any{"status": "completed", "input": map[string]any{"command": "make"}}})
+		s.AppendOpenCode(t, chat, "permission.asked", fmt.Sprintf(`{"id":%q,"sessionID":"ses_%s","permission":"bash",
+			"patterns":["make"],"metadata":{},"always":[],"tool":{"messageID":%q,"callID":"call_1"}}`, request, chat, message))
+		s.Append(t, chat, events.ExecRequested{Exec: exec, Permission: request, Session: "ses_" + chat, Call: "call_1",
+			Command: "make", Pool: "default"})
+		one.end.Exec = exec
+		s.Append(t, chat, one.end)
+
+		shown := map[string]string{"page": b.visit(t, "/chats/"+chat).body, "replay": b.visit(t, "/chats/"+chat+"/replay").body,
+			"export": b.visit(t, "/chats/"+chat+"/export/html").body}
+		for where, page := range shown {
+			call := element(t, page, "part-prt_"+message+"_0")
+			t.Log(where, exec)
+			expect.Contains(t, call, `class="mark `+one.state+`" aria-hidden="true">`+one.mark+"<")
+			expect.Contains(t, call, one.text)
+		}
+		_, answer := s.Call(t, token, "GET", "/api/collections/messages/records/"+store.RecordID(message), nil)
+		got := answer["commands"].(map[string]any)["call_1"].(map[string]any)
+		is.Equal([]any{got["exec"], got["exit_code"], got["signal"]}, []any{exec, float64(one.end.ExitCode), one.end.Signal})
+		is.Equal(got["status"] == "completed", one.mark == "✓")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/handlers/record/proposals"
+	"pocketcoder/projections"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
@@ -117,6 +118,7 @@ var collections = []collection{
 				fixed(choice("user_message_status", "pending", "sending", "delivered", "failed")),
 				fixed(text("ai_engine_message_id")), fixed(text("parent_id")),
 				as(raw("parts"), `coalesce((SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message = t.id AND NOT removed ORDER BY id)), t.submitted)`),
+				as(fixed(raw("commands")), projections.CommandsOf("t")),
 				fixed(choice("error_domain", "infrastructure", "provider")), fixed(raw("error_payload")),
 				fixed(text("session")), as(fixed(text("subagent")),
 					`coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),

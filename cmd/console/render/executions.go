@@ -242,10 +242,10 @@ func (r *Renderer) execSignals(x *Execution) {
 
 // EndStyle returns the style of the line that says how a command ended.
 func EndStyle(d events.ExecFinished) Style {
-	if d.ExitCode != 0 || d.Reason != "" {
-		return Red
+	if d.Succeeded() {
+		return Dim
 	}
-	return Dim
+	return Red
 }
 
 func (r *Renderer) execNote(exec string, st Style, format string, args ...any) {

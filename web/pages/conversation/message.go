@@ -11,7 +11,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
@@ -30,6 +32,8 @@ type part struct {
 	Tool  string    `json:"tool"`
 	Call  string    `json:"callID"`
 	State toolState `json:"state"`
+
+	end *executions.End // of the command of the call; nil if none has ended
 }
 
 type toolState struct {
@@ -47,10 +51,15 @@ const unreadable = "unreadable"
 func partsOf(m *projections.ShownMessage) (parts []part) {
 	var all []json.RawMessage
 	_ = json.Unmarshal([]byte(m.Parts), &all) // the column is a list
+	var ends map[string]executions.End
+	_ = json.Unmarshal([]byte(m.Commands), &ends) // the column is an object of these
 	for _, raw := range all {
 		var p part
 		if json.Unmarshal(raw, &p) != nil {
 			p = part{Type: unreadable, Text: string(raw)}
+		}
+		if end, ended := ends[p.Call]; ended && p.Type == "tool" {
+			p.end = &end
 		}
 		if p.shown(m) {
 			parts = append(parts, p)
@@ -150,10 +159,36 @@ func Shortened(output string) string {
 	return output[:head] + "\n" + fmt.Sprintf(texts.LeftOut, tail-head) + "\n" + output[tail:]
 }
 
+// stateClass is the class of the mark of a tool call. A call of a command is as the command ended: OpenCode says of each
+// command that it was completed.
+func (p part) stateClass() string {
+	switch {
+	case p.end == nil:
+		return p.State.Status
+	case p.end.Status == events.ExecutionCompleted:
+		return "completed"
+	}
+	return "error"
+}
+
 // stateMark is the sign of a tool call's state.
 func (p part) stateMark() string {
+	if p.end != nil {
+		return site.EndMark(*p.end)
+	}
 	return map[string]string{"completed": "✓", "error": "✗"}[p.State.Status]
 }
+
+// stateText says in words how a tool call ended.
+func (p part) stateText() string {
+	if p.failed() {
+		return site.EndText(*p.end)
+	}
+	return visible.Line(p.State.Status)
+}
+
+// failed reports whether the command of the call ended other than with exit code 0.
+func (p part) failed() bool { return p.end != nil && p.end.Status != events.ExecutionCompleted }
 
 // failure says why a message failed, "" if it did not.
 func failure(m *projections.ShownMessage) string {

@@ -118,30 +118,6 @@ func (x execution) command() string {
 	return x.Text
 }
 
-// mark is the sign of the execution's state.
-func (x execution) mark() string {
-	switch x.Status {
-	case events.ExecutionRunning:
-		return "●"
-	case events.ExecutionCompleted:
-		return "✓"
-	}
-	return "✗"
-}
-
-// outcome says in a few words how the execution ended.
-func (x execution) outcome() string {
-	switch {
-	case x.running():
-		return texts.RunningCommand
-	case texts.Ends[x.Status] != "":
-		return texts.Ends[x.Status]
-	case x.Signal != "":
-		return fmt.Sprintf(texts.EndedBySignal, x.ExitCode, visible.Line(x.Signal))
-	}
-	return fmt.Sprintf(texts.ExitCode, x.ExitCode)
-}
-
 // why is the reason of a refusal or a failure, "" for none.
 func (x execution) why() string {
 	if x.Error != "" || x.Status != events.ExecutionRefused {
