@@ -23,13 +23,13 @@ var DefaultHealthLimits = HealthLimits{Interval: 2 * time.Second, Report: 10 * t
 
 // watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long
 // that it must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add
-// load to an overloaded machine.
+// load to an overloaded machine. Time in which this process was paused does not count either.
 func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) error {
 	limits := HealthLimits{cmp.Or(s.Limits.Interval, DefaultHealthLimits.Interval),
 		cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")
-	answered, waited := time.Now(), processorWait(pid)
+	var silent silence
 	var gitReported time.Time
 	for {
 		gitReported = s.reportSlowGit(gitReported)
@@ -37,27 +37,56 @@ func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) err
 		if s.Trouble() != "" {
 			next = limits.Restart
 		}
-		try, cancel := context.WithTimeout(ctx, max(min(limits.Report/2, next-time.Since(answered)), time.Millisecond))
+		step := beginStep(pid, max(min(limits.Report/2, next-silent.time), time.Millisecond))
+		try, cancel := context.WithTimeout(ctx, step.planned)
 		_, err := api.Health(try)
 		cancel()
-		silent := time.Since(answered) - (processorWait(pid) - waited)
+		silent.add(step)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			answered, waited = time.Now(), processorWait(pid)
+			silent = silence{}
 			s.setTrouble("")
-		case silent >= limits.Restart:
+		case silent.time >= limits.Restart:
 			return fmt.Errorf("OpenCode has not answered for %g s", limits.Restart.Seconds())
-		case silent >= limits.Report && s.Trouble() == "":
+		case silent.time >= limits.Report && s.Trouble() == "":
 			s.setTrouble(fmt.Sprintf("OpenCode has not answered for %g s", limits.Report.Seconds()))
 			s.Logger.Error(s.Trouble(), "err", err, "restart after", limits.Restart)
 		}
-		if err == nil || silent < limits.Report {
-			if sleep.For(ctx, min(limits.Interval, max(limits.Report-time.Since(answered), time.Millisecond))) != nil {
+		if err == nil || silent.time < limits.Report {
+			pause := beginStep(pid, min(limits.Interval, max(limits.Report-silent.time, time.Millisecond)))
+			if sleep.For(ctx, pause.planned) != nil {
 				return nil
 			}
+			silent.add(pause)
 		}
+	}
+}
+
+// silence counts the time without an answer of OpenCode.
+type silence struct{ time time.Duration }
+
+// step is a request for the health of OpenCode, or the pause after one.
+type step struct {
+	pid     int
+	began   time.Time
+	waited  time.Duration // by OpenCode for a processor, until then
+	planned time.Duration
+}
+
+func beginStep(pid int, planned time.Duration) step {
+	return step{pid, time.Now(), processorWait(pid), planned}
+}
+
+// maxLate is how much longer than planned a step may take. A step that takes longer shows that this process was paused:
+// it was stopped, the machine was suspended, or it swapped. OpenCode may have been paused as well, or may have answered.
+const maxLate = time.Second
+
+// add counts a step that has ended, unless this process was paused in it.
+func (s *silence) add(one step) {
+	if took := time.Since(one.began); took <= one.planned+maxLate {
+		s.time += max(took-(processorWait(one.pid)-one.waited), 0)
 	}
 }
 

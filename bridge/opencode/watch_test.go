@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,4 +52,46 @@ func TestUnresponsiveOpenCodeIsReportedAndRestarted(t *testing.T) {
 	is.Equal(<-troubles, "OpenCode has not answered for 2 s")
 	is.Equal((<-ended).Error(), "OpenCode has not answered for 6 s")
 	is.Equal(s.Trouble(), "") // the next run answers
+}
+
+// healthServer names, in the process that the test pauses, the server that it watches.
+const healthServer = "POCKETCODER_TEST_HEALTH"
+
+func TestPausedSupervisorKeepsOpenCode(t *testing.T) {
+	limits := HealthLimits{Interval: 10 * time.Millisecond, Report: time.Second, Restart: 2 * time.Second}
+	if url := os.Getenv(healthServer); url != "" {
+		s := newTestSupervisor(t, t.TempDir(), "")
+		s.Limits = limits
+		t.Fatal(s.watch(t.Context(), client.New(url, ""), os.Getppid()))
+	}
+	t.Parallel()
+	is := is.New(t)
+	asked, hold := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- struct{}{}:
+			<-hold
+		case <-r.Context().Done():
+		}
+		fmt.Fprintf(w, `{"healthy":true,"version":%q}`, install.OpenCodeVersion)
+	}))
+	t.Cleanup(server.Close)
+	watching := exec.Command(os.Args[0], "-test.run=^TestPausedSupervisorKeepsOpenCode$")
+	watching.Env = append(os.Environ(), healthServer+"="+server.URL)
+	is.NoErr(watching.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- watching.Wait() }()
+	t.Cleanup(func() { watching.Process.Kill() })
+	<-asked
+	is.NoErr(watching.Process.Signal(syscall.SIGSTOP))
+	<-time.After(limits.Restart + 2*maxLate) // the pause
+	is.NoErr(watching.Process.Signal(syscall.SIGCONT))
+	close(hold)
+	for range 3 {
+		select {
+		case <-asked: // it goes on
+		case err := <-ended:
+			t.Fatal("the watch ended:", err)
+		}
+	}
 }
