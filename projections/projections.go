@@ -120,8 +120,8 @@ type projection struct {
 	update func(t *tables, e events.Event, body any) error
 }
 
-// updateExecutions also names the message with the call of a command, and marks that message as changed when the command
-// has ended: clients see the end in it.
+// updateExecutions also names the message with the call of a command. When the command has ended, it marks that message
+// as changed, because clients see the end in it.
 func updateExecutions(t *tables, e events.Event, body any) error {
 	if err := t.executions.Update(e, body); err != nil {
 		return err

@@ -29,7 +29,7 @@ type Execution struct {
 	Chat        string     `db:"chat" json:"chat"`
 	Session     string     `db:"session_id" json:"session_id"`
 	Call        string     `db:"call_id" json:"call_id"`
-	Message     string     `db:"message" json:"-"` // OpenCode's id of the message with the call; empty for a person's shell
+	Message     string     `db:"message" json:"-"` // OpenCode's id of the message with the call
 	Cwd         string     `db:"cwd" json:"cwd"`
 	Status      string     `db:"status" json:"status"` // one of Exec…, or the reason why it ended other than by itself
 	ExitCode    int64      `db:"exit_code" json:"exit_code"`

@@ -434,8 +434,10 @@ func TestACallShowsHowItsCommandEnded(t *testing.T) {
 		one.end.Exec = exec
 		s.Append(t, chat, one.end)
 
-		shown := map[string]string{"page": b.visit(t, "/chats/"+chat).body, "replay": b.visit(t, "/chats/"+chat+"/replay").body,
-			"export": b.visit(t, "/chats/"+chat+"/export/html").body}
+		shown := map[string]string{}
+		for _, where := range []string{"", "/replay", "/export/html"} {
+			shown[where] = b.visit(t, "/chats/"+chat+where).body
+		}
 		for where, page := range shown {
 			call := element(t, page, "part-prt_"+message+"_0")
 			t.Log(where, exec)

@@ -159,8 +159,7 @@ func Shortened(output string) string {
 	return output[:head] + "\n" + fmt.Sprintf(texts.LeftOut, tail-head) + "\n" + output[tail:]
 }
 
-// stateClass is the class of the mark of a tool call. A call of a command is as the command ended: OpenCode says of each
-// command that it was completed.
+// stateClass is the class of the mark of a tool call. The end of a command decides: OpenCode calls each completed.
 func (p part) stateClass() string {
 	switch {
 	case p.end == nil:
