@@ -80,7 +80,7 @@ func beginStep(pid int, planned time.Duration) step {
 }
 
 // maxLate is how much longer than planned a step may take. A step that takes longer shows that this process was paused:
-// it was stopped, the machine was suspended, or it swapped. OpenCode may have been paused as well, or may have answered.
+// it was stopped, the machine was suspended, or it swapped. OpenCode may have been paused as well, or have answered.
 const maxLate = time.Second
 
 // add counts a step that has ended, unless this process was paused in it.
