@@ -52,7 +52,7 @@ func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error
 	if err != nil {
 		return Proposal{}, err
 	}
-	p, trial := Proposal{Rules: proposed.rules}, g.trial(proposed.rules)
+	p, trial := Proposal{Rules: proposed.rules}, g.trial(proposed.rules, c.Scope)
 	for _, r := range proposed.rules {
 		p.Limits = append(p.Limits, r.Limits()...)
 	}
@@ -62,18 +62,33 @@ func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error
 	return p, err
 }
 
-// DryRun tries a rule on the last requests of a chat, or of all chats if chat is empty.
+// DryRun tries a rule, together with the active rules of each chat, on the last requests of a chat, or of all chats if
+// chat is empty.
 func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun.Result, error) {
 	if err := record.CheckRule(rule); err != nil {
 		return dryrun.Result{}, err
 	}
-	return g.trial([]policy.Rule{rule}).Run(ctx, chat)
+	return g.trial([]policy.Rule{rule}, ScopeAll).Run(ctx, chat)
 }
 
-// trial returns a trial of rules on past requests. It assumes that an unknown session worked in the workspace.
-func (g Gate) trial(rules []policy.Rule) *dryrun.Trial {
-	directory := func(chat, session string) string { return g.directory(chat, session, true) }
-	return &dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOnStored}
+// trial returns a trial of rules of a scope on past requests. It assumes that an unknown session worked in the
+// workspace, and that a request was made by the agent that its chat has now.
+func (g Gate) trial(rules []policy.Rule, scope string) *dryrun.Trial {
+	return &dryrun.Trial{
+		History: g.History, Rules: rules, Ask: g.askOnStored,
+		Directory: func(chat, session string) string { return g.directory(chat, session, true) },
+		Active: func(ctx context.Context, chat string) (dryrun.Active, error) {
+			_, agent, err := g.placeOf(ctx, chat)
+			if err != nil {
+				return nil, err
+			}
+			active, err := g.RulesOf(ctx, chat, agent)
+			return func(more []policy.Rule, in policy.Ask) policy.Verdict {
+				v, _ := active.with(more, scope).Judge(in)
+				return v
+			}, err
+		},
+	}
 }
 
 // AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time
@@ -189,12 +204,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	if err != nil {
 		return proposed, err
 	}
-	for i := range inForce {
-		if i == 0 || c.Scope != ScopeAgent { // what is allowed to an agent is not allowed to the one that delegates to it
-			inForce[i] = append(inForce[i], proposed.rules...)
-		}
-	}
-	v, _ := inForce.Judge(in)
+	v, _ := inForce.with(proposed.rules, c.Scope).Judge(in)
 	switch {
 	case v.Action == policy.Allow && len(proposed.rules) > 0:
 		return proposed, nil

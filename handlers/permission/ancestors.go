@@ -101,6 +101,18 @@ func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, 
 	return parent, agent, err
 }
 
+// with returns the rule sets with more rules of a scope. What is allowed to an agent is not allowed to the one that
+// delegates to it.
+func (sets RuleSets) with(more []policy.Rule, scope string) RuleSets {
+	sets = slices.Clone(sets)
+	for i := range sets {
+		if i == 0 || scope != ScopeAgent {
+			sets[i] = slices.Concat(sets[i], more)
+		}
+	}
+	return sets
+}
+
 // DeniedTools returns the tools that the rules deny wholly, as policy.Rule.DeniedTool names them.
 func (sets RuleSets) DeniedTools() (names []string) {
 	for _, rule := range slices.Concat(sets...) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,11 +90,62 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 	is.True(errors.Is(err, context.Canceled))
 }
 
+func TestADryRunEvaluatesTheRuleTogetherWithTheActiveRulesOfEachChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t) // its default rules allow "ls"
+	_, _, err := g.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
+	is.NoErr(err)
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "c2allowsmake", `{"tool":"bash","pattern":"make*",
+		"action":"allow","chat":"c2","active":true}`)
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "deniestouch", `{"tool":"bash","pattern":"touch secret*",
+		"action":"deny","active":true}`)
+	for i, command := range []string{"touch one", "touch one two && ls -la", "touch a && make", "touch secret", "ls -la"} {
+		handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash(fmt.Sprintf("per_1%d", i), command))
+	}
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_21", "touch a && make"))
+	touch := policy.Rule{Permission: "bash", Pattern: "touch *"}
+	allowed := func(r dryrun.Result, err error) (commands []string) {
+		t.Helper()
+		is.NoErr(err)
+		for _, c := range r.Commands {
+			commands = append(commands, fmt.Sprintf("%d× %s", c.Count, c.Text))
+		}
+		slices.Sort(commands)
+		return commands
+	}
+	inChat := []string{"1× touch one", "1× touch one two && ls -la"} // not what a rule denies, or ls, which needs no rule
+	is.Equal(allowed(g.Gate.DryRun(t.Context(), touch, "c1")), inChat)
+	everywhere := []string{"1× touch a && make", "1× touch one", "1× touch one two && ls -la"}
+	is.Equal(allowed(g.Gate.DryRun(t.Context(), touch, "")), everywhere)
+
+	c := permission.AllowAlways{Chat: "c1", Permission: "per_10", Scope: permission.ScopeChat, Pattern: touch.Pattern}
+	p, err := g.Gate.ProposeAlways(t.Context(), c)
+	is.Equal(allowed(p.Chat, err), inChat)
+	is.Equal(allowed(p.All, err), everywhere)
+
+	// what the dry run counts is what runs once the rule is stored
+	g.AwaitIdle()
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "allowstouch", `{"tool":"bash","pattern":"touch *",
+		"action":"allow","active":true}`)
+	for _, id := range []string{"per_10", "per_11"} {
+		handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool {
+			return d.Permission == id && d.Decision == events.Authorized
+		})
+	}
+	waiting, _ := g.Decisions("per_12")
+	is.Equal(len(waiting), 0)
+}
+
 // BenchmarkDryRun tries a rule on a log of 100,000 requests, each referred and decided.
 func BenchmarkDryRun(b *testing.B) {
 	is := is.New(b)
 	h := permissiontest.New(eventstest.Log(b))
 	const n = 100_000
+	for i := range 100 {
+		_, _, err := h.Chats.Create(b.Context(), chat.Create{Chat: fmt.Sprintf("c%d", i)})
+		is.NoErr(err)
+	}
 	all := make([]events.Event, 0, 3*n)
 	for i := range n {
 		id, command := fmt.Sprintf("per_%d", i), fmt.Sprintf("go test -run Test%d ./pkg%d", i%5000, i%50)

@@ -19,7 +19,8 @@ type ListRules struct {
 	Seq   uint64 `json:"seq,omitempty"` // 0 is now
 }
 
-// ReplayPolicy is a query for the effect that a rule would have had on past requests. Its result is a dryrun.Result.
+// ReplayPolicy is a query for the effect that a rule would have had on past requests together with the active rules of
+// each chat. Its result is a dryrun.Result.
 type ReplayPolicy struct {
 	Rule policy.Rule `json:"rule"`
 	Chat string      `json:"chat,omitempty"` // empty is all

@@ -20,7 +20,7 @@ const policyReplayUsage = `pocketcoder policy replay RULE: which past requests a
   pocketcoder policy replay 'bash: npm run build*' --chat h2k0x9c3v7m1q5z
   pocketcoder policy replay 'deny bash: rm*' --json      the requests that it would have denied
 
-The rule is tried alone, without any other rule, on the last 10,000 requests and the current files.
+The rule is tried together with the active rules of each chat, on the last 10,000 requests and the current files.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

@@ -1,7 +1,9 @@
 // Package dryrun tries rules on the last permission requests, and counts what they would have allowed.
 //
-// It reads a history of requests from the caller, and stores nothing. It must not know which rules are in
-// force.
+// Promise: a request counts as allowed exactly if the rules together with the active rules of its chat allow it, and
+// the rules contribute to that. So the count shows what really runs once the rules are stored.
+//
+// It reads the history of requests and the active rules from the caller, and stores nothing.
 package dryrun
 
 import (
@@ -18,8 +20,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Result counts the requests that rules alone would have allowed, with the current files. For rules that deny or ask,
-// it counts the requests that they would have denied or asked about.
+// Result counts the requests that rules would have allowed together with the active rules of each chat, with the
+// current files. For rules that deny or ask, it counts the requests that they would have denied or asked about.
 type Result struct {
 	Asks     int       `json:"asks"` // the last requests, at most MaxRequests
 	Allowed  int       `json:"allowed"`
@@ -46,11 +48,16 @@ const maxDryRunCommands = 100
 type Trial struct {
 	History   History
 	Rules     []policy.Rule
+	Active    func(ctx context.Context, chat string) (Active, error)    // returns the active rules of a chat
 	Directory func(chat, session string) string                         // returns the directory of a session
 	Ask       func(a events.PermissionAsk, directory string) policy.Ask // returns a request as the policy evaluates it
 
-	verdicts map[[sha256.Size]byte]bool // by the request as the policy evaluates it
+	active   map[string]Active          // by chat
+	verdicts map[[sha256.Size]byte]bool // by the chat, and the request as the policy evaluates it
 }
+
+// Active evaluates a request with the active rules of a chat and with more rules. more may be empty.
+type Active func(more []policy.Rule, in policy.Ask) policy.Verdict
 
 // History calls each with the requests of a chat, or of all chats if chat is empty, the last one first, until each
 // returns false.
@@ -64,35 +71,65 @@ func (t *Trial) Run(ctx context.Context, chat string) (Result, error) {
 		}
 	}
 	if t.verdicts == nil {
-		t.verdicts = map[[sha256.Size]byte]bool{}
+		t.active, t.verdicts = map[string]Active{}, map[[sha256.Size]byte]bool{}
 	}
 	run := tally{groups: map[[2]string]*Command{}}
+	var failed error
 	err := t.History(ctx, chat, func(r events.PastRequest) bool {
-		if run.asks++; t.matches(r.Chat, r.Ask, r.Cwd) {
+		active, err := t.activeIn(ctx, r.Chat)
+		if failed = err; err != nil {
+			return false
+		}
+		if run.asks++; t.matches(active, r.Chat, r.Ask, r.Cwd) {
 			run.add(r)
 		}
 		return run.asks < MaxRequests
 	})
-	return run.result(), err
+	return run.result(), cmp.Or(failed, err)
 }
 
-// matches reports whether the rules alone would have had their effect on a request. A request with an unknown session
+// activeIn returns the active rules of a chat.
+func (t *Trial) activeIn(ctx context.Context, chat string) (Active, error) {
+	active := t.active[chat]
+	if active == nil {
+		var err error
+		if active, err = t.Active(ctx, chat); err != nil {
+			return nil, err
+		}
+		t.active[chat] = active
+	}
+	return active, nil
+}
+
+// matches reports whether the rules would have had their effect on a request. A request with an unknown session
 // counts as one in the workspace.
-func (t *Trial) matches(chat string, a events.PermissionAsk, cwd string) bool {
+func (t *Trial) matches(active Active, chat string, a events.PermissionAsk, cwd string) bool {
 	directory, is := t.Directory(chat, a.SessionID), a.About()
-	like := sha256.Sum256([]byte(strings.Join(append([]string{a.Permission, directory, cwd, is.Command, is.Filepath,
+	like := sha256.Sum256([]byte(strings.Join(append([]string{chat, a.Permission, directory, cwd, is.Command, is.Filepath,
 		is.URL}, a.Patterns...), "\x00")))
-	allowed, known := t.verdicts[like]
+	matches, known := t.verdicts[like]
 	if !known {
 		in := t.Ask(a, directory)
 		if cwd != "" {
 			in.Cwd = cwd
 		}
-		v, wanted := policy.Evaluate(t.Rules, in), cmp.Or(t.Rules[0].Action, policy.Allow)
-		allowed = v.Action == wanted && (wanted == policy.Allow || len(v.Rules) > 0)
-		t.verdicts[like] = allowed
+		matches = t.contributes(active, in)
+		t.verdicts[like] = matches
 	}
-	return allowed
+	return matches
+}
+
+// contributes reports whether a request has the effect of the rules once they are active too, and not without them. A
+// request on which the rules alone have their effect counts even if an active rule has the same effect.
+func (t *Trial) contributes(active Active, in policy.Ask) bool {
+	return t.hasEffect(active(t.Rules, in)) &&
+		(t.hasEffect(policy.Evaluate(t.Rules, in)) || !t.hasEffect(active(nil, in)))
+}
+
+// hasEffect reports whether a verdict is the action of the rules.
+func (t *Trial) hasEffect(v policy.Verdict) bool {
+	wanted := cmp.Or(t.Rules[0].Action, policy.Allow)
+	return v.Action == wanted && (wanted == policy.Allow || len(v.Rules) > 0)
 }
 
 type tally struct {

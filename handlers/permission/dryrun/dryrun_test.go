@@ -15,6 +15,7 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	is := is.New(t)
 	read := 0
 	trial := Trial{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
+		Active:    func(context.Context, string) (Active, error) { return policy.Evaluate, nil },
 		Directory: func(string, string) string { return "" },
 		Ask: func(a events.PermissionAsk, _ string) policy.Ask {
 			return policy.Ask{Type: a.Permission, Patterns: a.Patterns}
