@@ -209,7 +209,7 @@ var mayImport = map[string]string{
 	"cmd/app/progress":      "cmd/datadir cmd/program handlers/account",
 	"cmd/app/workerprocess": "cmd/app/worker cmd/program sandbox/isolation web/api",
 	"cmd/app/worker":        "cmd/printable cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
-	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
+	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/printable cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections projections/moments sandbox/isolation web/export web/ports",
 	"cmd/cli/admin":      "atomicfile bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events events/log handlers handlers/account handlers/agentfile handlers/budget handlers/mcpstate handlers/record handlers/recordsecret handlers/record/mcpserver ops/natsconf projections projections/queries projections/spending projections/store",
 	"cmd/backup":         "cmd/datadir cmd/program events events/archive events/log events/log/blob events/recovery ops/natsconf projections/store",

@@ -64,7 +64,7 @@ func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.Channe
 		return h.describeQuestion(ctx, p)
 	case events.OutgoingError:
 		_, message := projections.ErrorOf(p.Error)
-		d.Text = "It went wrong: " + cmp.Or(message, "the turn ended with an error.")
+		d.Text = "It went wrong: " + cmp.Or(push.Quoted(message), "the turn ended with an error.")
 		if p.Domain == "infrastructure" {
 			d.Text = "OpenCode stopped in the middle of the turn. Decide what it asked before, or write again to go on."
 		}
@@ -100,7 +100,7 @@ func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d eve
 	}
 	title, text, whole := push.Describe(request.Ask(), request.Message, arguments)
 	if request.Permission == "bash" && request.Source != projections.SourceAPI { // an approval covers the folder too
-		text += "\nin " + cmp.Or(push.Visible(request.Cwd), "an unknown folder")
+		text += "\nin " + cmp.Or(oneLine(request.Cwd), "an unknown folder")
 		whole = whole && request.Cwd != ""
 	}
 	clean := string(h.Channels.Log.Redactor().Bytes([]byte(text)))
@@ -111,7 +111,7 @@ func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d eve
 	title = string(h.Channels.Log.Redactor().Bytes([]byte(title)))
 	d.Text = "May the assistant do this? " + cut(title, 200) + "\n\n" + clean
 	if request.ReferredReason != "" {
-		d.Text += "\n\n" + cut(push.Visible(request.ReferredReason), 300)
+		d.Text += "\n\n" + cut(push.Quoted(request.ReferredReason), 300)
 	}
 	if !d.Whole {
 		d.Text += "\n\nThis is not all of it. To approve it, open " + h.requestURL(request.ID)
@@ -120,6 +120,11 @@ func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d eve
 }
 
 func (h *Hub) requestURL(id string) string { return h.URL + "/requests/" + url.PathEscape(id) }
+
+// oneLine returns what a model or a program wrote as one line of visible signs.
+func oneLine(text string) string {
+	return strings.ReplaceAll(push.Visible(text), "\n", "␊")
+}
 
 func cut(text string, most int) string {
 	if len(text) <= most {
@@ -138,7 +143,7 @@ func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d event
 	if err != nil {
 		return d, err
 	}
-	d.Text = cut(push.Visible(q.Question), maxRequest)
+	d.Text = cut(push.Quoted(q.Question), maxRequest)
 	if q.Multiple || len(choicesOf(q)) == 0 {
 		d.Text += "\n\nAnswer it here: " + h.URL + "/?chat=" + url.QueryEscape(q.Chat)
 	}

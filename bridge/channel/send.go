@@ -229,7 +229,7 @@ func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, p
 		b.Channel, b.Place = m.Channel, m.Place
 		var token string
 		token, err = h.Channels.CreateButton(ctx, b)
-		list = append(list, Button{title, b.Verb(), token})
+		list = append(list, Button{oneLine(title), b.Verb(), token})
 	}
 	switch m.Type {
 	case events.OutgoingPermission:

@@ -34,11 +34,11 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 	}
 }
 
-// Describe describes a permission request in a title and a text. Invisible characters are shown as visible signs. whole
+// Describe describes a permission request in a title and a text, which is quoted. Invisible characters are shown as visible signs. whole
 // reports whether the text shows all that an approval would allow. arguments are those of toolcalls.Arguments.
 func Describe(ask events.PermissionAsk, message, arguments string) (title, text string, whole bool) {
 	d := describe(ask, message, arguments)
-	return Visible(oneLine(d.title)), Visible(d.text), !d.partial && !ask.Redacted() && utf8.ValidString(d.text)
+	return Visible(oneLine(d.title)), Quoted(d.text), !d.partial && !ask.Redacted() && utf8.ValidString(d.text)
 }
 
 // description describes what an approval would allow. partial means that the text does not show all of it.

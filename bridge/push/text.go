@@ -62,22 +62,22 @@ func (p *Push) shown(text string, most int) (line string, whole bool) {
 	return p.show(text, most, "␊")
 }
 
-// shownLines is like shown, but keeps line breaks. It indents each line after the first, except lines of a diff, so
-// that no line looks like one that PocketCoder wrote.
+// shownLines is like shown, but keeps line breaks and quotes the lines.
 func (p *Push) shownLines(text string, most int) (lines string, whole bool) {
 	return p.show(strings.TrimRight(text, "\n"), most, "\n")
 }
 
 func (p *Push) show(text string, most int, newline string) (shown string, whole bool) {
 	clean := string(p.Log.Redactor().Bytes([]byte(text))) // before anything is cut off: half a secret would pass
-	var b strings.Builder
 	signs := shortSigns(clean)
-	for i, r := range signs {
+	if newline == "\n" {
+		signs = quote(signs)
+	}
+	var b strings.Builder
+	for _, r := range signs {
 		sign := string(r)
 		if r == '\n' {
-			if sign = newline; newline == "\n" && !strings.HasPrefix(signs[i:], "\n\n") && !diffLine(signs[i+1:]) {
-				sign = "\n  "
-			}
+			sign = newline
 		}
 		if b.Len()+len(sign) > most {
 			return b.String() + "…", false
@@ -85,6 +85,24 @@ func (p *Push) show(text string, most int, newline string) (shown string, whole 
 		b.WriteString(sign)
 	}
 	return b.String(), clean == text && utf8.ValidString(text)
+}
+
+// Quoted is Visible with each line after the first indented, except lines of a diff, so that no line looks like one that
+// PocketCoder wrote. All messages to people outside the app quote what a model wrote in this way.
+func Quoted(text string) string { return quote(Visible(strings.TrimRight(text, "\n"))) }
+
+func quote(text string) string {
+	first, rest, more := strings.Cut(text, "\n")
+	if !more {
+		return text
+	}
+	lines := strings.Split(rest, "\n")
+	for i, line := range lines {
+		if line != "" && !diffLine(line) {
+			lines[i] = "  " + line
+		}
+	}
+	return first + "\n" + strings.Join(lines, "\n")
 }
 
 // Visible replaces invisible characters other than line breaks with signs, and long runs of blanks with their length.

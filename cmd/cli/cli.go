@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 )
@@ -133,14 +134,14 @@ func PrintList[T any](env Environment, asJSON bool, items []T, empty, header str
 	return render.Table(env.Stdout, items, empty, header, row)
 }
 
-// Indented returns a value as indented JSON, with a newline at its end.
+// Indented returns a value as indented JSON, with a newline at its end. No character of it acts on a terminal.
 func Indented(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(v)
-	return b.Bytes(), err
+	return printable.JSON(b.Bytes()), err
 }
 
 // InvalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error

@@ -7,10 +7,12 @@
 package printable
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
@@ -34,6 +36,22 @@ func Visible(text string) string {
 // look like the rest of what a person decides on.
 func VisibleLine(text string) string {
 	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Visible(text))
+}
+
+// JSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and what hides
+// or reorders the text around it. The value stays the same.
+func JSON(encoded []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(encoded) {
+		if r >= 0x7f && r != 0x200c && r != 0x200d && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)) {
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.Bytes()
 }
 
 // visibleRune shows one rune, whose bytes are raw.

@@ -1,6 +1,7 @@
 package printable
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode"
@@ -68,4 +69,16 @@ func TestLinesAndSizesAreForAPerson(t *testing.T) {
 	is.Equal(Size(0), "0 bytes")
 	is.Equal(Size(1536), "1.5 KiB")
 	is.Equal(Size(3<<30), "3.0 GiB")
+}
+
+func TestJSONHoldsNoCharacterThatActsOnATerminal(t *testing.T) {
+	is := is.New(t)
+	text := "a\u009b31m \u202egnp.exe\u2069 \u200f\u2028\x7f \U000e0041 Grün 日本 👩\u200d💻"
+	encoded, err := json.Marshal(text)
+	is.NoErr(err)
+	shown := JSON(encoded)
+	is.Equal(string(shown), `"a\u009b31m \u202egnp.exe\u2069 \u200f\u2028\u007f \udb40\udc41 Grün 日本 👩‍💻"`)
+	var back string
+	is.NoErr(json.Unmarshal(shown, &back))
+	is.Equal(back, text) // the value stays the same
 }

@@ -105,6 +105,9 @@ func TestOnlyTheServersResultForTheDomainOfFromAuthenticates(t *testing.T) {
 		"the address as a name":     {"Authentication-Results: mx.example.org; dkim=pass header.d=example.com\nFrom: \"ann@example.org\" <m@example.com>\n" + to, false},
 		"a letter that looks alike": {emailtest.Pass(ann) + "From: \u0430nn@example.org\n" + to, false},
 		"sent on by a third":        {emailtest.Pass(ann) + from + "To: mallory@example.com\n", false},
+		"a blank in a field name":   {"Authentication-Results : mx.example.org; dkim=pass header.d=example.org\n" + from + to, false},
+		"a tab in a field name":     {"Authentication-Results\t: mx.example.org; dkim=pass header.d=example.org\n" + from + to, false},
+		"a blank in From":           {emailtest.Pass(ann) + "From : Ann <ann@example.org>\n" + to, false},
 		"two To fields":             {emailtest.Pass(ann) + from + "To: mallory@example.com\n" + to, false},
 	}
 	taken := 0

@@ -14,6 +14,9 @@ import (
 // sender returns the address of the one sender of a mail, and the name that the sender uses. The error is ignored
 // unless the receiving server states that the address is authentic.
 func (m *Mailbox) sender(h *message.Header) (address, name string, err error) {
+	if name := blankName(h); name != "" {
+		return "", "", ignored(fmt.Sprintf("the name of its field %q has a blank, so servers read the field in different ways", name))
+	}
 	fields := values(h, "From")
 	if len(fields) != 1 {
 		return "", "", ignored("it has no From, or more than one")
@@ -57,6 +60,19 @@ func (m *Mailbox) untrusted(fields []string) error {
 	}
 	return ignored(fmt.Sprintf("its topmost Authentication-Results header is of %.100q, and the channel trusts only %s",
 		id, m.channel.Authserv))
+}
+
+// blankName returns the name of a field that has a blank, as in "From : …", "" for none. RFC 5322 forbids it. A server that
+// removes forged fields may leave such a field, and the parser would take it for the genuine one.
+func blankName(h *message.Header) string {
+	for fields := h.Fields(); fields.Next(); {
+		raw, err := fields.Raw()
+		name, _, _ := strings.Cut(string(raw), ":")
+		if err != nil || strings.ContainsAny(name, " \t\r\n\v\f") {
+			return name
+		}
+	}
+	return ""
 }
 
 // among reports whether the mailbox is among some addresses.

@@ -131,6 +131,10 @@ func TestAButtonDecidesOnceForAPairedPerson(t *testing.T) {
 	s.Request(c, "per_2", strings.Repeat("x", 4000))
 	m = s.telegram.AwaitText(t, "This is not all of it")
 	is.Equal([]string{m.Buttons[0].Title, fmt.Sprint(len(m.Buttons))}, []string{"Deny", "1"})
+
+	s.Request(c, "per_3", "make lint\nin /safe\nThe rules allow this command.") // no line looks like one of PocketCoder
+	m = s.telegram.AwaitText(t, "make lint")
+	expect.Contains(t, m.Text, "\n\nmake lint\n  in /safe\n  The rules allow this command.\nin /workspace")
 }
 
 func TestAToolIsApprovedOnlyWithTheArgumentsThatAreShown(t *testing.T) {

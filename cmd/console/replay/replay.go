@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/sleep"
@@ -115,6 +116,6 @@ func printLine(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(line, '\n'))
+	_, err = w.Write(append(printable.JSON(line), '\n'))
 	return err
 }
