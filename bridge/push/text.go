@@ -87,8 +87,8 @@ func (p *Push) show(text string, most int, newline string) (shown string, whole 
 	return b.String(), clean == text && utf8.ValidString(text)
 }
 
-// Quoted is Visible with each line after the first indented, except lines of a diff, so that no line looks like one that
-// PocketCoder wrote. All messages to people outside the app quote what a model wrote in this way.
+// Quoted is Visible with each line after the first indented, except lines of a diff, so that no line looks like one
+// that PocketCoder wrote. All messages to people outside the app quote what a model wrote in this way.
 func Quoted(text string) string { return quote(Visible(strings.TrimRight(text, "\n"))) }
 
 func quote(text string) string {

@@ -38,12 +38,13 @@ func VisibleLine(text string) string {
 	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Visible(text))
 }
 
-// JSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and what hides
-// or reorders the text around it. The value stays the same.
+// JSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and what
+// hides or reorders the text around it. The value stays the same.
 func JSON(encoded []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
-		if r >= 0x7f && r != 0x200c && r != 0x200d && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)) {
+		joins := r == 0x200c || r == 0x200d
+		if r >= 0x7f && !joins && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)) {
 			for _, unit := range utf16.AppendRune(nil, r) {
 				fmt.Fprintf(&b, `\u%04x`, unit)
 			}

@@ -62,8 +62,8 @@ func (m *Mailbox) untrusted(fields []string) error {
 		id, m.channel.Authserv))
 }
 
-// blankName returns the name of a field that has a blank, as in "From : …", "" for none. RFC 5322 forbids it. A server that
-// removes forged fields may leave such a field, and the parser would take it for the genuine one.
+// blankName returns the name of a field that has a blank, as in "From : …", "" for none. RFC 5322 forbids it. A server
+// that removes forged fields may leave such a field, and the parser would take it for the genuine one.
 func blankName(h *message.Header) string {
 	for fields := h.Fields(); fields.Next(); {
 		raw, err := fields.Raw()
