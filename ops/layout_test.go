@@ -316,28 +316,6 @@ func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 	}
 }
 
-// maxLines is the size of a package that a reader can hold in mind.
-const maxLines = 2000
-
-func TestPackagesStaySmall(t *testing.T) {
-	t.Parallel()
-	for _, p := range packages(t) {
-		lines := 0
-		for _, path := range p.files() {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasSuffix(path, "_templ.go") { // generated
-				lines += bytes.Count(text, []byte("\n"))
-			}
-		}
-		if lines > maxLines {
-			t.Errorf("%s has %d lines, want at most %d: move a subject of its own to another package", p.name(), lines, maxLines)
-		}
-	}
-}
-
 // columns is the width of a line. Longer are only rows of a table, and lines with a text that is not broken.
 const columns = 120
 
