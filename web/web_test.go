@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/account"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
@@ -22,7 +23,7 @@ import (
 // server serves the pages, and of the API what needs no other part.
 func server() *web.Server {
 	health := func() api.Health { return api.Health{"log": {State: api.Ready}} }
-	return web.New(web.Options{Health: health, Hosts: []string{"code.example.org"}})
+	return web.New(web.Options{Health: health, Hosts: []string{"code.example.org"}, Accounts: &account.Accounts{}})
 }
 
 // visit does a request on localhost with the given headers, Host among them.

@@ -44,6 +44,7 @@ var fieldLabels = map[string]string{
 	"provider_id":       "Provider",
 	"env_vars":          "Environment variables",
 	"models":            "Models",
+	"reads":             "Files that each model reads",
 	"is_connected":      "Can be used",
 	"key_error":         "Problem with the key",
 	"llm_keys.env_vars": "Key, as JSON: {\"NAME\": \"KEY\"}",
