@@ -7,14 +7,14 @@ import (
 	"pocketcoder/events"
 )
 
-// concealed says why no rule allows a request of which the gate knows only the stored form.
+// concealed says why no rule allows a request if the gate has only its redacted form.
 const concealed = "A part of the request is a secret, which the log holds as [redacted], so no rule can allow it."
 
 // maxOriginals is how many originals are held at most. The oldest is dropped first.
 const maxOriginals = 256
 
-// originals holds the newest requests of which the log holds [redacted] in place of a part, as OpenCode made them. They
-// are only in memory. After a restart OpenCode lists those that are still pending.
+// originals holds the newest requests with a secret as OpenCode made them. The log has only their redacted form.
+// originals is only in memory. After a restart, OpenCode lists the requests that are still pending.
 type originals struct {
 	mu  sync.Mutex
 	all []events.PermissionAsk

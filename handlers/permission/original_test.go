@@ -11,7 +11,7 @@ import (
 	"pocketcoder/handlers/permission/permissiontest"
 )
 
-// kept appends requests of which the gate also gets the originals.
+// kept passes the originals of requests to the gate, and appends the requests.
 func kept(t *testing.T, g *permissiontest.RunningGate, asks ...handlerstest.Fact) {
 	t.Helper()
 	for _, f := range asks {

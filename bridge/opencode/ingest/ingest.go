@@ -47,8 +47,8 @@ type Ingest struct {
 	// accepted it again. After an error Ingest reconnects and tries again.
 	Resend func(context.Context, pending.Message) (accepted bool, err error)
 
-	// KeepOriginal receives each permission request of which the log will hold [redacted] in place of a part, before it
-	// is stored, and again after each connection while OpenCode lists it. Nil is for an Ingest without a gate.
+	// KeepOriginal receives each permission request that contains a secret, before Ingest stores its redacted form. After
+	// each connection, it receives those that OpenCode still lists. Without a gate it is nil.
 	KeepOriginal func(events.PermissionAsk)
 
 	Pause   time.Duration // between attempts to connect to OpenCode, to store what it reports, and to reply to it

@@ -38,8 +38,8 @@ func Programs(command, workspace string) (lines []string) {
 // separators are the characters between the words of a command, also within its arguments: --config=FILE.
 const separators = " \t\n\r;|&()<>'\"`$={}:,\\"
 
-// NamesOneOf returns the first of some command lines of which a request may change a program: it edits the file, or
-// its command names it. It returns -1 for none.
+// NamesOneOf returns the index of the first command line whose program a request may change. A request may change a
+// file if it edits the file, or if its command names it. The index is -1 if there is none.
 func NamesOneOf(commands []string, a events.PermissionAsk, workspace, cwd string) int {
 	about := a.About()
 	touched := append(about.Patched(), about.Filepath)
