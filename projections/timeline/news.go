@@ -18,10 +18,11 @@ type News struct {
 	Decisions      []Decision `db:"-" json:"decisions"`
 }
 
-// Decision is how often an account, or the rules together, decided requests in one way.
+// Decision is how often an account, the rules together, or someone without an account decided requests in one way.
 type Decision struct {
-	Status  string `db:"status" json:"status"`   // authorized, denied
-	Decider string `db:"decider" json:"decider"` // email of the account; empty for rules
+	Status  string `db:"status" json:"status"`         // authorized, denied
+	By      string `db:"decided_by" json:"decided_by"` // actor: policy for rules
+	Decider string `db:"decider" json:"decider"`       // email of the account, empty if it is none
 	N       int64  `db:"n" json:"n"`
 }
 
@@ -41,9 +42,9 @@ const (
 		(SELECT count(*) ` + newRuns + ` AND x.status<>'completed') AS commands_failed,
 		(SELECT count(DISTINCT f.value) FROM parts p, json_each(p.data, '$.files') f WHERE NOT p.removed AND p.last_seq>{:after}
 			AND p.data->>'$.type'='patch' AND p.message IN (SELECT m.id ` + newAnswers + `)) AS files`
-	selectDecisions = `SELECT p.status AS status, coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider, count(*) AS n
+	selectDecisions = `SELECT p.status AS status, p.decided_by AS decided_by, coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider, count(*) AS n
 		FROM permissions p WHERE p.last_seq>{:after} AND p.decided_seq>{:after} AND p` + newIn + ` AND p.status IN ('authorized', 'denied') AND NOT p.removed
-		GROUP BY 1, 2 ORDER BY decider='', decider, status`
+		GROUP BY 1, 2, 3 ORDER BY decider='', decider, decided_by, status`
 )
 
 // NewsOf returns what happened in the chats with these ids after an event.

@@ -1,6 +1,8 @@
 package pages_test
 
 import (
+	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,17 +15,15 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// hiddenFields returns the hidden fields of the last form of a page.
-func hiddenFields(page string) url.Values {
-	fields := url.Values{}
-	form := page[strings.LastIndex(page, "<form"):]
-	for _, tag := range strings.Split(form, `<input type="hidden" name="`)[1:] {
-		name, rest, _ := strings.Cut(tag, `" value="`)
-		value, _, _ := strings.Cut(rest, `"`)
-		fields.Set(name, strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&", "&lt;", "<", "&gt;",
-			">").Replace(value))
+// shownRule returns the value of the button that saves the rule of a page.
+func shownRule(t *testing.T, page string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `name="shown" value="`)
+	if !found {
+		t.Fatal("no rule to save in " + page)
 	}
-	return fields
+	value, _, _ := strings.Cut(rest, `"`)
+	return html.UnescapeString(value)
 }
 
 // referred makes OpenCode ask for a command that runs where the chat works and that no rule allows. It returns the id
@@ -61,19 +61,45 @@ func TestARuleIsTriedOnTheHistoryBeforeItIsSaved(t *testing.T) {
 	expect.Contains(t, refused, "The rule cannot be saved: ")
 	expect.Lacks(t, refused, "Save the rule")
 
-	form := hiddenFields(wide)
-	changed := hiddenFields(wide)
-	changed.Set("shown_rules", `[{"permission":"bash","pattern":"touch *.old"}]`)
-	// another rule than the one shown
-	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest)
-	changed.Del("shown_rules")
-	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest)
+	form := url.Values{"pattern": {"touch *"}, "scope": {"chat"}, "for": {"1h"}, "shown": {shownRule(t, wide)}}
+	other := maps.Clone(form)
+	other.Set("shown", strings.ReplaceAll(shownRule(t, wide), `touch *"`, `touch *.old"`))
+	other.Set("pattern", "touch *.old")
+	is.Equal(b.submit(t, "/requests/"+id+"/always", other).status, http.StatusBadRequest) // it does not allow the request
+	other.Del("shown")
+	is.Equal(b.submit(t, "/requests/"+id+"/always", other).status, http.StatusBadRequest)
 	is.Equal(loggedIn(t, s, "bob").submit(t, "/requests/"+id+"/always", form).status, http.StatusNotFound)
 	after := b.submit(t, "/requests/"+id+"/always", form)
 	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests/" + id})
 	expect.Contains(t, after.body, "approved by ada@example.org")
 	third := referred(t, s, chat, "per_3", "touch other")
 	expect.Contains(t, b.visit(t, "/requests/"+third+"/always").body, "of the last") // the page of a rule that exists
+}
+
+func TestARuleThatWasEditedIsTriedBeforeItIsSaved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Tidy up")
+	id := referred(t, s, chat, "per_1", "touch notes")
+	b := loggedIn(t, s, "ada")
+	shown := shownRule(t, b.visit(t, "/requests/"+id+"/always").body)
+	for _, edited := range []url.Values{
+		{"pattern": {"touch n*"}, "scope": {"chat"}, "for": {""}},
+		{"pattern": {"touch notes"}, "scope": {"chat"}, "for": {"1h"}},
+	} {
+		tried := "/requests/" + id + "/always?" + edited.Encode()
+		edited.Set("shown", shown)
+		page := b.submit(t, "/requests/"+id+"/always", edited)
+		is.Equal([]any{page.status, page.path}, []any{http.StatusOK, tried})
+		expect.Contains(t, page.body, `value="`+edited.Get("pattern")+`"`)
+		_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
+		is.Equal(rules["totalItems"], 0.0)
+		expect.Contains(t, b.visit(t, "/requests/"+id).body, "waits for you")
+	}
+	page := b.submit(t, "/requests/"+id+"/always", url.Values{"pattern": {"touch notes"}, "scope": {"chat"}, "for": {""}, "shown": {shown}})
+	expect.Contains(t, page.body, "approved by ada@example.org")
 }
 
 func TestRequestsForTheSameAreDecidedTogether(t *testing.T) {

@@ -66,3 +66,58 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	is.Equal(evaluate(`document.activeElement.closest(".group")`), "null")
 	is.Equal(status("per_3"), "draft")
 }
+
+func TestAnApprovalNeverDropsAnEdit(t *testing.T) {
+	expect.Long(t, "starts Chromium")
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "admin")
+	chat := s.ChatWithAnswer(t, token)
+	submitMessage(t, s, chat, "msg_1", written("Hello."))
+	ids := []string{needed(t, s, chat, "per_1", "make all"), needed(t, s, chat, "per_2", "make all")}
+	ctx := openPage(t, s, "/chats/"+chat)
+	evaluate := func(expression string) (value string) {
+		t.Helper()
+		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
+		is.NoErr(err)
+		return value
+	}
+	is.NoErr(chromedp.Do(ctx, chromedp.EmulateViewport(360, 640)))
+	const shown = `[...document.querySelectorAll("main button")].filter((b) => b.closest(".card, .group") && b.checkVisibility()).map((b) => b.textContent)`
+	for _, place := range []struct{ path, all string }{
+		{"/chats/" + chat, "Approve,Deny and stop,Approve,Deny and stop"},
+		{"/requests", "Approve all 2,Deny all 2 and stop,Approve,Deny and stop,Approve,Deny and stop"},
+	} {
+		chromiumtest.Load(t, ctx, chromedp.Navigate(evaluate("location.origin")+place.path))
+		is.NoErr(chromedp.Do(ctx, chromedp.WaitReady(chromedp.CSS("#edit-"+ids[0]))))
+		is.Equal(evaluate(shown), place.all)
+		evaluate(`document.querySelector("#deny-` + ids[0] + `").open = true`)
+		is.Equal(evaluate(shown), "Deny and explain,Approve,Deny and stop")
+		evaluate(`document.querySelector("#deny-` + ids[0] + `").open = false`)
+		is.Equal(evaluate(shown), place.all)
+	}
+
+	// the key that approves does not press a hidden button
+	evaluate(`document.querySelector("#edit-` + ids[0] + `").open = true`)
+	evaluate(`document.querySelector("#edit-` + ids[0] + `").closest(".card").focus()`)
+	is.NoErr(chromedp.Do(ctx, chromedp.KeyEvent("a")))
+	_, request := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+"/"+ids[0], nil)
+	is.Equal(request["status"], "draft")
+
+	chromiumtest.Load(t, ctx, chromedp.Navigate(evaluate("location.origin")+"/chats/"+chat))
+	is.NoErr(chromedp.Do(ctx, chromedp.WaitReady(chromedp.CSS("#edit-"+ids[0]))))
+	is.NoErr(chromedp.Do(ctx, chromedp.Click(chromedp.CSS("#edit-"+ids[0]+" summary"))))
+	is.Equal(evaluate(shown), "Approve the edited command,Approve,Deny and stop")
+	// a finger reaches its button
+	expect.Eventually(t, "the button is seen", func() bool {
+		return evaluate(`((b = document.querySelector("#edit-`+ids[0]+` button"), at = b.getBoundingClientRect()) =>
+			document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) === b)()`) == "true"
+	})
+	is.NoErr(chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#edited-"+ids[0]), "make less"),
+		chromedp.Click(chromedp.CSS("#edit-"+ids[0]+" button"))))
+	expect.Eventually(t, "the edited command is approved", func() bool {
+		_, request := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+"/"+ids[0], nil)
+		return request["status"] == "authorized" && request["edited"] == "make less"
+	})
+}

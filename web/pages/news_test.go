@@ -35,7 +35,16 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 			is.Equal(status, 200)
 		}
 	}
-	s.Append(t, chat, events.PermissionDecided{Permission: "per_c", Decision: events.Authorized})
+	by := func(actor, ask string, decision events.Decision) {
+		e, err := events.New(chat, actor, events.PermissionDecided{Permission: ask, Decision: decision})
+		is.NoErr(err)
+		seq, err := s.Log.Append(t.Context(), e)
+		is.NoErr(err)
+		is.NoErr(s.Model.Wait(t.Context(), seq))
+	}
+	by(events.ActorPolicy, "per_c", events.Authorized)
+	needed(t, s, chat, "per_d", "whoami")
+	by(events.ActorNobody, "per_d", events.Denied) // at a terminal without an account
 	for i, code := range []int{0, 7} {
 		exec := "x" + string(rune('a'+i))
 		s.Append(t, chat, events.ExecRequested{Exec: exec, Permission: "per_a", Session: "ses_1", Command: "ls", Cwd: "/w"})
@@ -43,13 +52,13 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 	}
 	submitMessage(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}},
 		map[string]any{"type": "patch", "files": []string{"/w/b"}})
-	const want = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 request approved by rules · " +
+	const want = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 request denied by anonymous · 1 request approved by rules · " +
 		"2 commands ran · 1 command failed · 2 files changed · 1 new message"
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<small>"+want+"</small>")
 	expect.Lacks(t, b.visit(t, "/").body, "While you were away") // it was a moment ago
 	_, news = s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
 	is.Equal([]any{news["commands"], news["commands_failed"], news["files"], len(news["decisions"].([]any))},
-		[]any{2.0, 1.0, 2.0, 3})
+		[]any{2.0, 1.0, 2.0, 4})
 	status, _ = s.Call(t, bob, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
 	is.Equal(status, 404)
 	status, _ = s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news?after=x", nil)

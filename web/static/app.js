@@ -218,6 +218,9 @@ document.addEventListener("submit", (event) => {
   }
 });
 
+// A form that a person opens alone is seen whole, above what stays at the end of the screen.
+document.addEventListener("toggle", (event) => event.target.matches(".alone[open]") && event.target.scrollIntoView({ block: "nearest" }), true);
+
 showLocalTimes();
 if (page) {
   document.addEventListener("visibilitychange", connect);

@@ -77,7 +77,8 @@ function noteOf(d, place) {
 // labelOf names a decision as its button does.
 function labelOf({ body }) {
   const form = new URLSearchParams(body);
-  return byID("decision-waiting").dataset[form.has("edited") ? "edited" : form.get("decision") ?? "answer"];
+  const kind = form.has("edited") ? "edited" : form.has("reason") ? "explained" : form.get("decision") ?? "answer";
+  return byID("decision-waiting").dataset[kind];
 }
 
 // Stored pages

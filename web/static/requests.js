@@ -11,8 +11,8 @@ document.addEventListener("keydown", (event) => {
   const act = {
     j: () => cards[at + 1]?.focus(),
     k: () => cards[at - 1]?.focus(),
-    a: () => card?.querySelector(".decide [value=authorized]")?.click(),
-    d: () => card?.querySelector(".decide [value=denied], .decide [value=rejected]")?.click(),
+    a: () => decide(card, "[value=authorized]"),
+    d: () => decide(card, "[value=denied], [value=rejected]"),
     e: () => openEditor(card),
     Enter: card === document.activeElement && (() => card?.querySelector(".of")?.click()), // elsewhere in a card it is the browser's
   }[event.key];
@@ -21,6 +21,11 @@ document.addEventListener("keydown", (event) => {
     act();
   }
 });
+
+// decide presses a button that the card shows: a form that is open alone hides those of the card.
+function decide(card, button) {
+  card?.querySelector(`.card:not(:has(.alone[open])) .decide :is(${button})`)?.click();
+}
 
 function openEditor(card) {
   const editor = card?.querySelector("details[id^=edit-]");

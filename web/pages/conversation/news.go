@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/texts"
-	"pocketcoder/web/pages/visible"
 )
 
 // awayAfter is how long an account has seen nothing when the list says what happened meanwhile.
@@ -65,8 +65,8 @@ func summary(n timeline.News) string {
 	say(n.Failed, texts.TurnFailed, texts.TurnsFailed, "")
 	say(n.Stopped, texts.TurnStopped, texts.TurnsStopped, "")
 	for _, d := range n.Decisions {
-		by := visible.Line(d.Decider)
-		if by == "" {
+		by := requests.Decider(d.Decider, d.By)
+		if d.By == events.ActorPolicy {
 			by = texts.Rules
 		}
 		verb := map[string]string{"authorized": texts.Approved, "denied": texts.Denied}[d.Status]

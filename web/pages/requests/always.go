@@ -1,10 +1,12 @@
 package requests
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -22,9 +24,27 @@ import (
 // alwaysView is a rule that a person tries before it is stored.
 type alwaysView struct {
 	requestView
-	request  chats.AlwaysRequest
+	asked    ruleFields
 	proposal chats.Proposal
 	problem  string // why the rule cannot be stored, "" if it can
+}
+
+// ruleFields are what a person writes and chooses for a rule.
+type ruleFields struct{ Pattern, Scope, For string }
+
+func ruleFieldsOf(form url.Values) ruleFields {
+	return ruleFields{form.Get("pattern"), form.Get("scope"), form.Get("for")}
+}
+
+func (f ruleFields) request() chats.AlwaysRequest {
+	return chats.AlwaysRequest{Pattern: f.Pattern, Scope: f.Scope, For: f.For}
+}
+
+// shownRule is the rule that the page of a request shows: its fields, what they make, and the request.
+type shownRule struct {
+	Fields  ruleFields
+	Rules   []record.Rule
+	Request string
 }
 
 // showAlways shows the rule that the query describes, and what it would have allowed so far. It stores nothing.
@@ -33,13 +53,9 @@ func (q Requests) showAlways(r *http.Request, caller api.Caller) (templ.Componen
 	if err != nil {
 		return nil, err
 	}
-	v := alwaysView{requestView: request}
-	values := r.URL.Query()
-	v.request = chats.AlwaysRequest{Pattern: values.Get("pattern"), Scope: values.Get("scope"), For: values.Get("for")}
-	if v.request.Scope == "" {
-		v.request.Scope = permission.ScopeChat
-	}
-	v.proposal, err = q.Chats.ProposeAlways(r, caller, v.entry.ID, v.request)
+	v := alwaysView{requestView: request, asked: ruleFieldsOf(r.URL.Query())}
+	v.asked.Scope = cmp.Or(v.asked.Scope, permission.ScopeChat)
+	v.proposal, err = q.Chats.ProposeAlways(r, caller, v.entry.ID, v.asked.request())
 	if problem := api.ProblemOf(err); err != nil && problem.Status != http.StatusBadRequest {
 		return nil, err
 	} else if err != nil {
@@ -48,35 +64,39 @@ func (q Requests) showAlways(r *http.Request, caller api.Caller) (templ.Componen
 	return alwaysPage(caller, v), nil
 }
 
-// saveAlways stores the rules that the form showed, and approves the request if it is pending.
+// saveAlways stores the rules that the page showed, and approves the request if it is pending. If a person changed a
+// field afterwards, it stores nothing and leads to the page that shows the changed rule.
 func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	shown := r.PostFormValue("shown_request")
-	if shown == "" { // the API takes it for a caller who checks nothing
-		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
+	var shown shownRule
+	err := json.Unmarshal([]byte(r.PostFormValue("shown")), &shown)
+	if err != nil || shown.Request == "" || len(shown.Rules) == 0 { // the API takes none for a caller who checks nothing
+		return "", api.BadField("shown", "validation_required", texts.NothingShown)
 	}
-	request := chats.AlwaysRequest{
-		Pattern: r.PostFormValue("pattern"), Scope: r.PostFormValue("scope"), For: r.PostFormValue("for"), ShownRequest: permission.ShownRequest{Request: shown},
+	id, fields := r.PathValue("id"), ruleFieldsOf(r.PostForm)
+	if fields != shown.Fields {
+		changed := url.Values{"pattern": {fields.Pattern}, "scope": {fields.Scope}, "for": {fields.For}}
+		return string(alwaysPath(id)) + "?" + changed.Encode(), nil
 	}
-	if err := json.Unmarshal([]byte(r.PostFormValue("shown_rules")), &request.ShownRules); err != nil ||
-		len(request.ShownRules) == 0 {
-		return "", api.BadField("shown_rules", "validation_required", texts.NothingShown)
-	}
-	id := r.PathValue("id")
-	_, err := q.Chats.AllowAlways(r, caller, id, request)
+	request := fields.request()
+	request.ShownRequest, request.ShownRules = permission.ShownRequest{Request: shown.Request}, shown.Rules
+	_, err = q.Chats.AllowAlways(r, caller, id, request)
 	return singleRequestPath(id), err
 }
 
-// pattern is the pattern that a person edits: the one they gave, or the proposed one. Several proposed rules have none
-// in common.
-func (v alwaysView) pattern() string {
-	if v.request.Pattern == "" && len(v.proposal.Rules) == 1 {
-		return v.proposal.Rules[0].Pattern
+// fields are those of the form: what a person asked for, with the proposed pattern if they gave none. Several proposed
+// rules have none in common.
+func (v alwaysView) fields() ruleFields {
+	f := v.asked
+	if f.Pattern == "" && len(v.proposal.Rules) == 1 {
+		f.Pattern = v.proposal.Rules[0].Pattern
 	}
-	return v.request.Pattern
+	return f
 }
 
-// shownRules is the proposed rules as a form sends them back.
-func (v alwaysView) shownRules() string { return string(api.MustJSON(v.proposal.Rules)) }
+// shown is what the button of the form sends back.
+func (v alwaysView) shown() string {
+	return string(api.MustJSON(shownRule{v.fields(), v.proposal.Rules, v.entry.Request.Request}))
+}
 
 func alwaysPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/always") }
 
@@ -114,7 +134,7 @@ func refused(c dryrun.Command) bool { return c.Decided["denied"]+c.Decided["deni
 
 // widest is the dry run over all that the account may see.
 func (v alwaysView) widest() dryrun.Result {
-	if v.proposal.All != nil && v.request.Scope != permission.ScopeChat {
+	if v.proposal.All != nil && v.asked.Scope != permission.ScopeChat {
 		return *v.proposal.All
 	}
 	return v.proposal.Chat

@@ -163,7 +163,7 @@ func editable(command string) bool {
 
 // decision says what became of a request, and who decided.
 func decision(r *timeline.Request) string {
-	by := decider(r.Decider, r.DecidedBy)
+	by := Decider(r.Decider, r.DecidedBy)
 	switch r.Status {
 	case projections.PermissionAuthorized:
 		if r.Edited != "" {
@@ -178,8 +178,8 @@ func decision(r *timeline.Request) string {
 	return texts.Waits
 }
 
-// decider names who decided: an account by its email, or the part of the system.
-func decider(email, actor string) string {
+// Decider names who decided: an account by its email, or the part of the system.
+func Decider(email, actor string) string {
 	switch {
 	case email != "":
 		return visible.Line(email)
@@ -191,7 +191,7 @@ func decider(email, actor string) string {
 
 // answer says what became of a question.
 func answer(q *timeline.Question) string {
-	by := decider(q.Decider, q.RepliedBy)
+	by := Decider(q.Decider, q.RepliedBy)
 	switch q.Status {
 	case questions.Replied:
 		answers, _ := q.Answers() // the column is a list

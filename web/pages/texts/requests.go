@@ -27,6 +27,6 @@ const (
 	NoRule         = "The rule cannot be saved: "
 	SameRequests   = "%d identical requests"
 	ApproveAll     = "Approve all %d"
-	DenyAll        = "Deny all %d"
+	DenyAll        = "Deny all %d and stop"
 	Keys           = "Keys: j and k move, a approves, d denies, e edits, Enter opens the chat."
 )

@@ -81,7 +81,9 @@ const (
 	EditedInto     = "What runs instead:"
 	Approve        = "Approve"
 	Deny           = "Deny"
-	DenyWithReason = "Deny with a reason"
+	DenyAndStop    = "Deny and stop"    // ends the turn
+	DenyAndExplain = "Deny and explain" // the turn goes on with the reason
+	LeaveForm      = "Back, and change nothing"
 	ReasonForModel = "Reason, for the model"
 	EditCommand    = "Edit"
 	RunInstead     = "Command to run instead"
