@@ -36,6 +36,22 @@ func (t *tables) messageID(engineMessage string) string {
 	return store.RecordID(engineMessage)
 }
 
+// putMessage stores a message that has changed itself: it is unread again.
+func (t *tables) putMessage(e events.Event, m Message) {
+	if old, found := t.messages.Get(m.ID); !found || old != m {
+		m.Written = int64(e.Seq)
+		t.messages.Put(m)
+	}
+}
+
+// changeMessage marks a message as changed whose part has changed.
+func (t *tables) changeMessage(e events.Event, id string) {
+	if m, found := t.messages.Get(id); found && !m.Removed {
+		m.Written = int64(e.Seq)
+		t.messages.Put(m)
+	}
+}
+
 func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	m := t.message(b.Info.ID, b.SessionID, e)
 	s := t.session(b.SessionID, e)
@@ -62,7 +78,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 		if s.Answer(m.ID, b.Info); m.Removed {
 			s.Processing = s.Processing.With(m.ID, false)
 		}
-		t.clearError(m.Parent)
+		t.clearError(e, m.Parent)
 	} else {
 		if first {
 			m.Role = roleUser
@@ -78,7 +94,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 		}
 	}
 	usage.Update(t.usage, was.usage(), m.usage())
-	t.messages.Put(m)
+	t.putMessage(e, m)
 	t.addText(m.Chat, m.Session, "")
 }
 
@@ -94,11 +110,11 @@ func (t *tables) chosenAgent(s Session, prompt string) (record, name string) {
 
 // clearError removes the error from a user message that is answered after all, because the error belonged to the
 // message before. OpenCode reports some errors twice, the second time when the next message may already be sent.
-func (t *tables) clearError(engineMessage string) {
+func (t *tables) clearError(e events.Event, engineMessage string) {
 	m, found := t.messages.Get(t.messageID(engineMessage))
 	if found && m.UserStatus == statusFailed && m.ErrorDomain == domainProvider {
 		m.UserStatus, m.ErrorDomain, m.ErrorPayload = statusDelivered, "", ""
-		t.messages.Put(m)
+		t.putMessage(e, m)
 	}
 }
 
@@ -131,7 +147,7 @@ func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 		p.Called = cmp.Or(p.Called, called)
 	}
 	t.parts.Put(p)
-	t.messages.Touch(p.Message) // clients see the parts in it
+	t.changeMessage(e, p.Message)
 	if info.Type != "text" || info.Synthetic {
 		info.Text = ""
 	}
@@ -164,7 +180,7 @@ func applyMessageRemoved(t *tables, e events.Event, b opencode.MessageRemoved) {
 	m := t.message(b.MessageID, b.SessionID, e)
 	m.Removed = true
 	s.Processing = s.Processing.With(m.ID, false)
-	t.messages.Put(m)
+	t.putMessage(e, m)
 	t.putSession(s)
 }
 
@@ -176,7 +192,7 @@ func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
 	}
 	p.Removed = true
 	t.parts.Put(p)
-	t.messages.Touch(p.Message)
+	t.changeMessage(e, p.Message)
 	t.putSession(s)
 }
 
@@ -197,7 +213,7 @@ func applyError(t *tables, e events.Event, b opencode.SessionError) {
 		t.setUserStatus(&m, statusFailed)
 	}
 	m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(b.Error.RawMessage)
-	t.messages.Put(m)
+	t.putMessage(e, m)
 }
 
 // endTurn ends the turn of a session that OpenCode will not finish. Running messages, and a delivered message without
@@ -208,12 +224,12 @@ func endTurn(t *tables, e events.Event, session, outcome string, payload store.J
 		m, _ := t.messages.Get(id)
 		m.EngineStatus = endStatus(outcome)
 		m.fail(payload)
-		t.messages.Put(m)
+		t.putMessage(e, m)
 	}
 	sending := t.sending(s)
 	if m, found := t.messages.Get(t.messageID(s.Awaiting)); found && !sending {
 		m.fail(payload)
-		t.messages.Put(m)
+		t.putMessage(e, m)
 	}
 	s.End(outcome, sending)
 	t.putSession(s)

@@ -46,7 +46,10 @@ type Message struct {
 	Origin      store.JSON `db:"origin" json:"-"`          // of a person's in a messenger: events.Origin
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	Position    int64      `db:"position" json:"position"` // order within the chat
-	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
+	// sequence of the event that wrote it or a part of it last: the end of a command changes its marks, but does not
+	// make it unread
+	Written int64 `db:"written_seq" json:"-"`
+	OCSeq   int64 `db:"oc_seq" json:"oc_seq"`
 }
 
 // usage returns the usage of a message. A copy of a fork has none, because the source chat has it.
@@ -195,7 +198,7 @@ func addFile(t *tables, e events.Event, b events.FileSent) {
 	p.Data = encoded(filePart{ID: p.ID, Type: "file", Filename: path.Base(b.Path), Mime: b.Mime,
 		URL: "/api/artifacts/" + b.File + "/content", Text: b.Caption})
 	t.parts.Put(p)
-	t.messages.Touch(p.Message)
+	t.changeMessage(e, p.Message)
 }
 
 // submittedMessage returns the message that an event of its chat is about.

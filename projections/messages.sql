@@ -24,6 +24,7 @@ CREATE TABLE messages(
   engine_parts          TEXT NOT NULL,    -- JSON list of the part ids it is sent under
   held                  TEXT NOT NULL,    -- why a pending message waits although nothing runs; empty for all others
   held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it
+  written_seq           INTEGER NOT NULL, -- event that wrote it or a part of it last; the end of a command is none
   notice                TEXT NOT NULL,    -- a sentence about how it was delivered: another model answers than the selected one
   delivery              TEXT NOT NULL,    -- of a person's message: queue, steer
   sender                TEXT NOT NULL,    -- chat whose assistant wrote it; empty for a person

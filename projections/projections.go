@@ -132,7 +132,7 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 		return t.executions.SetMessage(b.Exec, p.EngineMessage)
 	case events.ExecFinished:
 		x, _ := t.executions.Executions.Get(b.Exec)
-		t.messages.Touch(t.messageID(x.Message))
+		t.messages.Touch(t.messageID(x.Message)) // clients see the ends of commands in it
 	case events.ExecRefused: // it has no request, but its call runs
 		if s, _ := t.sessions.Get(b.Session); s.Processing != "" {
 			m, _ := t.messages.Get(s.Processing.All()[0])

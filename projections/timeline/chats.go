@@ -45,8 +45,8 @@ const selectChats = `SELECT c.*, coalesce((SELECT turn_state FROM sessions WHERE
 		(SELECT count(*) FROM permissions p WHERE p.chat IN ` + treeOf + ` AND ` + pendingRequest + `) +
 		(SELECT count(*) FROM questions q WHERE q.chat IN ` + treeOf + ` AND ` + pendingQuestion + `) AS pending,
 		(SELECT count(*) ` + answers + ` AND m.position>c.seen) +
-		coalesce((SELECT m.last_seq>c.seen ` + answers + ` AND m.position<=c.seen ORDER BY m.position DESC LIMIT 1), 0) AS unread,
-		max(coalesce((SELECT m.last_seq ` + answers + ` ORDER BY m.position DESC LIMIT 1), 0),
+		coalesce((SELECT m.written_seq>c.seen ` + answers + ` AND m.position<=c.seen ORDER BY m.position DESC LIMIT 1), 0) AS unread,
+		max(coalesce((SELECT m.written_seq ` + answers + ` ORDER BY m.position DESC LIMIT 1), 0),
 			coalesce((SELECT max(p.asked_seq) FROM permissions p WHERE p.chat=c.id), 0),
 			coalesce((SELECT max(q.position) FROM questions q WHERE q.chat=c.id), 0)) AS newest
 	FROM (SELECT c.*, ` + seenBy + ` AS seen, EXISTS (SELECT 1 FROM seen_positions WHERE user={:reader} AND chat=c.id) AS opened FROM chats c WHERE c.id IN (SELECT value FROM json_each({:ids}))) c
@@ -74,7 +74,7 @@ func (c Chat) FirstNew(entries []Entry) int {
 			}
 			return i
 		case e.Position <= c.Seen && role == "assistant":
-			if halfSeen = -1; e.Seq > c.Seen {
+			if halfSeen = -1; e.Message.Written > c.Seen {
 				halfSeen = i
 			}
 		}

@@ -28,7 +28,7 @@ type Decision struct {
 
 const (
 	newIn      = ".chat IN (SELECT value FROM json_each({:chats}))"
-	newAnswers = `FROM messages m WHERE m.last_seq>{:after} AND m` + newIn + ` AND m.role='assistant' AND NOT m.removed
+	newAnswers = `FROM messages m WHERE m.written_seq>{:after} AND m` + newIn + ` AND m.role='assistant' AND NOT m.removed
 		AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id=m.session AND s.parent<>'')`
 	newRuns = `FROM executions x WHERE x.last_seq>{:after} AND x` + newIn +
 		` AND x.finished<>'' AND NOT x.terminal AND NOT x.removed`

@@ -98,7 +98,8 @@ func TestARuleThatWasEditedIsTriedBeforeItIsSaved(t *testing.T) {
 		is.Equal(rules["totalItems"], 0.0)
 		expect.Contains(t, b.visit(t, "/requests/"+id).body, "waits for you")
 	}
-	page := b.submit(t, "/requests/"+id+"/always", url.Values{"pattern": {"touch notes"}, "scope": {"chat"}, "for": {""}, "shown": {shown}})
+	page := b.submit(t, "/requests/"+id+"/always",
+		url.Values{"pattern": {"touch notes"}, "scope": {"chat"}, "for": {""}, "shown": {shown}})
 	expect.Contains(t, page.body, "approved by ada@example.org")
 }
 

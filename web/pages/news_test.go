@@ -20,7 +20,6 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 	_, bob := s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	submitMessage(t, s, chat, "msg_0", written("Before."))
 	submitMessage(t, s, chat, "msg_1", written("One."))
 	is.Equal(b.submit(t, "/chats/"+chat+"/seen",
 		url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}}).status, 200)

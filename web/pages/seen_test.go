@@ -9,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/web/webtest"
 )
@@ -97,6 +98,25 @@ func TestAnAnswerThatIsWrittenToItsEndIsNewAgain(t *testing.T) {
 	at := strings.Index(page, `id="new-line"`)
 	is.True(strings.Index(page, "One.") < at && at < strings.Index(page, "Two."))
 	expect.Contains(t, b.visit(t, "/").body, "1 new")
+}
+
+func TestTheEndOfACommandMakesNoSeenAnswerUnread(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	submitMessage(t, s, chat, "msg_1", written("The server runs."))
+	needed(t, s, chat, "per_1", "npm start &")
+	s.Append(t, chat, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized})
+	s.Append(t, chat, events.ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1", Command: "npm start &",
+		Cwd: "/w"})
+	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}})
+	s.Append(t, chat, events.ExecFinished{Exec: "x1", Status: "completed", ExitCode: 1}) // hours later
+	expect.Lacks(t, b.visit(t, "/").body, "1 new")
+	_, news := s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
+	is.Equal([]any{news["ended"], news["answers"], news["commands"]}, []any{0.0, 0.0, 1.0})
 }
 
 func TestTheListShowsLiveThatAnotherDeviceHasSeenAChat(t *testing.T) {

@@ -66,8 +66,7 @@ func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
 type comparison struct {
 	*Ingest
 	memory
-	missing    []events.Event
-	becameIdle []projections.Session // sessions that became idle while OpenCode was not connected
+	missing []events.Event
 }
 
 // reconciled adds an OpenCode event that was missed. It has a new id, because OpenCode's id is not known.
@@ -98,11 +97,19 @@ func (c *comparison) record(chat string, d events.Data) error {
 	return nil
 }
 
-// statuses corrects the status of each session: busy, idle, or waiting to retry.
+// statuses corrects the status of each session: busy, idle, or waiting to retry. A turn that stopped between two steps
+// is lost before its session becomes idle: who sees an idle session takes its turn for completed.
 func (c *comparison) statuses(ctx context.Context) error {
 	known, err := c.Model.Sessions(ctx, c.Engine)
 	if err != nil {
 		return err
+	}
+	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	isAnswered := func(s projections.Session) bool { // else the turn goes on with the message, which is sent again
+		return !slices.ContainsFunc(unanswered, func(m pending.Message) bool { return m.Session == s.ID })
 	}
 	for _, s := range known {
 		status, busy := c.busy[s.ID]
@@ -112,8 +119,10 @@ func (c *comparison) statuses(ctx context.Context) error {
 		if status.Type == s.Status {
 			continue
 		}
-		if !busy {
-			c.becameIdle = append(c.becameIdle, s)
+		if !busy && isAnswered(s) {
+			if err := c.loseBetweenSteps(ctx, s); err != nil {
+				return err
+			}
 		}
 		if err := c.reconciled(s.ID, "session.status", map[string]any{"sessionID": s.ID, "status": status.Raw}); err != nil {
 			return err
@@ -133,11 +142,6 @@ func (c *comparison) turns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stopped, err := c.stoppedBetweenSteps(ctx)
-	if err != nil {
-		return err
-	}
-	unfinished = append(unfinished, stopped...)
 	for _, s := range unfinished {
 		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
 			continue
@@ -149,20 +153,16 @@ func (c *comparison) turns(ctx context.Context) error {
 	return nil
 }
 
-// stoppedBetweenSteps returns the sessions that stopped after the results of all tool calls of an answer and before the
-// next step. Everything that OpenCode began is finished there. Only the finish reason of the answer shows that the turn
-// is not over.
-func (c *comparison) stoppedBetweenSteps(ctx context.Context) (stopped []projections.Session, err error) {
-	for _, s := range c.becameIdle {
-		step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
-		if err != nil {
-			return nil, err
-		}
-		if goesOn && step.Session == s.ID && step.EngineStatus == turnstate.Completed && step.Finish == "tool-calls" {
-			stopped = append(stopped, s)
-		}
+// loseBetweenSteps records turn.lost for a session that stopped after the results of all tool calls of an answer and
+// before the next step. Everything that OpenCode began is finished there. Only the finish reason of the answer shows
+// that the turn is not over.
+func (c *comparison) loseBetweenSteps(ctx context.Context, s projections.Session) error {
+	step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
+	if err != nil || !goesOn || step.Session != s.ID || step.EngineStatus != turnstate.Completed ||
+		step.Finish != "tool-calls" {
+		return err
 	}
-	return stopped, nil
+	return c.record(s.Chat, events.TurnLost{Session: s.ID})
 }
 
 // resend sends messages again that OpenCode accepted and has not answered, each once. OpenCode accepts a message before
