@@ -38,8 +38,9 @@ type Chat struct {
 	Root      string `db:"root" json:"root"`           // the chat at the root of its tree: its own id if it is no worker
 	Depth     int64  `db:"depth" json:"depth"`         // in the tree, 0 at its root
 	Directory string `db:"directory" json:"directory"` // where a worker works; empty for the workspace
-	Worktree  string `db:"worktree" json:"worktree"`   // root of a worker's git worktree, until it is closed
-	Branch    string `db:"branch" json:"branch"`       // of the worktree
+	Worktree  string `db:"worktree" json:"worktree"`   // root of a worker's git worktree, until it is removed
+	Branch    string `db:"branch" json:"branch"`       // of the worktree, until it is removed
+	Kept      string `db:"kept" json:"kept"`           // why the worktree of a deleted worker was kept
 	Awaited   bool   `db:"awaited" json:"awaited"`     // the tool call that started a worker waits for its result
 	// ids of the delegated messages of a worker that have no result, in order, with a space between them
 	Delegated string `db:"delegated" json:"-"`
@@ -80,7 +81,9 @@ func updateChats(t *tables, e events.Event, body any) error {
 	case events.Deleted:
 		c.Removed = true
 	case events.WorktreeClosed:
-		c.Worktree = ""
+		if c.Kept, c.Branch = b.Kept, b.Branch; b.Kept == "" {
+			c.Worktree = ""
+		}
 	case events.SessionBound:
 		before, _ := t.sessions.Get(c.Session)
 		c.Session = b.Session

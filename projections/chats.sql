@@ -20,8 +20,9 @@ CREATE TABLE chats(
   root                 TEXT NOT NULL,    -- the chat at the root of its tree: its own id if it is no worker
   depth                INTEGER NOT NULL, -- in the tree, 0 at its root
   directory            TEXT NOT NULL,    -- where a worker works, absolute; empty for the workspace
-  worktree             TEXT NOT NULL,    -- root of a worker's git worktree, absolute; empty for none, or when it was closed
-  branch               TEXT NOT NULL,    -- of the worktree
+  worktree             TEXT NOT NULL,    -- root of a worker's git worktree, absolute; empty for none, or when it was removed
+  branch               TEXT NOT NULL,    -- of the worktree; empty for none, or when it was removed
+  kept                 TEXT NOT NULL,    -- why the worktree of a deleted worker was kept
   awaited              INTEGER NOT NULL, -- of a worker: the tool call that started it waits for its result
   delegated            TEXT NOT NULL,    -- of a worker: ids of the delegated messages without a result, with a space between them
   scheduled            TEXT NOT NULL,    -- ids of the runs of schedules in it that are not over, with a space between them

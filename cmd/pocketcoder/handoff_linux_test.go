@@ -284,6 +284,8 @@ func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
 	is.True(os.IsNotExist(err))
 	out, _, _ = p.cli(t, "", "replay", w.ID)
 	expect.Contains(t, out, "its branch "+w.Branch+" is kept for its commits")
+	out, _, _ = p.cli(t, "", "workers", "check", w.ID)
+	expect.Contains(t, out, "Its branch "+w.Branch+" is kept for its commits.")
 
 	plain := p.chat(t, ownTool("assign", map[string]any{"worktree": true, "message": "@@say no"}))
 	expect.Contains(t, p.outputOf(t, plain, 0), "No git worktree can be made of")

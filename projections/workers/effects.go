@@ -94,7 +94,7 @@ type Worktree struct {
 func OpenWorktrees(ctx context.Context, m *projections.Model) ([]Worktree, error) {
 	return store.List[Worktree](ctx, m.Model, "worktrees of deleted workers", `SELECT c.id AS worker, c.worktree, c.branch
 		FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
-		WHERE c.worktree<>'' AND c.removed AND coalesce(s.turn_state, '') NOT IN ('running', 'waiting')
+		WHERE c.worktree<>'' AND c.removed AND c.kept='' AND coalesce(s.turn_state, '') NOT IN ('running', 'waiting')
 			AND NOT EXISTS (SELECT 1 FROM executions x WHERE x.chat=c.id AND x.status='executing') ORDER BY c.first_seq`, nil)
 }
 

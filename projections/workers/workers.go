@@ -9,6 +9,7 @@ package workers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/pocketbase/dbx"
@@ -27,7 +28,8 @@ type Worker struct {
 	Title   string `db:"title" json:"title"`
 	Agent   string `db:"agent" json:"agent"`     // its name; empty for OpenCode's own
 	Session string `db:"session" json:"session"` // OpenCode's
-	// queued, running, waiting (for a person), completed, failed, aborted, lost
+	// queued, running, waiting (for a person), completed, failed, aborted, lost; deleted, if its worktree or its branch
+	// is still there
 	State   string  `db:"state" json:"state"`
 	Message string  `db:"message" json:"message"` // the newest delegated message
 	Result  string  `db:"result" json:"result"`   // id of its result; empty while there is none
@@ -41,6 +43,25 @@ type Worker struct {
 
 	Directory string `db:"directory" json:"directory"` // where it works; empty for the workspace
 	Branch    string `db:"branch" json:"branch"`       // of its git worktree; empty for none
+	Worktree  string `db:"worktree" json:"worktree"`   // root of the worktree; empty for none
+	Kept      string `db:"kept" json:"kept"`           // why the worktree was kept when the worker was deleted
+}
+
+// StateDeleted is the state of a deleted worker.
+const StateDeleted = "deleted"
+
+// Remains says what is left of the git worktree of a deleted worker. It is empty for any other worker.
+func (w Worker) Remains() string {
+	switch {
+	case w.State != StateDeleted:
+		return ""
+	case w.Kept != "":
+		return fmt.Sprintf("The git worktree %s with the branch %s is kept: %s", w.Worktree, w.Branch, w.Kept)
+	case w.Worktree != "":
+		return fmt.Sprintf("The git worktree %s is still there.", w.Worktree)
+	default:
+		return fmt.Sprintf("The git worktree was removed. Its branch %s is kept for its commits.", w.Branch)
+	}
 }
 
 // Runs reports whether a worker can be stopped.
@@ -49,9 +70,9 @@ func (w Worker) Runs() bool { return !turnstate.Ended(w.State) }
 // IsBelow reports whether a chat is the parent or the root of a worker.
 func (w Worker) IsBelow(chat string) bool { return w.Parent == chat || w.Root == chat }
 
-const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch,
+const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch, c.worktree, c.kept,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
-		CASE WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
+		CASE WHEN c.removed THEN 'deleted' WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
 		CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent,
 		(SELECT count(*) FROM permissions p WHERE p.chat=c.id AND NOT p.removed AND p.status='draft' AND (p.referred OR p.interrupted)) +
@@ -62,7 +83,7 @@ const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_i
 const from = `
 	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
 	LEFT JOIN delegations d ON d.id=(SELECT id FROM delegations WHERE worker=c.id ORDER BY position DESC LIMIT 1)
-	WHERE c.parent<>'' AND NOT c.removed AND `
+	WHERE c.parent<>'' AND (NOT c.removed OR c.branch<>'') AND `
 
 const selectWorkers = "SELECT " + columns + from
 

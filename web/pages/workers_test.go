@@ -13,6 +13,46 @@ import (
 	"pocketcoder/web/webtest"
 )
 
+// The worktree of a deleted worker is closed after the answer to the deletion.
+func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Parent")
+	b := loggedIn(t, s, "ada")
+	for name, c := range map[string]struct {
+		closed events.WorktreeClosed
+		listed string // what the list of workers says, "" if it does not have the worker
+	}{
+		"worker1": {events.WorktreeClosed{Kept: "it holds a.log", Branch: "pocketcoder/worker1"},
+			"The git worktree /w/worker1 with the branch pocketcoder/worker1 is kept: it holds a.log"},
+		"worker2": {events.WorktreeClosed{Branch: "pocketcoder/worker2"},
+			"The git worktree was removed. Its branch pocketcoder/worker2 is kept for its commits."},
+		"worker3": {events.WorktreeClosed{}, ""},
+	} {
+		s.Append(t, name, events.ChatCreated{Title: name, User: ada, Engine: "opencode", Parent: &events.Parent{Chat: chat,
+			Root: chat, Depth: 1, Worktree: "/w/" + name, Branch: "pocketcoder/" + name}})
+		s.Remove(t, token, name)
+		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "The git worktree /w/"+name+" is still there.")
+		c.closed.Worktree = "/w/" + name
+		s.Append(t, name, c.closed)
+		page := b.visit(t, "/chats/"+chat).body
+		expect.Lacks(t, page, "is still there")
+		expect.Lacks(t, page, `href="/chats/`+name+`"`) // the chat is gone
+		_, list := s.Raw(t, token, "GET", "/api/agents/workers?chat="+chat, nil)
+		if c.listed == "" {
+			expect.Lacks(t, page+string(list), name)
+			continue
+		}
+		expect.Contains(t, page, c.listed)
+		expect.Contains(t, string(list), `"branch":"pocketcoder/`+name+`"`)
+		expect.Contains(t, string(list), `"kept":"`+c.closed.Kept+`"`)
+	}
+	_, all := s.Raw(t, token, "GET", "/api/agents/workers", nil)
+	is.Equal(strings.Count(string(all), `"state":"deleted"`), 2)
+}
+
 func TestAChatShowsItsWorkersAndTheirRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

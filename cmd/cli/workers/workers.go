@@ -28,8 +28,9 @@ const usage = `pocketcoder workers: list the workers to which the assistants of 
   pocketcoder workers stop 8f3kq0z2m4c6x1a     stop a worker, its commands, and the workers below it
 
 A worker is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its
-commands. STATE is queued, running, waiting (for a person), completed, failed, aborted or lost. The parent is the chat
-that delegated the work. It gets each result once. "pocketcoder sandbox workers" lists the programs that run commands.
+commands. STATE is queued, running, waiting (for a person), completed, failed, aborted, lost or deleted. A deleted worker
+is listed if its git worktree or its branch was kept: "check" says where, and why. The parent is the chat that delegated
+the work. It gets each result once. "pocketcoder sandbox workers" lists the programs that run commands.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -74,7 +75,8 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 func row(w workers.Worker) []string {
 	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), strconv.FormatFloat(w.Cost, 'f', 4, 64),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
-		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40), printable.OneLine(w.Line, 60)}
+		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
+		printable.OneLine(cmp.Or(w.Remains(), w.Line), 60)}
 }
 
 // whichWorker is the error if the id of the worker is missing.
@@ -101,6 +103,9 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 	}
 	if w.Branch != "" {
 		fmt.Fprintln(env.Stdout, "branch:", w.Branch)
+	}
+	if remains := w.Remains(); remains != "" {
+		fmt.Fprintln(env.Stdout, printable.OneLine(remains, 1000))
 	}
 	if w.Silent != "" {
 		fmt.Fprintln(env.Stdout, "silent since:", w.Silent)
