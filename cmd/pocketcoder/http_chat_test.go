@@ -251,9 +251,14 @@ func (c streamChat) isReverted(t *testing.T) {
 	whole := c.messageTexts(t, c.chat)
 	is.True(strings.HasSuffix(whole, "|noted"))
 	is.Equal(river(), "Danube\n")
-	var reverted struct{ Files []string }
+	var reverted struct {
+		Files []string
+		Note  string
+	}
+	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": "msg_unknown"}).code, http.StatusBadRequest)
 	c.must(t, "POST", c.route("revert"), record{"message": c.second}, &reverted)
 	is.Equal(reverted.Files, []string{c.path()})
+	is.Equal(reverted.Note, "")
 	expect.Eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
 	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK)
 	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })

@@ -9,6 +9,19 @@ import (
 	"pocketcoder/projections/store"
 )
 
+// NoFiles says why an undo of a message without Files puts no file back.
+const NoFiles = "No file is put back: the turn changed none, or the workspace is no git repository."
+
+// Has reports whether the conversation of a chat has a message, by OpenCode's id.
+func Has(ctx context.Context, m *projections.Model, chat, message string) (bool, error) {
+	_, found, err := store.First[struct {
+		ID string `db:"id"`
+	}](ctx, m.Model, "message "+message, `SELECT m.id FROM chats c JOIN messages m ON m.chat=c.id AND m.session=c.ai_engine_session_id
+		WHERE c.id={:chat} AND m.ai_engine_message_id={:message} AND NOT m.removed`,
+		dbx.Params{"chat": chat, "message": message})
+	return found, err
+}
+
 // Files returns the sorted absolute paths of the files that a revert of a message, by OpenCode's id, restores. They are
 // the files that changed since the message, by any program.
 func Files(ctx context.Context, m *projections.Model, chat, message string) ([]string, error) {

@@ -28,6 +28,7 @@ type revertRequest struct {
 type revertAnswer struct {
 	// absolute paths of the files that changed since the message, also those that a person changed
 	Files []string `json:"files"`
+	Note  string   `json:"note,omitempty"` // why no file is put back
 }
 
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
@@ -84,17 +85,20 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, caller api.Ca
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	files := []string{} // an undone revert names none
+	answer := revertAnswer{Files: []string{}} // an undone revert names none
 	if body.Message != "" {
 		var err error
-		if files, err = turns.Files(r.Context(), s.API.Model, chatID, body.Message); err != nil {
+		if answer.Files, err = turns.Files(r.Context(), s.API.Model, chatID, body.Message); err != nil {
 			return err
+		}
+		if len(answer.Files) == 0 {
+			answer.Note = turns.NoFiles
 		}
 	}
 	if _, err := s.Revert(r, caller, chatID, body.Message); err != nil {
 		return err
 	}
-	return api.WriteJSON(w, http.StatusOK, revertAnswer{files})
+	return api.WriteJSON(w, http.StatusOK, answer)
 }
 
 // Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it.
@@ -102,6 +106,15 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, caller api.Ca
 func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message string) (uint64, error) {
 	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return 0, err
+	}
+	if message != "" {
+		known, err := turns.Has(r.Context(), s.API.Model, chatID, message)
+		if err != nil {
+			return 0, err
+		}
+		if !known {
+			return 0, api.BadField("message", "validation_missing_rel_records", "The chat has no message %q.", message)
+		}
 	}
 	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: caller.Actor()}, Chat: chatID,
 		Message: message})

@@ -160,6 +160,27 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	expect.Lacks(t, b.visit(t, path).body, "Redo</button>") // it is replaced
 }
 
+func TestTheAPIUndoesOnlyAMessageOfTheChatAndSaysIfNoFileIsPutBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat, other := s.ChatWithAnswer(t, token), s.Chat(t, token, "Another")
+	appendUserMessage(t, s, chat, "msg_1", "say something")
+	revert := func(chat, message string) (int, webtest.Object) {
+		return s.Call(t, token, "POST", "/api/pocketcoder/chats/"+chat+"/revert", webtest.Object{"message": message})
+	}
+	for _, c := range [][]string{{chat, "msg_2"}, {other, "msg_1"}} {
+		status, answer := revert(c[0], c[1])
+		is.Equal(status, http.StatusBadRequest)
+		expect.Contains(t, answer["message"].(string), "The chat has no message")
+		expect.Lacks(t, s.Wire(t, events.ChatFilter(c[0]), 0), "revert.requested")
+	}
+	status, answer := revert(chat, "msg_1")
+	is.Equal(status, http.StatusOK)
+	expect.Contains(t, answer["note"].(string), "the workspace is no git repository")
+}
+
 func TestAChatIsForkedFromAMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
