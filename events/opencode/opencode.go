@@ -110,7 +110,10 @@ type Error struct{ json.RawMessage }
 func (e Error) Exists() bool { return len(e.RawMessage) > 0 && string(e.RawMessage) != "null" }
 
 // Aborted reports whether the error says that a user aborted the turn.
-func (e Error) Aborted() bool { return e.fields().Name == "MessageAbortedError" }
+func (e Error) Aborted() bool { return e.Name() == "MessageAbortedError" }
+
+// Name returns the name of the error, "" if there is none.
+func (e Error) Name() string { return e.fields().Name }
 
 // String returns the first line of the message, or the name if there is no message.
 func (e Error) String() string {

@@ -1,0 +1,106 @@
+package turnstate
+
+import "cmp"
+
+// Ending is how a turn ended, or a step of it that ends the turn. It is empty while the turn goes on.
+type Ending string
+
+const (
+	EndComplete Ending = "complete"
+	EndCut      Ending = "cut"      // the model reached its limit of output
+	EndEmpty    Ending = "empty"    // the last step has neither text nor a call
+	EndFiltered Ending = "filtered" // the provider blocked the answer
+	EndLost     Ending = "lost"     // the stream of the provider, or OpenCode, ended before the answer did
+	EndStopped  Ending = "stopped"
+	EndDenied   Ending = "denied" // a request without a reason, or a question was dismissed
+	EndFailed   Ending = "failed"
+)
+
+// Step is an assistant message, as far as the end of a turn depends on it. The zero Step is no message.
+type Step struct {
+	Outcome        string // completed, failed, aborted; empty while it is written
+	Infrastructure bool   // the error is not the provider's
+	Error          string // its name; empty for none
+	Finish         string // OpenCode's finish reason; empty if the stream had none
+	Agent          string // OpenCode's
+	HasText        bool   // other than blanks
+	HasCall        bool
+	IsWhole        bool // its last part is stored; the end of a message can be reported before its text
+	IsDenied       bool // a request of its calls
+	IsStopped      bool // a stop was requested after it began
+}
+
+// agentCompaction is the agent with which OpenCode shortens a session. Its message is no answer.
+const agentCompaction = "compaction"
+
+// EndingOf returns how a turn ended by its state and its last step. It returns "" if the turn is not over.
+func EndingOf(state string, last Step) Ending {
+	ending := last.Ending()
+	switch {
+	case state != Completed && state != Failed && state != Aborted && state != Lost:
+		return ""
+	case state == Aborted:
+		return EndStopped
+	case state == Lost:
+		return EndLost
+	case state == Failed && ending != EndFiltered && ending != EndCut:
+		return EndFailed
+	case ending != "":
+		return ending
+	case last.IsStopped:
+		return EndStopped
+	case last.Outcome == "", last.Agent == agentCompaction,
+		last.Finish == "" && last.HasCall: // a command that a person ran in OpenCode
+		return EndComplete
+	}
+	return EndLost
+}
+
+// Ending returns how the turn ends with this step. It returns "" if the step is not over, or if OpenCode begins another
+// step after it.
+func (s Step) Ending() Ending {
+	switch {
+	case s.Outcome == "":
+		return ""
+	case s.Outcome == Aborted:
+		return EndStopped
+	case s.Finish == "content-filter", s.Error == "ContentFilterError":
+		return EndFiltered
+	case s.Error == "MessageOutputLengthError":
+		return EndCut
+	case s.Outcome == Failed && !s.Infrastructure:
+		return EndFailed
+	case s.IsDenied:
+		return EndDenied
+	case s.Outcome == Failed, s.Finish == "error":
+		return EndLost
+	case s.Agent == agentCompaction, s.HasCall, s.Finish == "", s.Finish == "tool-calls", s.Finish == "unknown":
+		return ""
+	case s.Finish == "length":
+		return EndCut
+	case s.IsWhole && !s.HasText:
+		return EndEmpty
+	}
+	return EndComplete
+}
+
+// State returns the state of a turn that ended so.
+func (e Ending) State() string {
+	return cmp.Or(map[Ending]string{EndComplete: Completed, EndStopped: Aborted, EndLost: Lost}[e], Failed)
+}
+
+// CanContinue reports whether the model can go on from where the answer ended.
+func (e Ending) CanContinue() bool { return e == EndCut || e == EndEmpty || e == EndLost }
+
+// Sentence says what happened. It is empty for a complete answer.
+func (e Ending) Sentence() string {
+	return map[Ending]string{
+		EndCut:      "The answer was cut: the model reached its limit of output.",
+		EndEmpty:    "The model ended its turn without an answer.",
+		EndFiltered: "The provider's content filter blocked the answer.",
+		EndLost:     "The answer was lost: it broke off before the model had finished it.",
+		EndStopped:  "The turn was stopped.",
+		EndDenied:   "The turn stopped because a request was denied or a question was dismissed.",
+		EndFailed:   "The turn ended with an error.",
+	}[e]
+}
