@@ -42,5 +42,6 @@ CREATE INDEX permissions_chat ON permissions(chat, asked_seq, removed); -- with 
 CREATE INDEX permissions_newest ON permissions(created, first_seq, id);
 CREATE INDEX permissions_first ON permissions(first_seq, id);
 CREATE INDEX permissions_last ON permissions(last_seq);
+CREATE INDEX permissions_denied ON permissions(chat, message_id) WHERE status = 'denied' AND reason = ''; -- they end turns
 CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';
 CREATE INDEX permissions_unreplied ON permissions(decided_seq) WHERE status IN ('authorized', 'denied') AND NOT replied;

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/toolcalls"
+	"pocketcoder/projections/turnstate"
 )
 
 // maxOpen is the number of messages of a conversation that may wait to be sent.
@@ -64,7 +65,7 @@ func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.Channe
 		return h.describeQuestion(ctx, p)
 	case events.OutgoingError:
 		_, message := projections.ErrorOf(p.Error)
-		d.Text = "It went wrong: " + cmp.Or(push.Quoted(message), "the turn ended with an error.")
+		d.Text = "It went wrong: " + cmp.Or(push.Quoted(message), p.Ending.Sentence(), turnstate.EndFailed.Sentence())
 		if p.Domain == "infrastructure" {
 			d.Text = "OpenCode stopped in the middle of the turn. Decide what it asked before, or write again to go on."
 		}
@@ -73,7 +74,11 @@ func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.Channe
 	case events.OutgoingFile:
 		d.Text = withoutInternal(p.Text)
 	default:
-		d.Text = cmp.Or(withoutInternal(p.Text), "The turn is over, without a text.")
+		d.Text = strings.TrimSpace(withoutInternal(p.Text) + "\n\n" + p.Ending.Sentence())
+		d.Text = cmp.Or(d.Text, "The turn is over, without a text.")
+		if p.Ending.CanContinue() {
+			d.Text += " Write \"continue\" to go on."
+		}
 	}
 	d.Text = string(h.Channels.Log.Redactor().Bytes([]byte(d.Text)))
 	return d, nil

@@ -115,19 +115,22 @@ func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 		return err
 	}
 	n := events.Notice{Chat: e.Subject.ID}
-	switch {
-	case turn.State == turnstate.Failed, turn.State == turnstate.Lost:
+	switch turn.Ending {
+	case "", turnstate.EndStopped:
+		return nil
+	case turnstate.EndDenied:
+		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "stopped: denied")
+		n.Message, _ = p.shown(cmp.Or(turn.DeniedRequest, turn.Ending.Sentence()), maxShown)
+	case turnstate.EndComplete:
+		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "done")
+		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), "The turn is over."), maxShown)
+	case turnstate.EndCut, turnstate.EndEmpty:
+		n.Type, n.Title = service.TaskError, p.titleOf(turn.Title, "not finished")
+		n.Message, _ = p.shownLines(turn.Ending.Sentence(), maxShown)
+	default:
 		n.Type, n.Title = service.TaskError, p.titleOf(turn.Title, "it went wrong")
 		_, message := projections.ErrorOf(string(turn.Error))
-		n.Message, _ = p.shownLines(cmp.Or(message, "The turn ended with an error."), maxShown)
-	case turn.State != turnstate.Completed:
-		return nil
-	case turn.DeniedRequest != "":
-		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "stopped: denied")
-		n.Message, _ = p.shown(turn.DeniedRequest, maxShown)
-	default:
-		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "done")
-		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), turn.Preview, "The turn is over."), maxShown)
+		n.Message, _ = p.shownLines(cmp.Or(message, turn.Ending.Sentence()), maxShown)
 	}
 	chat, _, err := p.Model.Chat(ctx, n.Chat)
 	if err != nil {

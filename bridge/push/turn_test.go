@@ -111,6 +111,47 @@ func TestTheEndOfATurnQuotesTheLastParagraph(t *testing.T) {
 	is.Equal(read(t, s.awaitRequest(r, 0).body).Message, "Everything works:\n- the tests pass")
 }
 
+func TestATurnWithoutAWholeAnswerIsNotDone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ finish, text, title, message string }{
+		"cut":   {"length", "half of", "chat: not finished", "The answer was cut: the model reached its limit of output."},
+		"empty": {"stop", "", "chat: not finished", "The model ended its turn without an answer."},
+		"lost": {"unknown", "", "chat: it went wrong",
+			"The answer was lost: it broke off before the model had finished it."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, r := newSystem(t), newReceiver(t, nil)
+			u := s.turn()
+			s.device("d1", s.owner(u.chat), "unifiedpush", r.URL+"/topic")
+			u.submitted(1)
+			u.status(u.session, "busy")
+			u.answer(1, 1, "")
+			u.text(1, 1, c.text)
+			u.appendOpenCode(u.chat, "message.part.updated", fmt.Sprintf(
+				`{"sessionID":%q,"part":{"id":"prt_end","messageID":"msg_11","type":"step-finish"}}`, u.session))
+			u.answer(1, 1, fmt.Sprintf(`,"finish":%q,"time":{"completed":5}`, c.finish))
+			u.status(u.session, "idle")
+			b := read(t, s.awaitRequest(r, 0).body)
+			is.Equal([]string{b.Type, b.Title, b.Message}, []string{"task_error", c.title, c.message})
+		})
+	}
+}
+
+func TestAPromptIsNotQuotedAsAnAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	u := s.turn()
+	s.device("d1", s.owner(u.chat), "unifiedpush", r.URL+"/topic")
+	u.submitted(1)
+	u.status(u.session, "busy")
+	u.answer(1, 1, completed)
+	u.status(u.session, "idle")
+	is.Equal(read(t, s.awaitRequest(r, 0).body).Message, "The turn is over.")
+}
+
 func TestATurnThatADenialEndedIsNotified(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -92,10 +92,13 @@ func (s *system) prompt(words string) (found prompt) {
 // step begins an answer to a prompt that costs something, and ends it if isLast.
 func (s *system) step(p prompt, cost float64, isLast bool) {
 	s.T.Helper()
-	id := client.NewID("msg", time.Now())
+	id, finish := client.NewID("msg", time.Now()), "tool-calls"
+	if isLast {
+		finish = "stop"
+	}
 	s.Happen(s.Durably(p.session, "message.updated", fmt.Sprintf(
-		`{"sessionID":%q,"info":{"id":%q,"sessionID":%[1]q,"role":"assistant","parentID":%[3]q,"cost":%[4]v,"time":{"created":1,"completed":2}}}`,
-		p.session, id, p.message, cost))...)
+		`{"sessionID":%q,"info":{"id":%q,"sessionID":%[1]q,"role":"assistant","parentID":%[3]q,"cost":%[4]v,"time":{"created":1,"completed":2},"finish":%[5]q}}`,
+		p.session, id, p.message, cost, finish))...)
 	if isLast {
 		s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, p.session)))
 	}

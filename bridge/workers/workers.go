@@ -21,6 +21,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turnstate"
 	"pocketcoder/projections/workers"
 )
 
@@ -95,7 +96,7 @@ func (w Watch) closeWorktrees(ctx context.Context) error {
 func (w Watch) finish(ctx context.Context) error {
 	ended, err := workers.EndedTurns(ctx, w.Model)
 	for _, d := range ended {
-		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.State,
+		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.Ending.State(),
 			Text: textOf(d)})
 		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
@@ -104,16 +105,15 @@ func (w Watch) finish(ctx context.Context) error {
 
 // textOf returns the result of a turn, or why there is none.
 func textOf(d workers.Ended) string {
-	if d.State == events.WorkerCompleted && d.Text != "" {
-		return d.Text
+	if d.Ending == turnstate.EndComplete {
+		return cmp.Or(d.Text, "The worker ended its turn without a text.")
 	}
-	why := map[string]string{
-		events.WorkerCompleted: "The worker ended its turn without a text.",
-		events.WorkerAborted:   "The worker was stopped.",
-		events.WorkerLost:      "OpenCode went away in the middle of the turn. The worker's changes until then remain.",
-		events.WorkerFailed:    "The worker failed.",
-	}[d.State]
-	if _, message := projections.ErrorOf(string(d.Error)); message != "" && d.State == events.WorkerFailed {
+	why := cmp.Or(map[turnstate.Ending]string{
+		turnstate.EndStopped: "The worker was stopped.",
+		turnstate.EndLost:    "The turn was lost: it broke off in the middle. The worker's changes until then remain.",
+		turnstate.EndFailed:  "The worker failed.",
+	}[d.Ending], d.Ending.Sentence())
+	if _, message := projections.ErrorOf(string(d.Error)); message != "" && d.Ending == turnstate.EndFailed {
 		why += " " + message
 	}
 	if d.Text != "" {

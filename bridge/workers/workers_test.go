@@ -76,7 +76,10 @@ func (s *system) prompt(words string) (found prompt) {
 }
 
 // answer ends the turn of a prompt with a text.
-func (s *system) answer(p prompt, text string) {
+func (s *system) answer(p prompt, text string) { s.end(p, text, "stop") }
+
+// end is answer with a finish reason.
+func (s *system) end(p prompt, text, finish string) {
 	s.T.Helper()
 	s.AwaitPrompt(p.message)
 	id := client.NewID("msg", time.Now())
@@ -86,7 +89,7 @@ func (s *system) answer(p prompt, text string) {
 	part := fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"type":"text","text":%q}}`, p.session,
 		client.NewID("prt", time.Now()), id, text)
 	s.Happen(s.Durably(p.session, "message.part.updated", part)...)
-	whole := strings.Replace(begun, `"created":1`, `"created":1,"completed":2`, 1)
+	whole := strings.Replace(begun, `"created":1}`, `"created":1,"completed":2},"finish":"`+finish+`"`, 1)
 	s.Happen(s.Durably(p.session, "message.updated", whole)...)
 	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, p.session)))
 }
@@ -115,6 +118,18 @@ func (s *system) reports() (all []events.MessageSubmitted) {
 		}
 	}
 	return all
+}
+
+func TestAWorkerWhoseAnswerWasCutHasFailed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.watch(0)
+	w, prompt := s.delegate("one")
+	s.end(prompt, "half of", "length")
+	r := s.finished(w)
+	is.Equal([]string{r.Status, r.Text}, []string{events.WorkerFailed,
+		"The answer was cut: the model reached its limit of output.\nIts last text:\nhalf of"})
 }
 
 func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {

@@ -5,21 +5,24 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Pending is an answer, an error, a notice about the delivery of a message, a permission request, a question or a file
 // that no message of a conversation carries yet.
 type Pending struct {
-	Chat    string `db:"chat"` // of the conversation
-	Channel string `db:"channel"`
-	Place   string `db:"place"`
-	Type    string `db:"type"`
-	About   string `db:"about"`
-	Text    string `db:"text"`   // of an answer; caption of a file
-	Domain  string `db:"domain"` // of an error: infrastructure, provider
-	Error   string `db:"error"`  // JSON of an error
-	Seq     int64  `db:"seq"`
+	Chat    string           `db:"chat"` // of the conversation
+	Channel string           `db:"channel"`
+	Place   string           `db:"place"`
+	Type    string           `db:"type"`
+	About   string           `db:"about"`
+	Text    string           `db:"text"`   // of an answer; caption of a file
+	Domain  string           `db:"domain"` // of an error: infrastructure, provider
+	Ending  turnstate.Ending `db:"ending"` // of an answer, and of an error that ended a turn
+	Error   string           `db:"error"`  // JSON of an error
+	Seq     int64            `db:"seq"`
 }
 
 // joinReader joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is an
@@ -38,37 +41,46 @@ const conversations = `WITH c AS (
 	` + joinReader + `
 	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
 
+// selectEnded selects the messages of the assistant that changed after a sequence and ended a turn. OpenCode can say
+// after the message that the turn is over.
+var selectEnded = `SELECT e.*, ` + endings.OfMessage("e") + ` AS ending FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
+		WHERE e.last_seq>{:after} AND e.role='assistant' AND NOT e.removed AND NOT e.copied AND e.agent<>'compaction'
+	UNION ALL
+	SELECT e.*, 'lost' AS ending FROM sessions s JOIN messages e ON e.id=(SELECT id FROM messages
+			WHERE chat=s.chat AND session=s.id AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1)
+		WHERE s.last_seq>{:after} AND s.parent='' AND s.turn_state='completed' AND NOT e.copied AND ` + endings.OfMessage("e") + `=''
+			AND ` + endings.OfTurn("s.turn_state", "e") + `='lost'`
+
 // ListPending returns what is not queued for its conversation yet, in log order. It reads only rows that changed after
 // a sequence. now is the present time in the form of records. An answer counts only once its last part is stored,
 // because a busy OpenCode can report the end of a message before its text.
 func ListPending(ctx context.Context, m *store.Model, after uint64, now string) ([]Pending, error) {
 	return store.List[Pending](ctx, m, "pending channel messages", conversations+`
 		SELECT * FROM (
-			SELECT c.chat, c.channel, c.place, CASE m.engine_message_status WHEN 'failed' THEN 'error' ELSE 'answer' END AS type, m.id AS about,
+			SELECT c.chat, c.channel, c.place, CASE WHEN m.ending IN ('complete', 'cut', 'empty') THEN 'answer' ELSE 'error' END AS type, m.id AS about,
 				coalesce((SELECT data->>'$.text' FROM parts WHERE message=m.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS text,
-				m.error_domain AS domain, m.error_payload AS error, m.position AS seq
-			FROM messages m JOIN c ON c.chat=m.chat JOIN sessions s ON s.id=m.session AND s.parent=''
-			WHERE m.last_seq>{:after} AND m.role='assistant' AND NOT m.removed AND NOT m.copied AND m.position>c.since AND m.agent<>'compaction'
-				AND (m.engine_message_status='failed' OR m.engine_message_status='completed' AND m.finish NOT IN ('tool-calls', 'unknown', '')
-					AND EXISTS (SELECT 1 FROM parts WHERE message=m.id AND data->>'$.type'='step-finish' AND NOT removed))
+				m.error_domain AS domain, m.error_payload AS error, m.ending AS ending, m.position AS seq
+			FROM c JOIN (`+selectEnded+`) m ON m.chat=c.chat AND m.position>c.since
+			WHERE m.engine_message_status='failed' OR m.ending IN ('complete', 'cut', 'empty', 'lost')
+				AND EXISTS (SELECT 1 FROM parts WHERE message=m.id AND data->>'$.type'='step-finish' AND NOT removed)
 			UNION ALL
-			SELECT c.chat, c.channel, c.place, 'error', m.id, '', m.error_domain, m.error_payload, m.position
+			SELECT c.chat, c.channel, c.place, 'error', m.id, '', m.error_domain, m.error_payload, '', m.position
 			FROM messages m JOIN c ON c.chat=m.chat
 			WHERE m.last_seq>{:after} AND m.role='user' AND NOT m.removed AND m.position>c.since AND m.user_message_status='failed'
 			UNION ALL
-			SELECT c.chat, c.channel, c.place, 'notice', 'notice/'||m.id, m.notice, '', '', m.position
+			SELECT c.chat, c.channel, c.place, 'notice', 'notice/'||m.id, m.notice, '', '', '', m.position
 			FROM messages m JOIN c ON c.chat=m.chat
 			WHERE m.last_seq>{:after} AND m.role='user' AND NOT m.removed AND m.position>c.since AND m.notice<>''
 			UNION ALL
-			SELECT c.chat, c.channel, c.place, 'permission', p.id, '', '', '', p.asked_seq
+			SELECT c.chat, c.channel, c.place, 'permission', p.id, '', '', '', '', p.asked_seq
 			FROM permissions p JOIN chats w ON w.id=p.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
 			WHERE p.last_seq>{:after} AND p.status='draft' AND p.referred AND NOT p.removed AND p.asked_seq>c.since
 			UNION ALL
-			SELECT c.chat, c.channel, c.place, 'question', q.id, '', '', '', q.position
+			SELECT c.chat, c.channel, c.place, 'question', q.id, '', '', '', '', q.position
 			FROM questions q JOIN chats w ON w.id=q.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
 			WHERE q.last_seq>{:after} AND q.status='asked' AND NOT q.removed AND q.position>c.since
 			UNION ALL
-			SELECT c.chat, c.channel, c.place, 'file', a.id, a.caption, '', '', a.first_seq
+			SELECT c.chat, c.channel, c.place, 'file', a.id, a.caption, '', '', '', a.first_seq
 			FROM artifacts a JOIN c ON c.chat=a.chat
 			WHERE a.last_seq>{:after} AND a.execution='' AND NOT a.removed AND a.first_seq>c.since
 		) x WHERE NOT EXISTS (SELECT 1 FROM channel_messages o WHERE o.chat=x.chat AND o.about=x.about) ORDER BY seq, about`,

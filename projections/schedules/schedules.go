@@ -15,6 +15,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -128,21 +129,44 @@ func StopOf(run string) string { return "spent-" + run }
 const Cost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
 	AND m.role='assistant' AND NOT m.copied AND t.began>0 AND m.position>=t.began AND (t.ended=0 OR m.position<=t.ended)), 0.0)`
 
+// StateOf returns the SQL expression for the state of a run with an alias, by how its answer ended: the state in the
+// row says only that the turn is over.
+func StateOf(run string) string {
+	return "CASE WHEN " + run + ".state='completed' THEN ending_state(" + endingOf(run) + ") ELSE " + run + ".state END"
+}
+
+// ReasonOf returns the SQL expression for why a run with an alias was skipped, was stopped or has no whole answer.
+func ReasonOf(run string) string {
+	return "CASE WHEN " + run + ".state='completed' AND " + run + ".reason='' THEN ending_sentence(" + endingOf(run) +
+		") ELSE " + run + ".reason END"
+}
+
+// endingOf returns the SQL expression for how the turn of a run ended.
+func endingOf(run string) string {
+	return strings.ReplaceAll(`coalesce((SELECT `+endings.OfTurn("run.state", "last")+` FROM messages prompt JOIN messages last
+		ON last.chat=prompt.chat AND last.session=prompt.session AND last.role='assistant' AND NOT last.removed
+			AND last.parent_id>=prompt.ai_engine_message_id AND last.position<=run.ended
+		WHERE prompt.id=run.id ORDER BY last.position DESC LIMIT 1), 'complete')`, "run.", run+".")
+}
+
 // PricedRun is a run with its cost so far.
 type PricedRun struct {
 	Run
 	Cost float64 `db:"cost" json:"cost"`
 }
 
+var selectPriced = "SELECT t.*, " + Cost + " AS cost, " + StateOf("t") + " AS state, " + ReasonOf("t") +
+	" AS reason FROM schedule_runs t"
+
 // Of lists the newest runs of a schedule, or of all schedules, the newest first.
 func Of(ctx context.Context, m *store.Model, schedule string, limit int) ([]PricedRun, error) {
-	return store.List[PricedRun](ctx, m, "runs of schedules", "SELECT t.*, "+Cost+" AS cost FROM schedule_runs t"+
+	return store.List[PricedRun](ctx, m, "runs of schedules", selectPriced+
 		store.Narrowed(dbx.Params{"schedule": schedule})+" ORDER BY t.position DESC LIMIT {:limit}",
 		dbx.Params{"schedule": schedule, "limit": limit})
 }
 
 // Open lists the runs that are not over.
 func Open(ctx context.Context, m *store.Model) ([]PricedRun, error) {
-	return store.List[PricedRun](ctx, m, "open runs of schedules", "SELECT t.*, "+Cost+
-		" AS cost FROM schedule_runs t WHERE t.finished='' ORDER BY t.position", nil)
+	return store.List[PricedRun](ctx, m, "open runs of schedules", selectPriced+
+		" WHERE t.finished='' ORDER BY t.position", nil)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/endings"
 )
 
 // News is what happened in chats after an event.
@@ -32,9 +34,13 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id=m.session AND s.parent<>'')`
 	newRuns = `FROM executions x WHERE x.last_seq>{:after} AND x` + newIn +
 		` AND x.finished<>'' AND NOT x.terminal AND NOT x.removed`
-	selectNews = `SELECT (SELECT count(*) ` + newAnswers + ` AND m.position>{:after}) AS answers,
-		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='completed' AND m.finish NOT IN ('tool-calls', 'unknown', '')
-			AND m.agent<>'compaction') AS ended,
+	selectDecisions = `SELECT p.status AS status, p.decided_by AS decided_by, coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider, count(*) AS n
+		FROM permissions p WHERE p.last_seq>{:after} AND p.decided_seq>{:after} AND p` + newIn + ` AND p.status IN ('authorized', 'denied') AND NOT p.removed
+		GROUP BY 1, 2, 3 ORDER BY decider='', decider, decided_by, status`
+)
+
+var selectNews = `SELECT (SELECT count(*) ` + newAnswers + ` AND m.position>{:after}) AS answers,
+		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='completed' AND ` + endings.OfMessage("m") + `<>'') AS ended,
 		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='failed') +
 			(SELECT count(*) FROM messages m WHERE m.last_seq>{:after} AND m` + newIn + ` AND m.user_message_status='failed' AND NOT m.removed) AS failed,
 		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='aborted') AS stopped,
@@ -42,10 +48,6 @@ const (
 		(SELECT count(*) ` + newRuns + ` AND x.status<>'completed') AS commands_failed,
 		(SELECT count(DISTINCT f.value) FROM parts p, json_each(p.data, '$.files') f WHERE NOT p.removed AND p.last_seq>{:after}
 			AND p.data->>'$.type'='patch' AND p.message IN (SELECT m.id ` + newAnswers + `)) AS files`
-	selectDecisions = `SELECT p.status AS status, p.decided_by AS decided_by, coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider, count(*) AS n
-		FROM permissions p WHERE p.last_seq>{:after} AND p.decided_seq>{:after} AND p` + newIn + ` AND p.status IN ('authorized', 'denied') AND NOT p.removed
-		GROUP BY 1, 2, 3 ORDER BY decider='', decider, decided_by, status`
-)
 
 // NewsOf returns what happened in the chats with these ids after an event.
 func NewsOf(ctx context.Context, db dbx.Builder, chats []string, after int64) (n News, err error) {

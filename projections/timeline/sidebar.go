@@ -7,6 +7,8 @@ import (
 
 	"pocketcoder/projections"
 	"pocketcoder/projections/effects"
+	"pocketcoder/projections/endings"
+	"pocketcoder/projections/turnstate"
 )
 
 // Sidebar holds what a page shows beside the conversation of a chat.
@@ -16,6 +18,7 @@ type Sidebar struct {
 	Totals  Totals
 	Prompt  string // OpenCode's id of the last message that can be undone, "" for none
 	Undo    Undo
+	Last    LastStep
 }
 
 // Answer names who wrote an answer.
@@ -23,6 +26,13 @@ type Answer struct {
 	Agent    string `db:"agent"`
 	Provider string `db:"provider"`
 	Model    string `db:"model"`
+}
+
+// LastStep is the newest message of the assistant, and how the turn ended with it.
+type LastStep struct {
+	ID     string           `db:"id"`
+	Shown  bool             `db:"shown"`  // the message itself shows how it ended
+	Ending turnstate.Ending `db:"ending"` // empty while the turn is not over
 }
 
 // Totals are the cost and the tokens of a chat and its subagents.
@@ -49,6 +59,8 @@ var (
 		ORDER BY m.position`
 	selectAnswer = `SELECT agent, provider, model FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
+	selectLast = `SELECT m.id, ` + endings.OfTurn("{:state}", "m") + ` AS ending, ` + endings.OfMessage("m") + `<>'' AS shown FROM messages m
+		WHERE m.chat={:chat} AND m.session={:session} AND m.role='assistant' AND NOT m.removed ORDER BY m.position DESC LIMIT 1`
 	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
 	selectUndo = `SELECT message, state, reason,
@@ -76,6 +88,10 @@ func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err er
 		return a, err
 	}
 	if a.Undo, err = first[Undo](ctx, db, "revert of "+c.ID, selectUndo, params); err != nil {
+		return a, err
+	}
+	params["state"] = c.State
+	if a.Last, err = first[LastStep](ctx, db, "last step of "+c.ID, selectLast, params); err != nil {
 		return a, err
 	}
 	params["undone"] = a.Undone()

@@ -6,6 +6,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 )
 
@@ -43,10 +44,6 @@ func UnfinishedStep(ctx context.Context, m *projections.Model, chat string) (pro
 	return store.First[projections.Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
 			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id
 			WHERE c.id={:chat} AND n.role='assistant' AND NOT n.removed ORDER BY n.position DESC LIMIT 1)
-		AND (m.engine_message_status='processing' OR m.engine_message_status='failed' AND m.error_domain='infrastructure'
-			OR m.engine_message_status='completed' AND (m.finish IN ('tool-calls', 'unknown', '') OR m.agent='compaction'))
-		AND NOT EXISTS (SELECT 1 FROM permissions WHERE message_id=m.ai_engine_message_id AND chat=m.chat AND status='denied' AND reason='')
-		AND NOT EXISTS (SELECT 1 FROM parts p JOIN questions q ON q.session_id=m.session AND q.call_id=p.data->>'$.callID' AND q.status='rejected'
-			WHERE p.message=m.id)`,
+		AND (`+endings.OfMessage("m")+`='' OR m.engine_message_status='failed' AND `+endings.OfMessage("m")+`='lost')`,
 		dbx.Params{"chat": chat})
 }

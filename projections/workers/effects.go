@@ -6,16 +6,19 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Ended is a delegated message whose turn is over and that has no result yet.
 type Ended struct {
-	Worker  string     `db:"worker"`
-	Message string     `db:"message"`
-	State   string     `db:"state"` // completed, failed, aborted, lost
-	Text    string     `db:"text"`  // the last text of the answer
-	Error   store.JSON `db:"error"` // of the message, or of the answer; empty for none
+	Worker  string           `db:"worker"`
+	Message string           `db:"message"`
+	State   string           `db:"state"` // completed, failed, aborted, lost
+	Text    string           `db:"text"`  // the last text of the answer
+	Error   store.JSON       `db:"error"` // of the message, or of the answer; empty for none
+	Ending  turnstate.Ending `db:"ending"`
 }
 
 // isPaused is the SQL condition that a person can still resume an ended turn: by a decision on a request that OpenCode
@@ -39,8 +42,10 @@ func EndedTurns(ctx context.Context, m *projections.Model) ([]Ended, error) {
 				AND a.ai_engine_message_id>q.ai_engine_message_id AND a.ai_engine_message_id<=d.answer
 				AND p.data->>'$.type'='text' AND trim(p.data->>'$.text')<>'' ORDER BY a.ai_engine_message_id DESC, p.id DESC LIMIT 1), '') AS text,
 			coalesce(nullif(q.error_payload, ''), (SELECT a.error_payload FROM messages a
-				WHERE a.chat=d.worker AND a.ai_engine_message_id=d.answer AND d.answer<>''), '') AS error
+				WHERE a.chat=d.worker AND a.ai_engine_message_id=d.answer AND d.answer<>''), '') AS error,
+			`+endings.OfTurn("d.state", "last")+` AS ending
 		FROM delegations d JOIN chats c ON c.id=d.worker JOIN messages q ON q.id=d.id
+		LEFT JOIN messages last ON last.chat=d.worker AND last.ai_engine_message_id=d.answer AND d.answer<>''
 		WHERE d.result='' AND d.state IN ('completed', 'failed', 'aborted', 'lost') AND NOT `+isPaused+`
 		ORDER BY d.position`, nil)
 }

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/projections"
+	"pocketcoder/projections/endings"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
@@ -126,7 +127,10 @@ var collections = []collection{
 				fixed(number("tokens_input")),
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
 				fixed(number("tokens_cache_write")),
-				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
+				fixed(text("finish")),
+				as(fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
+					endings.OfMessage("t")),
+				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
 				fixed(relation("schedule", schedules.Collection)))},
@@ -253,15 +257,17 @@ var collections = []collection{
 		required(choice("session_mode", "existing", "new")), relation("chat", "chats"),
 		relation("agent", "ai_agents"), text("model"), number("max_cost"), required(relation("user", "users")),
 		flag("enabled"),
-		as(fixed(date("last_executed")), ofLastRun("started", " AND started<>''")),
-		as(fixed(text("last_status")), ofLastRun("state", "")),
-		as(fixed(text("last_error")), ofLastRun("reason", "")))),
+		as(fixed(date("last_executed")), ofLastRun("run.started", " AND run.started<>''")),
+		as(fixed(text("last_status")), ofLastRun(schedules.StateOf("run"), "")),
+		as(fixed(text("last_error")), ofLastRun(schedules.ReasonOf("run"), "")))),
 	{
 		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Rules: rules(runOfOwnSchedule, runOfOwnSchedule, never, never, never),
 			Fields: fields(fixed(relation("schedule", schedules.Collection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
 				fixed(flag("manual")),
-				fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost", schedules.Skipped)),
-				fixed(text("reason")), fixed(date("started")), fixed(date("finished")), fixed(number("max_cost")),
+				as(fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
+					schedules.Skipped)), schedules.StateOf("t")),
+				as(fixed(text("reason")), schedules.ReasonOf("t")), fixed(date("started")), fixed(date("finished")),
+				fixed(number("max_cost")),
 				as(fixed(number("cost")), schedules.Cost))},
 	},
 	withOptions(fields(about(text(record.ShownDefinition), shownServer)), configCollection("mcp_servers",
@@ -357,10 +363,10 @@ func configCollection(name string, r schema.Rules, list ...schema.Field) collect
 	}
 }
 
-// ofLastRun is SQL for a column of the last run of a schedule t, of those that a condition selects.
+// ofLastRun is SQL for an expression on the last run of a schedule t, of those that a condition selects.
 func ofLastRun(column, condition string) string {
-	return "coalesce((SELECT " + column + " FROM schedule_runs WHERE schedule=t.record" + condition +
-		" ORDER BY position DESC LIMIT 1), '')"
+	return "coalesce((SELECT " + column + " FROM schedule_runs run WHERE run.schedule=t.record" + condition +
+		" ORDER BY run.position DESC LIMIT 1), '')"
 }
 
 func aliased(alias string, c collection) collection { c.Alias = alias; return c }

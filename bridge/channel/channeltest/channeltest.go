@@ -45,6 +45,9 @@ type System struct {
 // Finished ends an answer of the assistant.
 const Finished = `,"finish":"stop"`
 
+// ToolCalls ends a step of the assistant after which its turn goes on.
+const ToolCalls = `,"finish":"tool-calls"`
+
 // New starts a system whose channel has some fields. connect makes its platform.
 func New(t *testing.T, fields map[string]any,
 	connect func(c channel.Channel, token string, l *slog.Logger) (bridge.Platform, error)) *System {
@@ -178,11 +181,15 @@ func (s *System) store(e events.Event) {
 	check(s.T, s.Model.Wait(s.T.Context(), seq))
 }
 
-// Answer appends a finished answer of the assistant.
+// Answer appends a finished answer of the assistant, or a step of one that ends with ToolCalls.
 func (s *System) Answer(chat string, n int, text, end string) {
 	s.T.Helper()
 	session := "ses_" + chat
 	s.Append(chat, events.SessionBound{Session: session, Directory: "/w"})
+	status := func(now string) {
+		s.AppendOpenCode(chat, "session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":%q}}`, session, now))
+	}
+	status("busy")
 	s.AppendOpenCode(chat, "message.updated",
 		fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%d","role":"assistant"}}`, session, n))
 	if text != "" {
@@ -193,6 +200,9 @@ func (s *System) Answer(chat string, n int, text, end string) {
 		`{"sessionID":%q,"part":{"id":"prt_%d_end","messageID":"msg_%d","type":"step-finish"}}`, session, n, n))
 	s.AppendOpenCode(chat, "message.updated", fmt.Sprintf(
 		`{"sessionID":%q,"info":{"id":"msg_%d","role":"assistant","time":{"completed":5}%s}}`, session, n, end))
+	if end != ToolCalls {
+		status("idle")
+	}
 }
 
 // SendFile appends a file that the assistant sends, after an answer with the number n.

@@ -364,7 +364,7 @@ func TestAFileOfTheAssistantIsAnAttachment(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	_, c := s.pair(ann, s.User("ann", account.User))
-	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.Answer(c, 1, "", channeltest.ToolCalls)
 	content := strings.Repeat("\x00\xff\r\n.\r\n", 1000)
 	s.SendFile(c, 1, "out/plän \"b\".bin", content, "The plan. Ä")
 	got := s.mail.AwaitText(t, "The plan")

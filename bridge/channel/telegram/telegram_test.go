@@ -38,7 +38,7 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 	s.Answer(c, 1, "<internal>the key is x</internal>*done* <b> https://example.org", channeltest.Finished)
 	got := s.telegram.AwaitText(t, "done")
 	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "*done* <b> https://example.org"})
-	s.Answer(c, 2, "a step", `,"finish":"tool-calls"`)
+	s.Answer(c, 2, "a step", channeltest.ToolCalls)
 	s.Answer(c, 3, "", `,"error":{"name":"APIError","data":{"message":"the provider says no"}}`)
 	s.telegram.AwaitText(t, "It went wrong: the provider says no")
 	is.Equal(count(s.telegram.Messages(), "a step"), 0)
@@ -525,17 +525,32 @@ func deliveries(all []telegramtest.Message, name string) (n int) {
 	return n
 }
 
+func TestAnAnswerThatIsNotWholeSaysSo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	const goOn = ` Write "continue" to go on.`
+	s.Answer(c, 1, "half of", `,"finish":"length"`)
+	is.Equal(s.telegram.AwaitText(t, "half of").Text,
+		"half of\n\nThe answer was cut: the model reached its limit of output."+goOn)
+	s.Answer(c, 2, "", channeltest.Finished)
+	s.telegram.AwaitText(t, "The model ended its turn without an answer."+goOn)
+	s.Answer(c, 3, "", `,"finish":"unknown"`)
+	s.telegram.AwaitText(t, "It went wrong: The answer was lost: it broke off before the model had finished it.")
+}
+
 func TestAFileOfTheAssistantIsADocument(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
 	c := s.pair(me, me, s.User("ann", account.User))
-	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.Answer(c, 1, "", channeltest.ToolCalls)
 	s.SendFile(c, 1, "out/plän \"b\".txt", "<plan>", "The *plan*<internal>, a draft</internal>")
 	got := s.telegram.AwaitText(t, "plan")
 	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "The *plan*", File: "plän \"b\".txt",
 		Content: "<plan>"})
-	s.Answer(c, 2, "", `,"finish":"tool-calls"`)
+	s.Answer(c, 2, "", channeltest.ToolCalls)
 	s.SendFile(c, 2, "large", strings.Repeat("x", chat.MaxSentFile), "")
 	s.Answer(c, 3, "that is all", channeltest.Finished)
 	s.telegram.AwaitText(t, "that is all")
@@ -548,7 +563,7 @@ func TestAFileIsSentOnceAcrossRestarts(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	c := s.pair(me, me, s.User("ann", account.User))
-	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.Answer(c, 1, "", channeltest.ToolCalls)
 	s.Stop()
 	s.SendFile(c, 1, "a.txt", "a", "first") // nothing sends it before the restart
 	s.Start()
@@ -576,7 +591,7 @@ func TestAFileThatCannotBeSentStopsNothing(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	c := s.pair(me, me, s.User("ann", account.User))
-	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.Answer(c, 1, "", channeltest.ToolCalls)
 	s.telegram.RefuseAll("sendDocument", http.StatusRequestEntityTooLarge, "Request Entity Too Large", 0)
 	s.SendFile(c, 1, "a.txt", "a", "")
 	s.telegram.AwaitText(t, "The file a.txt could not be sent. It is in the chat: https://code.example.org/?chat="+c)
@@ -601,7 +616,7 @@ func TestAFileStaysHereAfterTheRevocation(t *testing.T) {
 	s := newSystem(t)
 	ann := s.User("ann", account.User)
 	c := s.pair(me, me, ann)
-	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.Answer(c, 1, "", channeltest.ToolCalls)
 	s.telegram.RefuseAll("sendDocument", http.StatusBadGateway, "Bad Gateway", 0)
 	s.SendFile(c, 1, "queued.txt", "a", "")
 	expect.Eventually(t, "delayed", func() bool { return strings.Contains(s.ChannelEvents(c), "delayed") })

@@ -19,6 +19,7 @@
 //	@@hang                         send nothing more until the client disconnects
 //	@@cut                          cut the connection
 //	@@usage in=100 out=20          the reported token counts (default: estimated from the text)
+//	@@finish length                the finish reason, instead of stop or tool_calls
 //	@@next                         the next step begins
 //
 // A step whose calls were interrupted does not count as played: once a prompt has resumed the turn, the interrupted

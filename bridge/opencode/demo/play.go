@@ -45,7 +45,7 @@ func (m *Model) play(ctx context.Context, r *reply, s step) error {
 	if s.status != 0 {
 		return r.fail(s.status, s.message)
 	}
-	return r.finish(s.in, s.out)
+	return r.finish(s.reason, s.in, s.out)
 }
 
 func (a action) play(ctx context.Context, r *reply, argChunk int) error {

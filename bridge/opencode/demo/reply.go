@@ -111,16 +111,18 @@ func prefix(s string, n int) int {
 	return size
 }
 
-// finish ends the answer and reports in and out tokens, or an estimate if both are 0.
-func (r *reply) finish(in, out int) error {
+// finish ends the answer for a reason, or for the usual one if it is empty. It reports in and out tokens, or an
+// estimate if both are 0.
+func (r *reply) finish(reason string, in, out int) error {
 	if in == 0 && out == 0 {
 		in, out = r.in, (r.out+tokenBytes-1)/tokenBytes
 	}
 	usage := map[string]int{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
-	reason := "stop"
+	usual := "stop"
 	if len(r.calls) > 0 {
-		reason = "tool_calls"
+		usual = "tool_calls"
 	}
+	reason = cmp.Or(reason, usual)
 	if !r.stream {
 		return r.whole(reason, usage)
 	}

@@ -26,6 +26,7 @@ type step struct {
 	callID   string // of this step's calls; empty gives each its own
 	argChunk int    // characters of tool arguments per delta, or 0 for all at once
 	in, out  int    // tokens to report; estimated if both are 0
+	reason   string // for which the answer ends; empty for the usual one
 }
 
 // action is one thing a step does; exactly one of its kinds is set.
@@ -94,6 +95,12 @@ var directives = map[string]func(s *step, rest string) error{
 	"@@callid": func(s *step, rest string) error {
 		if s.callID = rest; rest == "" {
 			return errors.New("want an id")
+		}
+		return nil
+	},
+	"@@finish": func(s *step, rest string) error {
+		if s.reason = rest; rest == "" {
+			return errors.New("want a finish reason")
 		}
 		return nil
 	},

@@ -1,0 +1,81 @@
+// Package endings lets queries of the read models say how a turn ended. The SQL functions that it registers are those
+// of package turnstate, so pages, the API and messengers agree.
+//
+// Promises: an ending follows from the rows at the time of the query, in whatever order their events came.
+//
+// It must not decide how a turn ended.
+package endings
+
+import (
+	"database/sql/driver"
+	"strings"
+
+	"modernc.org/sqlite"
+
+	"pocketcoder/projections/turnstate"
+)
+
+func init() {
+	sqlite.MustRegisterDeterministicScalarFunction("turn_ending", 11, turnEnding)
+	sqlite.MustRegisterDeterministicScalarFunction("ending_state", 1, onEnding(turnstate.Ending.State))
+	sqlite.MustRegisterDeterministicScalarFunction("ending_sentence", 1, onEnding(turnstate.Ending.Sentence))
+}
+
+// onEnding is the SQL function that applies f to an ending.
+func onEnding(f func(turnstate.Ending) string) func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+	return func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		return f(turnstate.Ending(text(args[0]))), nil
+	}
+}
+
+// turnEnding takes the state of a turn, NULL for its last step alone, and the columns of stepOf.
+func turnEnding(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+	last := turnstate.Step{Outcome: text(args[1]), Infrastructure: text(args[2]) == "infrastructure",
+		Error: text(args[3]), Finish: text(args[4]), Agent: text(args[5]), HasText: flag(args[6]), HasCall: flag(args[7]),
+		IsWhole: flag(args[8]), IsDenied: flag(args[9]), IsStopped: flag(args[10])}
+	if last.Outcome == "processing" {
+		last.Outcome = ""
+	}
+	if args[0] == nil {
+		return string(last.Ending()), nil
+	}
+	return string(turnstate.EndingOf(text(args[0]), last)), nil
+}
+
+// text is "" for NULL.
+func text(v driver.Value) string {
+	s, _ := v.(string)
+	return s
+}
+
+// flag is false for NULL.
+func flag(v driver.Value) bool {
+	n, _ := v.(int64)
+	return n != 0
+}
+
+// OfMessage returns the SQL expression for how a turn ends with the message of an alias: empty for a message that is
+// not the last step.
+func OfMessage(message string) string {
+	return "CASE WHEN " + message + ".role='assistant' THEN turn_ending(NULL, " + stepOf(message) + ", 0) ELSE '' END"
+}
+
+// OfTurn returns the SQL expression for how a turn ended whose state is an SQL expression, and whose last message has
+// an alias.
+func OfTurn(state, last string) string {
+	return "turn_ending(" + state + ", " + stepOf(last) + ", " + strings.ReplaceAll(
+		`EXISTS (SELECT 1 FROM effects WHERE chat=m.chat AND kind='abort' AND session='' AND position>m.position)`, "m.", last+".") + ")"
+}
+
+// stepOf returns the SQL expressions of the fields of a step. OpenCode stops a turn after a denial without a reason,
+// and after a question that a person dismissed.
+func stepOf(message string) string {
+	return strings.ReplaceAll(`m.engine_message_status, m.error_domain,
+		CASE WHEN json_valid(m.error_payload) THEN m.error_payload->>'$.name' END, m.finish, m.agent,
+		EXISTS (SELECT 1 FROM parts WHERE message=m.id AND NOT removed AND data->>'$.type'='text' AND trim(data->>'$.text', ' '||char(9, 10, 13))<>''),
+		EXISTS (SELECT 1 FROM parts WHERE message=m.id AND NOT removed AND data->>'$.type'='tool'),
+		EXISTS (SELECT 1 FROM parts WHERE message=m.id AND NOT removed AND data->>'$.type'='step-finish'),
+		EXISTS (SELECT 1 FROM permissions WHERE chat=m.chat AND message_id=m.ai_engine_message_id AND status='denied' AND reason='')
+			OR EXISTS (SELECT 1 FROM questions dismissed JOIN parts asking ON asking.message=m.id AND asking.data->>'$.callID'=dismissed.call_id
+				WHERE dismissed.chat=m.chat AND dismissed.session_id=m.session AND dismissed.status='rejected')`, "m.", message+".")
+}
