@@ -54,6 +54,51 @@ func element(t *testing.T, page, id string) string {
 	return one
 }
 
+func TestAnAnswerThatIsNotWholeSaysSoAndCanBeContinued(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		finish, text, says, ending string
+		inMessage                  bool
+	}{
+		"cut":        {"length", "half of it", "The answer was cut: the model reached its limit of output.", "cut", true},
+		"empty":      {"stop", "", "The model ended its turn without an answer.", "empty", true},
+		"broken off": {"unknown", "", "The answer was lost: it broke off before the model had finished it.", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := webtest.NewSystem(t)
+			_, token := s.User(t, "ann", "user")
+			chat := s.Chat(t, token, "c")
+			b := loggedIn(t, s, "ann")
+			happen := func(typ, properties string) {
+				s.AppendOpenCode(t, chat, typ, strings.ReplaceAll(properties, "$", "ses_"+chat))
+			}
+			s.Append(t, chat, events.SessionBound{Session: "ses_" + chat, Directory: "/workspace"})
+			happen("message.updated", `{"sessionID":"$","info":{"id":"msg_a","role":"assistant","time":{"created":1}}}`)
+			happen("message.part.updated",
+				`{"sessionID":"$","part":{"id":"prt_1","messageID":"msg_a","type":"text","text":"`+c.text+`","time":{"end":2}}}`)
+			happen("message.part.updated", `{"sessionID":"$","part":{"id":"prt_2","messageID":"msg_a","type":"step-finish"}}`)
+			happen("message.updated",
+				`{"sessionID":"$","info":{"id":"msg_a","role":"assistant","time":{"created":1,"completed":2},"finish":"`+c.finish+`"}}`)
+			happen("session.status", `{"sessionID":"$","status":{"type":"idle"}}`)
+			page := b.visit(t, "/chats/"+chat).body
+			is.Equal(strings.Count(page, c.says), 1)
+			entries, foot, _ := strings.Cut(page, `id="foot"`)
+			is.Equal(strings.Contains(entries, c.says), c.inMessage)
+			form, _, _ := strings.Cut(foot, "</form>")
+			expect.Contains(t, form, ">Continue<")
+			_, id, _ := strings.Cut(form, `name="id" value="`)
+			id, _, _ = strings.Cut(id, `"`)
+			page = b.submit(t, "/chats/"+chat+"/messages", url.Values{"id": {id}, "text": {"Continue."}}).body
+			_, foot, _ = strings.Cut(page, `id="foot"`)
+			_, got := s.Call(t, token, "GET", "/api/collections/messages/records?filter=role='assistant'", nil)
+			is.Equal(got["items"].([]any)[0].(map[string]any)["ending"], c.ending)
+			expect.Lacks(t, foot, ">Continue<") // its message waits now
+		})
+	}
+}
+
 func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -201,6 +201,17 @@ func failure(m *projections.ShownMessage) string {
 	return visible.Plain(cmp.Or(message, texts.Failed))
 }
 
+// ended says how the turn ended with a message, "" if the message is complete or says it itself.
+func ended(m *projections.ShownMessage) string {
+	switch {
+	case m.EngineStatus == "aborted":
+		return texts.Stopped
+	case failure(m) != "":
+		return ""
+	}
+	return m.Ending.Sentence()
+}
+
 // delivery says what became of a person's message, "" for one that OpenCode has.
 func delivery(m *projections.ShownMessage) string {
 	switch {

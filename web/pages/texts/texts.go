@@ -145,11 +145,14 @@ const (
 
 // The texts beside a conversation.
 const (
-	SendAgain   = "Send again"
-	WaitingOne  = "1 message waits"
-	WaitingMore = "%d messages wait"
-	NextStep    = "The assistant reads it after its current step."
-	Todo        = "%d of %d tasks done"
+	SendAgain = "Send again"
+	Continue  = "Continue"
+	// the message that Continue sends to the model
+	ContinuePrompt = "Continue."
+	WaitingOne     = "1 message waits"
+	WaitingMore    = "%d messages wait"
+	NextStep       = "The assistant reads it after its current step."
+	Todo           = "%d of %d tasks done"
 
 	Menu      = "Chat menu"
 	Title     = "Title"
