@@ -47,9 +47,10 @@ off. If the input is a file or a pipe, only /abort and /quit are commands.
 
 Exit status:
   0  the turn was completed        4  it was aborted
-  1  it failed: see stderr         5  it was lost: OpenCode ended in the middle of it
+  1  it failed: see stderr         5  it was lost: OpenCode or the answer of the model ended in the middle of it
   2  wrong usage                   6  the input ended while a request or a question waits
-  3  a request was denied and the turn stopped; also if more budget was denied
+  3  a request was denied or a question dismissed, and the turn stopped; also if more budget was denied
+  7  the answer is not complete: it was cut at the model's limit of output, is empty, or a filter blocked it
 `
 
 func chatFlags(env Environment, args []string) (o console.Options, data datadir.Dir, err error) {

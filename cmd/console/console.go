@@ -220,7 +220,9 @@ func (c *conversation) printEnd(code turn.End) {
 	case turn.Aborted:
 		fmt.Fprintln(w, "the turn was aborted; go on with:", command)
 	case turn.Lost:
-		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", command)
+		fmt.Fprintln(w, "the turn was lost: it broke off in the middle; go on with:", command)
+	case turn.Incomplete:
+		fmt.Fprintln(w, c.turn.Ending().Sentence(), "Go on with:", command)
 	case turn.Pending:
 		fmt.Fprintln(w, "a request is still pending; answer it with:", command)
 	default:

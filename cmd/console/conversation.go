@@ -248,6 +248,9 @@ func (c *conversation) check(ctx context.Context, seq uint64) error {
 	if c.working = row.Turn == projections.TurnAssistant || c.turn.Whose() == projections.TurnAssistant; !c.working {
 		c.stopping = false
 		c.show.EndLine()
+		if e := c.turn.Ending(); e.CanContinue() && len(c.pending) == 0 && !c.Once {
+			c.show.Note("", render.Yellow, `%s Write "continue" to go on.`, e.Sentence())
+		}
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 		"a person says why not":  {bash("echo al''lowed"), "n not today\n", "ask", turn.Completed, []string{"not today", "done"}},
 		"no answer":              {bash("echo al''lowed"), "", "ask", turn.Pending, []string{"? bash  echo"}},
 		"the provider refuses":   {"@@status 400 no credit", "", "ask", turn.Failed, nil},
+		"the answer is cut":      {"@@say half of it\n@@finish length", "", "ask", turn.Incomplete, []string{"half of it"}},
+		"there is no answer":     {call("glob", map[string]any{"pattern": "*.x"}) + "\n@@next\n@@usage in=9", "", "ask", turn.Incomplete, nil},
 		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", turn.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +50,12 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 			}
 			ran := strings.Contains(stdout, "allowed\n")
 			is.Equal(ran, strings.Contains(strings.Join(c.output, ""), "allowed\n"))
+			if c.code == turn.Incomplete {
+				expect.Contains(t, stderr, map[string]string{
+					"the answer is cut":  "The answer was cut: the model reached its limit of output.",
+					"there is no answer": "The model ended its turn without an answer.",
+				}[name])
+			}
 			if c.code == turn.Failed {
 				expect.Contains(t, stderr, "no credit")
 			}

@@ -6,6 +6,7 @@ package turn
 
 import (
 	"cmp"
+	"strings"
 
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
@@ -19,12 +20,13 @@ import (
 type End int
 
 const (
-	Completed = 0
-	Failed    = 1
-	Denied    = 3
-	Aborted   = 4
-	Lost      = 5
-	Pending   = 6
+	Completed  = 0
+	Failed     = 1
+	Denied     = 3
+	Aborted    = 4
+	Lost       = 5
+	Pending    = 6
+	Incomplete = 7
 )
 
 // Turn follows the chat's own session: whose turn it is, and how the last one ended.
@@ -41,9 +43,8 @@ type Turn struct {
 	// budget requests that stopped the turn: it resumes when they are granted
 	stoppedBy map[string]bool
 
-	answer string // the assistant message that began last
-	// it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
-	broken  bool
+	answer  string // the assistant message that began last
+	last    turnstate.Step
 	Failure string
 	denied  bool
 	refused bool // more than a budget allows was denied
@@ -59,7 +60,7 @@ func New(root string) *Turn {
 
 // Begin resets the end of the previous turn.
 func (t *Turn) Begin() {
-	t.session.Outcome, t.Failure, t.denied, t.refused, t.broken = "", "", false, false, false
+	t.session.Outcome, t.Failure, t.denied, t.refused, t.last = "", "", false, false, turnstate.Step{}
 }
 
 func (t *Turn) End() End {
@@ -70,16 +71,21 @@ func (t *Turn) End() End {
 		return Denied
 	case len(t.Held) > 0 && !t.denied:
 		return Pending
-	case t.session.Outcome == turnstate.Aborted:
-		return Aborted
-	case t.session.Outcome == turnstate.Failed:
-		return Failed
-	case t.denied:
-		return Denied
-	case t.broken:
-		return Lost
 	}
-	return Completed
+	return statuses[t.Ending()]
+}
+
+// statuses are the exit statuses of endings. A turn that has not begun is completed.
+var statuses = map[turnstate.Ending]End{
+	turnstate.EndCut: Incomplete, turnstate.EndEmpty: Incomplete, turnstate.EndFiltered: Incomplete,
+	turnstate.EndLost: Lost, turnstate.EndStopped: Aborted, turnstate.EndDenied: Denied, turnstate.EndFailed: Failed,
+}
+
+// Ending returns how the last turn ended, by its last step.
+func (t *Turn) Ending() turnstate.Ending {
+	last := t.last
+	last.IsDenied = t.denied
+	return turnstate.EndingOf(t.session.Outcome, last)
 }
 
 // Whose returns projections.TurnUser or projections.TurnAssistant: the side that must act.
@@ -123,7 +129,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		delete(t.outbox, d.Message)
 	case events.MessageFailed:
 		delete(t.outbox, d.Message)
-		t.Failure = d.Error
+		t.Failure, t.last = d.Error, turnstate.Step{}
 		t.session.Undelivered(t.session.Awaiting)
 		return true
 	case events.PermissionRequested:
@@ -150,7 +156,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 			t.stoppedBy[e.Cause] = true
 		}
 		if d.Session == "" {
-			t.pendingStops[e.ID] = true
+			t.pendingStops[e.ID], t.last.IsStopped = true, true
 		}
 	case events.RevertRequested:
 		t.pendingStops[e.ID] = true
@@ -203,8 +209,11 @@ func (t *Turn) Grant(ask string) {
 
 func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
 	p := payload.Read(d)
-	if d.Type == events.PermissionReplied {
+	switch d.Type {
+	case events.PermissionReplied:
 		t.denied = t.denied || p.Reply == "reject"
+	case events.QuestionRejected:
+		t.denied = true
 	}
 	if p.SessionID != t.Root && p.SessionID != "" {
 		return false
@@ -226,6 +235,8 @@ func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
 			return false
 		}
 		return t.assistant(d)
+	case "message.part.updated":
+		t.part(p.Part)
 	}
 	return false
 }
@@ -237,12 +248,28 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 		return false
 	}
 	if m.Info.ID > t.answer {
-		t.answer, t.denied = m.Info.ID, false
+		t.answer, t.denied, t.last = m.Info.ID, false, turnstate.Step{}
 	}
 	if m.Info.ID == t.answer {
-		t.broken = m.Info.Time.Completed != 0 && m.Info.Finish == "" && !m.Info.Error.Exists()
+		t.last.Outcome, t.last.Finish, t.last.Agent = turnstate.Outcome(m.Info), m.Info.Finish, m.Info.Agent
+		t.last.Error = m.Info.Error.Name()
 	}
 	t.session.Answer(m.Info.ID, m.Info)
 	t.Failure = cmp.Or(m.Info.Error.String(), t.Failure)
 	return turnstate.Outcome(m.Info) != ""
+}
+
+// part applies a part of the assistant message that began last.
+func (t *Turn) part(p payload.Part) {
+	if p.MessageID != t.answer {
+		return
+	}
+	switch p.Type {
+	case "text":
+		t.last.HasText = t.last.HasText || strings.TrimSpace(p.Text) != ""
+	case "tool":
+		t.last.HasCall = true
+	case "step-finish":
+		t.last.IsWhole = true
+	}
 }

@@ -83,6 +83,40 @@ func TestTurnStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
 	is.Equal(f.End(), End(Completed))
 }
 
+func TestExitStatusOfATurnWithoutAWholeAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		finish, part string
+		want         End
+	}{
+		"complete":        {"stop", `"type":"text","text":"all"`, Completed},
+		"cut":             {"length", `"type":"text","text":"half"`, Incomplete},
+		"empty":           {"stop", `"type":"text","text":" "`, Incomplete},
+		"broken off":      {"unknown", `"type":"text","text":"half"`, Lost},
+		"after a call":    {"tool-calls", `"type":"tool","tool":"bash","state":{"status":"completed"}`, Lost},
+		"blocked":         {"content-filter", `"type":"text","text":"half"`, Incomplete},
+		"of the provider": {"error", `"type":"text","text":"half"`, Lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			f := New("ses_1")
+			for i, e := range [][2]string{
+				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_0","role":"assistant","finish":"tool-calls","time":{"completed":1}}}`},
+				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_0","messageID":"msg_0","type":"text","text":"before"}}`},
+				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1}}}`},
+				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_1","messageID":"msg_1",` + c.part + `}}`},
+				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_2","messageID":"msg_1","type":"step-finish"}}`},
+				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","finish":"` + c.finish + `","time":{"completed":2}}}`},
+			} {
+				event, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+					events.OpenCode{Type: e[0], Properties: json.RawMessage(e[1])})
+				is.NoErr(err)
+				f.Apply(cmdtest.Numbered(event, i+1))
+			}
+			is.Equal(f.End(), c.want)
+		})
+	}
+}
+
 func TestDeniedBudgetRequestEndsAsDenied(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")
