@@ -170,6 +170,9 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "hello")
 		}))
+	case strings.Contains(o.path, "/revert"):
+		s.Assistant(t, chat, "msg_"+chat, "")
+		f["message"] = "msg_" + chat
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.AppendCommandRequest(t, chat, "per_"+chat, "touch notes"), "chat",
 			"1h", "touch*"
