@@ -16,19 +16,20 @@ import (
 
 // Session is an OpenCode session of a chat: the chat's own, or a subagent's when it has a parent.
 type Session struct {
-	store.Record        // the id is OpenCode's
-	Chat         string `db:"chat" json:"chat"`
-	Parent       string `db:"parent" json:"parent"`
-	Root         string `db:"root" json:"root"`
-	Engine       string `db:"engine" json:"engine"`
-	Directory    string `db:"directory" json:"directory"`
-	Agent        string `db:"agent" json:"agent"`
-	Title        string `db:"title" json:"title"`
-	ChosenAgent  string `db:"chosen_agent" json:"-"` // record of the agent that its last message is for
-	ChosenName   string `db:"chosen_name" json:"-"`  // and its name then
-	Opened       int64  `db:"opened" json:"-"`       // Unix ms
-	Seq          int64  `db:"seq" json:"seq"`        // newest durable sequence in the log, -1 for none
-	OCSeq        int64  `db:"oc_seq" json:"-"`
+	store.Record            // the id is OpenCode's
+	Chat         string     `db:"chat" json:"chat"`
+	Parent       string     `db:"parent" json:"parent"`
+	Root         string     `db:"root" json:"root"`
+	Engine       string     `db:"engine" json:"engine"`
+	Directory    string     `db:"directory" json:"directory"`
+	Agent        string     `db:"agent" json:"agent"`
+	Title        string     `db:"title" json:"title"`
+	ChosenAgent  string     `db:"chosen_agent" json:"-"` // record of the agent that its last message is for
+	ChosenName   string     `db:"chosen_name" json:"-"`  // and its name then
+	Opened       int64      `db:"opened" json:"-"`       // Unix ms
+	Seq          int64      `db:"seq" json:"seq"`        // newest durable sequence in the log, -1 for none
+	OCSeq        int64      `db:"oc_seq" json:"-"`
+	Retry        store.JSON `db:"retry" json:"-"` // opencode.Retry while OpenCode waits for the provider
 	turnstate.Turn
 	TurnState string `db:"turn_state" json:"turn_state"` // of package turnstate
 }
@@ -41,6 +42,9 @@ func (t *tables) putSession(s Session) {
 
 // putTurn is putSession after a change of the chat. It returns the state.
 func (t *tables) putTurn(c Chat, s Session) string {
+	if s.Status != turnstate.Retrying {
+		s.Retry = ""
+	}
 	s.TurnState = s.State(t.sending(s), c.Session == s.ID && c.Outbox > 0)
 	if s.ID != "" {
 		t.sessions.Put(s)
@@ -87,7 +91,9 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		applySessionInfo(t, e, b)
 	case opencode.SessionStatus:
 		s := t.session(b.SessionID, e)
-		s.Status = b.Status.Type
+		if s.Status = b.Status.Type; s.Status == turnstate.Retrying {
+			s.Retry = encoded(b.Status.Retry)
+		}
 		t.putSession(s)
 	case opencode.SessionDeleted:
 		s := t.session(b.SessionID, e)

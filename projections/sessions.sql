@@ -12,6 +12,7 @@ CREATE TABLE sessions(
   chosen_name   TEXT NOT NULL,    -- and its name then
   opened        INTEGER NOT NULL, -- Unix ms; 0 when it is not known
   status        TEXT NOT NULL,    -- idle, busy, retry: OpenCode's last word
+  retry         TEXT NOT NULL,    -- JSON {attempt, message, next} while its status is retry; empty for none
   seq           INTEGER NOT NULL, -- newest durable sequence in the log, -1 for none
   oc_seq        INTEGER NOT NULL, -- durable sequence of what directory, agent and title say
   processing    TEXT NOT NULL,    -- sorted ids of its assistant messages that have not ended

@@ -36,6 +36,7 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 		"the provider refuses":   {"@@status 400 no credit", "", "ask", turn.Failed, nil},
 		"the answer is cut":      {"@@say half of it\n@@finish length", "", "ask", turn.Incomplete, []string{"half of it"}},
 		"there is no answer":     {call("glob", map[string]any{"pattern": "*.x"}) + "\n@@next\n@@usage in=9", "", "ask", turn.Incomplete, nil},
+		"the provider recovers":  {"@@header Retry-After: 1\n@@failfirst 1 500 flaky\n@@say recovered", "", "ask", turn.Completed, []string{"attempt 1: ", "flaky", "; next try at ", "recovered"}},
 		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", turn.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pocketcoder/events"
 )
@@ -94,7 +95,23 @@ type SessionStatus struct {
 	SessionID string `json:"sessionID"`
 	Status    struct {
 		Type string `json:"type"` // idle, busy, retry
+		Retry
 	} `json:"status"`
+}
+
+// Retry says why OpenCode waits for the model provider, and until when.
+type Retry struct {
+	Attempt int     `json:"attempt"` // that failed, from 1
+	Message string  `json:"message"`
+	Next    float64 `json:"next"` // Unix ms
+}
+
+// NextTry returns the time of the next try, the zero time if it is unknown.
+func (r Retry) NextTry() time.Time {
+	if r.Next <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(r.Next))
 }
 
 // SessionError is the payload of session.error. It may lack a session.

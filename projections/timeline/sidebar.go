@@ -19,6 +19,7 @@ type Sidebar struct {
 	Prompt  string // OpenCode's id of the last message that can be undone, "" for none
 	Undo    Undo
 	Last    LastStep
+	Retry   Retry
 }
 
 // Answer names who wrote an answer.
@@ -33,6 +34,13 @@ type LastStep struct {
 	ID     string           `db:"id"`
 	Shown  bool             `db:"shown"`  // the message itself shows how it ended
 	Ending turnstate.Ending `db:"ending"` // empty while the turn is not over
+}
+
+// Retry is what OpenCode waits for before it tries the model provider again, in the chat or a subagent.
+type Retry struct {
+	Attempt int64  `db:"attempt"` // that failed; 0 if no session waits
+	Message string `db:"message"`
+	Next    string `db:"next"` // time of the next try; empty if it is unknown
 }
 
 // Totals are the cost and the tokens of a chat and its subagents.
@@ -61,6 +69,9 @@ var (
 		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
 	selectLast = `SELECT m.id, ` + endings.OfTurn("{:state}", "m") + ` AS ending, ` + endings.OfMessage("m") + `<>'' AS shown FROM messages m
 		WHERE m.chat={:chat} AND m.session={:session} AND m.role='assistant' AND NOT m.removed ORDER BY m.position DESC LIMIT 1`
+	selectRetry = `SELECT coalesce(retry->>'$.attempt', 0) AS attempt, coalesce(retry->>'$.message', '') AS message,
+		coalesce(strftime('%Y-%m-%d %H:%M:%fZ', nullif(retry->>'$.next', 0)/1000.0, 'unixepoch'), '') AS next
+		FROM sessions WHERE chat={:chat} AND retry<>'' AND turn_state='running' AND NOT removed ORDER BY id LIMIT 1`
 	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
 	selectUndo = `SELECT message, state, reason,
@@ -88,6 +99,9 @@ func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err er
 		return a, err
 	}
 	if a.Undo, err = first[Undo](ctx, db, "revert of "+c.ID, selectUndo, params); err != nil {
+		return a, err
+	}
+	if a.Retry, err = first[Retry](ctx, db, "retry in "+c.ID, selectRetry, params); err != nil {
 		return a, err
 	}
 	params["state"] = c.State

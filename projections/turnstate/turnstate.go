@@ -28,8 +28,11 @@ const (
 // Ended reports whether the last turn has ended, or none has begun.
 func Ended(state string) bool { return state != Queued && state != Running && state != Waiting }
 
-// Idle is OpenCode's status of an idle session.
-const Idle = "idle"
+// OpenCode's status of a session that is idle, and of one that waits to try the model provider again.
+const (
+	Idle     = "idle"
+	Retrying = "retry"
+)
 
 // Turn holds what the events of a session say about its last turn.
 type Turn struct {

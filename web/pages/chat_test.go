@@ -99,6 +99,29 @@ func TestAnAnswerThatIsNotWholeSaysSoAndCanBeContinued(t *testing.T) {
 	}
 }
 
+func TestAWaitForTheProviderIsShownAndCanBeStopped(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ann", "user")
+	chat := s.Chat(t, token, "c")
+	b := loggedIn(t, s, "ann")
+	s.Append(t, chat, events.SessionBound{Session: "ses_" + chat, Directory: "/workspace"})
+	foot := func(status string) string {
+		s.AppendOpenCode(t, chat, "session.status", `{"sessionID":"ses_`+chat+`","status":`+status+`}`)
+		_, foot, _ := strings.Cut(b.visit(t, "/chats/"+chat).body, `id="foot"`)
+		return foot
+	}
+	waits := foot(`{"type":"retry","attempt":2,"message":"too <many>","next":1795217500000.5}`)
+	for _, words := range []string{"The model provider failed (attempt 2): too &lt;many&gt;", "Next try:",
+		`datetime="2026-11-20T23:31:40Z"`, `action="/chats/` + chat + `/abort"`, "Stop waiting"} {
+		expect.Contains(t, waits, words)
+	}
+	expect.Lacks(t, foot(`{"type":"busy"}`), "Stop waiting")
+	expect.Contains(t, foot(`{"type":"retry","attempt":3,"message":"again"}`), "Stop waiting")
+	s.Append(t, chat, events.TurnLost{Session: "ses_" + chat})
+	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, "Stop waiting")
+}
+
 func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -54,8 +54,8 @@ type Payload struct {
 
 // Status is the state of a session.
 type Status struct {
-	Type, Message string
-	Attempt       int
+	Type string
+	opencode.Retry
 }
 
 // Read reads a payload, as far as it can be read.

@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"pocketcoder/cmd/console/payload"
@@ -30,7 +31,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		r.session(p)
 	case "session.status":
 		if p.Status.Type == "retry" {
-			r.Note(p.SessionID, Yellow, "the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
+			r.retry(p)
 		}
 	case "session.error":
 		if p.Error.Aborted() {
@@ -52,6 +53,18 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	case events.QuestionReplied, events.QuestionRejected:
 		r.questionReplied(p)
 	}
+}
+
+// retry shows why OpenCode waits for the provider. A live renderer also says how to stop waiting.
+func (r *Renderer) retry(p payload.Payload) {
+	text := fmt.Sprintf("the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
+	if next := p.Status.NextTry(); !next.IsZero() {
+		text += "; next try at " + next.Local().Format("2006-01-02 15:04:05")
+	}
+	if r.Live {
+		text += " (Ctrl-C or /abort stops waiting)"
+	}
+	r.Note(p.SessionID, Yellow, "%s", text)
 }
 
 // addQuestions shows questions. A live renderer leaves that to the conversation, which shows each question in turn.

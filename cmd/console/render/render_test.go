@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
@@ -53,6 +54,23 @@ func TestGoldenTraces(t *testing.T) {
 			is.Equal(got, string(want))
 		})
 	}
+}
+
+func TestARetrySaysWhenAndHowToStop(t *testing.T) {
+	is := is.New(t)
+	e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: "session.status",
+		Properties: json.RawMessage(`{"sessionID":"ses_1","status":{"type":"retry","attempt":2,"message":"too many","next":1795217500000}}`)})
+	is.NoErr(err)
+	at := time.UnixMilli(1795217500000).Format("2006-01-02 15:04:05")
+	var out bytes.Buffer
+	r := New(&Screen{Out: &out})
+	r.Live = true
+	r.Event(cmdtest.Numbered(e, 1))
+	expect.Contains(t, out.String(), "the model provider failed, attempt 2: too many; next try at "+at+
+		" (Ctrl-C or /abort stops waiting)")
+	replayed := rendered([]events.Event{cmdtest.Numbered(e, 1)})
+	expect.Contains(t, replayed, "next try at "+at)
+	expect.Lacks(t, replayed, "stops waiting")
 }
 
 func TestLengthOfALongCommandIsShownBelowIt(t *testing.T) {

@@ -145,6 +145,11 @@ const (
 
 // The texts beside a conversation.
 const (
+	// with the attempt, and what the provider said
+	ProviderFailed = "The model provider failed (attempt %d): %s"
+	NextTry        = "Next try:"
+	StopWaiting    = "Stop waiting"
+
 	SendAgain = "Send again"
 	Continue  = "Continue"
 	// the message that Continue sends to the model
