@@ -171,7 +171,8 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 			io.WriteString(w, "hello")
 		}))
 	case strings.Contains(o.path, "/revert"):
-		s.Assistant(t, chat, "msg_"+chat, "")
+		s.AppendOpenCode(t, chat, "message.updated",
+			`{"sessionID":"ses_`+chat+`","info":{"id":"msg_`+chat+`","role":"user"}}`)
 		f["message"] = "msg_" + chat
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.AppendCommandRequest(t, chat, "per_"+chat, "touch notes"), "chat",
