@@ -69,12 +69,14 @@ var filled = []Data{
 	SessionReplaced{Message: "m1", Before: "ses_1", Session: "ses_2", Reason: "OpenCode has lost the session."},
 	PermissionReferred{
 		Permission: "per_1", Reason: "no rule matches", Cwd: "/w", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}, Hosts: []string{"example.org:443"}, Network: "It has no network.",
-		Files: []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},
+		Files:    []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},
+		Contents: []FileContent{{Path: "/w/a", Text: "echo <a>\n"}},
 	},
 	PermissionDecided{
 		Permission: "per_2", Decision: Authorized, Reason: "fine", RuleRef: RuleRef{"bash: ls", "tool_permissions/r1", 7}, Grant: "per_1", Cwd: "/w", Edited: "ls -1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Client:  Client{Address: "192.0.2.1", Device: "Phone/1"},
 		Session: "ses_1", Call: "call_1", Type: "bash", Command: "ls && echo '<>'", Request: "00ff", Hosts: []string{"example.org:443"},
+		Files: []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},
 	},
 	PermissionInterrupted{Permission: "per_1"},
 	PermissionExpired{Permission: "per_1", Reason: "asked again as per_2"},

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 )
@@ -45,6 +47,8 @@ type PermissionDecided struct {
 	// SHA-256 of type, patterns and metadata: the same request asked again has the same
 	Request string `json:"request"`
 	Client  Client `json:"client,omitzero"` // with which a person decided
+	// bash, approved by a person: the files that the command names; if one differs, the command does not run
+	Files []FileFingerprint `json:"files,omitempty"`
 	// bash: host:port that the command names; the approval allows its execution to reach them
 	Hosts []string `json:"hosts,omitempty"`
 }
@@ -58,7 +62,8 @@ type RuleRef struct {
 	RuleVersion uint64 `json:"rule_version,omitempty"` // sequence of the event that made it so
 }
 
-// PermissionReferred means that the policy left a permission request to a person.
+// PermissionReferred means that the policy left a permission request to a person. It is appended again if files of a
+// command changed before the decision, because the person must then look at the request again.
 type PermissionReferred struct {
 	Permission string `json:"permission"`
 	Reason     string `json:"reason"` // a sentence for the person
@@ -69,8 +74,25 @@ type PermissionReferred struct {
 	Hosts   []string `json:"hosts,omitempty"`
 	Network string   `json:"network,omitempty"` // bash: a sentence, if the command needs a host and will reach none
 
-	// edit: the files that an approval changes, as they were when the policy looked
-	Files []FileFingerprint `json:"files,omitempty"`
+	// the files as they were when the policy looked: edit, those that an approval changes; bash, those that the command
+	// names
+	Files    []FileFingerprint `json:"files,omitempty"`
+	Contents []FileContent     `json:"contents,omitempty"` // bash: of the files, as far as a person is shown it
+}
+
+// FileContent is the content of a text file at one moment.
+type FileContent struct {
+	Path string `json:"path"` // absolute, as in its fingerprint
+	Text string `json:"text"`
+}
+
+// HashFiles returns the SHA-256 of fingerprints, in hex, and "" if there are none.
+func HashFiles(files []FileFingerprint) string {
+	if len(files) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(MustEncode(files))
+	return hex.EncodeToString(sum[:])
 }
 
 // FileFingerprint is the state of a file at one moment. At most one of SHA256, ModifiedNS and Absent is set. None is

@@ -45,9 +45,38 @@ type Permission struct {
 	ApprovedAt     string     `db:"approved_at" json:"approved_at"`
 	Device         string     `db:"device" json:"device"`         // with which a person decided
 	Request        string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
+	Files          store.JSON `db:"files" json:"files"`           // list of RequestFile
+	FilesHash      string     `db:"files_hash" json:"files_hash"` // SHA-256, see events.HashFiles
 	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval was used for a repetition of the request
 	AskedSeq       int64      `db:"asked_seq" json:"asked_seq"`
 	DecidedSeq     int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
+}
+
+// RequestFile is a file that a request changes, or that its command names, as it was when the policy left the request
+// to a person.
+type RequestFile struct {
+	events.FileFingerprint
+	Text string `json:"text,omitempty"` // bash: the content, as far as a person is shown it
+}
+
+// RequestFiles returns the files of a request that was left to a person.
+func RequestFiles(b events.PermissionReferred) []RequestFile {
+	all := make([]RequestFile, len(b.Files))
+	for i, f := range b.Files {
+		all[i].FileFingerprint = f
+		for _, c := range b.Contents {
+			if c.Path == f.Path {
+				all[i].Text = c.Text
+			}
+		}
+	}
+	return all
+}
+
+// RequestFiles returns the files of the request.
+func (p Permission) RequestFiles() (all []RequestFile) {
+	_ = json.Unmarshal([]byte(p.Files), &all) // the column is such a list
+	return all
 }
 
 // The statuses of a permission request.
@@ -136,7 +165,7 @@ func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), encodedList(b.Always)
 	p.EngineMessage, p.Call = b.Tool.MessageID, b.Tool.CallID
 	p.Status, p.Source, p.Message = PermissionDraft, engineType, b.Line()
-	p.Request, p.AskedSeq = b.Request(), int64(e.Seq)
+	p.Request, p.Files, p.AskedSeq = b.Request(), "[]", int64(e.Seq)
 	t.permissions.Put(p)
 	return nil
 }
@@ -158,6 +187,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
 	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
 	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, SourceAPI, true, cmp.Or(b.Message, ask.Line())
+	p.Files = "[]"
 	t.permissions.Put(p)
 	return nil
 }
@@ -167,6 +197,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 func recordReferred(t *tables, e events.Event, b events.PermissionReferred) {
 	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
+		p.Files, p.FilesHash = encoded(RequestFiles(b)), events.HashFiles(b.Files)
 		p.decideBy(b.RuleRef)
 		t.putPermission(p)
 	}

@@ -29,6 +29,8 @@ CREATE TABLE permissions(
   approved_at             TEXT NOT NULL,
   device                  TEXT NOT NULL,    -- with which a person decided
   request                 TEXT NOT NULL,    -- SHA-256 of what is asked for: see events.PermissionAsk
+  files                   TEXT NOT NULL,    -- JSON list: of the request, with the content that a person is shown
+  files_hash              TEXT NOT NULL,    -- SHA-256 of the files: see events.HashFiles
   grant_used              INTEGER NOT NULL, -- the approval of this interrupted ask answered the same request asked again
   asked_seq               INTEGER NOT NULL,
   decided_seq             INTEGER NOT NULL, -- 0 until it is decided

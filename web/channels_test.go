@@ -163,7 +163,7 @@ func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
 		if n%25 == 0 { // a restart forgets nothing
 			old := s.Web.Channels.Channels
 			s.Web.Channels.Channels = &channel.Channels{Log: old.Log, Secrets: old.Secrets, Records: old.Records,
-				Chats: old.Chats, Accounts: old.Accounts, Permissions: old.Permissions, AwaitReadModels: old.AwaitReadModels,
+				Chats: old.Chats, Accounts: old.Accounts, Decide: old.Decide, AwaitReadModels: old.AwaitReadModels,
 				CountWaiting: old.CountWaiting, IsSubmitted: old.IsSubmitted}
 		}
 		received, err := s.Web.Channels.Channels.Post(t.Context(), channel.Posted{Webhook: made["id"].(string),

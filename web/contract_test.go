@@ -177,7 +177,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.AppendCommandRequest(t, chat, "per_"+chat, "touch notes"), "chat",
 			"1h", "touch*"
-		f["shown_command"], f["shown_request"], f["shown_rules"] = "touch notes", "", nil
+		f["shown_command"], f["shown_request"], f["shown_files"], f["shown_rules"] = "touch notes", "", "", nil
 	case strings.Contains(o.path, "/policy/"):
 		f["chat"], f["pattern"], f["action"] = chat, "git status*", "allow"
 	case strings.Contains(o.path, "/push"):

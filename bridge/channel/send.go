@@ -237,7 +237,8 @@ func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, p
 		if err != nil || !found || request.Status != projections.PermissionDraft {
 			return nil, false, err
 		}
-		b := channel.Button{Chat: request.Chat, Permission: request.EnginePermission, Request: request.Request}
+		b := channel.Button{Chat: request.Chat, Permission: request.EnginePermission, Request: request.Request,
+			Files: request.FilesHash}
 		if b.Decision = events.Authorized; m.Whole {
 			offer("Approve", b)
 		}

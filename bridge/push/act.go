@@ -107,7 +107,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 		return handlers.Refuse(handlers.Conflict, "this device may not decide that any more")
 	}
 	name, _ := p.shown(d.Name, maxTitle)
-	_, err = p.Permissions.Decide(ctx, permission.Decide{
+	_, err = p.Decide(ctx, permission.Decide{
 		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
 		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name}, Admin: admin,
 	})

@@ -81,7 +81,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 // start starts a new Push, as a restart does.
 func (s *system) start(change ...func(*push.Push)) {
 	s.Push = &push.Push{
-		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions,
+		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.permissions.Decide,
 		Logger:  slog.New(slog.NewTextHandler(&s.lines, nil)),
 		Present: func(user, chat string) bool { return s.present.Load() == user+"/"+chat },
 		Sender:  service.Sender{URL: baseURL, VAPID: s.vapid, AllowPrivate: true}, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},

@@ -42,13 +42,13 @@ import (
 
 // Push sends notifications. All exported fields must be set.
 type Push struct {
-	Log         *log.Log
-	Secrets     *secret.Store
-	Model       *projections.Model
-	Accounts    *account.Accounts
-	Records     *records.Records
-	Permissions *permission.Permissions
-	Logger      *slog.Logger
+	Log      *log.Log
+	Secrets  *secret.Store
+	Model    *projections.Model
+	Accounts *account.Accounts
+	Records  *records.Records
+	Decide   func(context.Context, permission.Decide) (uint64, error) // decides a permission request
+	Logger   *slog.Logger
 
 	Sender     service.Sender
 	Present    func(user, chat string) bool // reports whether an account is viewing a chat

@@ -15,7 +15,7 @@ import (
 // wireChannels creates the channels to messengers. It comes before the web server, which changes their records.
 func (s *System) wireChannels() {
 	s.channels = &channel.Channels{
-		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Permissions: s.permissions,
+		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Decide: s.gate.Decide,
 		AwaitReadModels: s.model.Wait,
 		CountWaiting:    func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
 		IsSubmitted: func(ctx context.Context, message string) (bool, error) {

@@ -15,7 +15,7 @@ import (
 // wirePush creates the sender of notifications. It comes after the API, which knows which users are viewing a chat.
 func (s *System) wirePush() {
 	s.push = &push.Push{
-		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions, Logger: s.o.Logger,
+		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.gate.Decide, Logger: s.o.Logger,
 		Sender:  service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
 		Present: s.web.Realtime.IsViewing, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}

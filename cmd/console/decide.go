@@ -114,7 +114,7 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 // decide sends a decision about a request. It fills in the request's id.
 func (c *conversation) decide(ctx context.Context, a pendingItem, d permission.Decide) error {
 	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Content.ID
-	d.ShownRequest.Request = a.permission.Hash
+	d.ShownRequest.Request, d.ShownRequest.Files = a.permission.Hash, a.permission.FilesHash
 	if d.Decision == events.Authorized {
 		c.resumes(a)
 	}
@@ -157,7 +157,7 @@ func (c *conversation) edit(ctx context.Context, a *pendingItem, command string)
 // allowed.
 func (c *conversation) propose(ctx context.Context, a *pendingItem, w permission.AllowAlways) error {
 	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Content.ID
-	w.ShownRequest.Request, w.ShownRules = a.permission.Hash, nil
+	w.ShownRequest.Request, w.ShownRequest.Files, w.ShownRules = a.permission.Hash, a.permission.FilesHash, nil
 	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
 	p, err := client.Call[permission.Proposal](ctx, c.System, "permission.propose", w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -165,4 +166,27 @@ func TestFileOutsideTheWorkspaceIsHiddenFromOpenCode(t *testing.T) {
 			expect.Lacks(t, string(e.Data), "the secret")
 		}
 	}
+}
+
+func TestAnApprovalIsOnlyForTheScriptThatThePersonRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	script := filepath.Join(p.dir(t), "deploy.sh")
+	is.NoErr(os.WriteFile(script, []byte("echo harmless\n"), 0o600))
+	name, err := filepath.Rel(p.workspace, script)
+	is.NoErr(err)
+	chat := p.chat(t, bash("sh "+name))
+	request := p.awaitRequest(t, chat, 0)
+	var referred events.PermissionReferred
+	is.NoErr(json.Unmarshal(p.event(t, chat, referred.Kind(), func(events.Event) bool { return true }).Data, &referred))
+	is.Equal(referred.Contents, []events.FileContent{{Path: script, Text: "echo harmless\n"}})
+
+	is.NoErr(os.WriteFile(script, []byte("echo changed\n"), 0o600))
+	is.Equal(p.decideAgain(t, chat, request, events.Authorized),
+		name+" changed while the request waited. Nothing was decided. Look at the request again.")
+	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
+	p.decide(t, chat, request, events.Authorized, "") // the person has read it
+	p.turnEnds(t, chat)
+	expect.Contains(t, p.tools(t, chat)[0].State.Output, "changed")
 }

@@ -24,6 +24,7 @@ type Button struct {
 	Permission string          `json:"permission,omitempty"`
 	Decision   events.Decision `json:"decision,omitempty"`
 	Request    string          `json:"request,omitempty"` // hash of the request that is shown
+	Files      string          `json:"files,omitempty"`   // hash of its files
 	Question   string          `json:"question,omitempty"`
 	Index      int             `json:"index,omitempty"`
 	Answer     string          `json:"answer,omitempty"`
@@ -149,8 +150,8 @@ func (h *Channels) press(ctx context.Context, b Button, who account.Account, by 
 			Index: b.Index, Answers: []string{b.Answer}})
 		return "Answered: " + b.Answer, err
 	}
-	_, err := h.Permissions.Decide(ctx, permission.Decide{
-		Command: by, Chat: b.Chat, Permission: b.Permission, Decision: b.Decision, ShownRequest: permission.ShownRequest{Request: b.Request},
+	_, err := h.Decide(ctx, permission.Decide{
+		Command: by, Chat: b.Chat, Permission: b.Permission, Decision: b.Decision, ShownRequest: permission.ShownRequest{Request: b.Request, Files: b.Files},
 		Client: events.Client{Device: channel}, Admin: who.Role == account.Admin,
 	})
 	if b.Decision == events.Authorized {

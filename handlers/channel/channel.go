@@ -86,13 +86,14 @@ type conversation struct {
 
 // Channels carries out the commands on channels. All exported fields must be set.
 type Channels struct {
-	Log         *log.Log
-	Secrets     *secret.Store
-	Records     *record.Records
-	Chats       *chat.Chats
-	Accounts    *account.Accounts
-	Permissions *permission.Permissions
+	Log      *log.Log
+	Secrets  *secret.Store
+	Records  *record.Records
+	Chats    *chat.Chats
+	Accounts *account.Accounts
 
+	// Decide decides a permission request.
+	Decide func(context.Context, permission.Decide) (uint64, error)
 	// AwaitReadModels waits until the read models include an event. CountWaiting counts the waiting messages of a chat.
 	// IsSubmitted reports whether a message is in a chat.
 	AwaitReadModels func(ctx context.Context, seq uint64) error

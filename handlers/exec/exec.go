@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -146,8 +147,14 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 		if rest, detached := bash.Detached(d.Command); detached {
 			d.Command, d.Detached = rest, true
 		}
-		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)
-		return d, 0, err
+		if d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd); err != nil {
+			return nil, 0, err
+		}
+		if changed := outcome.ChangedCommandFiles(directory, d.Cwd); len(changed) > 0 {
+			return nil, 0, handlers.Refuse(handlers.Conflict,
+				"%s changed after the command was approved, so the command was not run. Ask again.", strings.Join(changed, ", "))
+		}
+		return d, 0, nil
 	}
 	for {
 		try, cancel := context.WithTimeout(ctx, authorizeTime) // a response that is lost with the connection never arrives

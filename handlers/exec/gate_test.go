@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -291,4 +292,33 @@ func TestADecisionOnAnAPIRequestIsIgnored(t *testing.T) {
 	_, err = authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 	is.Equal(err.Error(), "the chat was deleted")
+}
+
+func TestACommandIsRefusedIfAFileThatItNamesChangedAfterTheApproval(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	for name, c := range map[string]struct{ by, change, want string }{
+		"nothing":                {handlerstest.Alice, "", ""},
+		"the script":             {handlerstest.Alice, "run.sh", "run.sh changed after the command was approved, so the command was not run. Ask again."},
+		"a file that is not run": {handlerstest.Alice, "other", ""},
+		"a rule allowed it":      {events.ActorPolicy, "run.sh", ""},
+	} {
+		is.NoErr(os.WriteFile(filepath.Join(s.workspace, "run.sh"), []byte("echo old\n"), 0o600))
+		r := s.request("sh run.sh")
+		id := r.Call[len("call_"):]
+		files := workspace.CommandFingerprints(r.Command, s.workspace, s.workspace)
+		if c.by != handlerstest.Alice {
+			files = nil
+		}
+		handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash(id, r.Command), handlerstest.Fact{By: c.by,
+			Data: events.PermissionDecided{Permission: id, Decision: events.Authorized, Session: "ses_1", Call: r.Call, Type: "bash",
+				Command: r.Command, Cwd: s.workspace, Files: files}})
+		if c.change != "" {
+			is.NoErr(os.WriteFile(filepath.Join(s.workspace, c.change), []byte("echo new\n"), 0o600))
+		}
+		result, out, _ := s.shell(t.Context(), r)
+		is.Equal([]string{name, result.Error}, []string{name, c.want})
+		is.Equal(out != "", c.want == "")
+	}
 }

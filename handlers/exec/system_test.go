@@ -23,6 +23,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
@@ -165,9 +166,13 @@ func (s *system) approved(command, cwd string, c permission.Decide) wire.Request
 	r.Cwd = cwd
 	id := r.Call[len("call_"):]
 	handlerstest.Happened(s.t, s.Log, "c1", handlerstest.AskBash(id, command),
-		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Cwd: cwd}})
+		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Cwd: cwd,
+			Files: workspace.CommandFingerprints(command, s.workspace, cwd)}})
 	c.Actor, c.Chat, c.Permission, c.Decision = handlerstest.Alice, "c1", id, events.Authorized
-	_, err := s.Permissions.Decide(s.t.Context(), c)
+	gate := permission.Gate{Permissions: s.Permissions, Session: func(string) (permission.Session, bool) {
+		return permission.Session{Chat: "c1", Directory: s.workspace}, true
+	}}
+	_, err := gate.Decide(s.t.Context(), c)
 	is.New(s.t).NoErr(err)
 	return r
 }

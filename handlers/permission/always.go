@@ -101,6 +101,14 @@ func (g Gate) AllowAlways(ctx context.Context, c AllowAlways) (rules []string, s
 	if err != nil {
 		return nil, 0, err
 	}
+	r, err := g.Permissions.known(ctx, c.Chat, c.Permission)
+	if err != nil {
+		return nil, 0, err
+	}
+	files, err := g.checkFiles(ctx, c.Chat, r, proposed.cwd, "")
+	if err != nil {
+		return nil, 0, err
+	}
 	seq, err = handlers.Transaction(ctx, g.Permissions.Log, func(ctx context.Context) error {
 		rules = nil
 		for i, r := range proposed.rules {
@@ -114,6 +122,7 @@ func (g Gate) AllowAlways(ctx context.Context, c AllowAlways) (rules []string, s
 		}
 		_, err := g.Permissions.Decide(ctx, Decide{
 			Command: c.Command, Chat: c.Chat, Permission: c.Permission, Decision: events.Authorized, Client: c.Client, cwd: proposed.cwd,
+			files: files,
 		})
 		if handlers.CodeOf(err) == handlers.Conflict { // the request is no longer pending
 			return nil

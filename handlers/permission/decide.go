@@ -35,6 +35,7 @@ type Decide struct {
 
 	expires time.Time
 	cwd     string                    // that the policy found
+	files   []events.FileFingerprint  // that the command names
 	grant   *events.PermissionDecided // the approval of an interrupted request, which this decision uses
 }
 
@@ -45,6 +46,7 @@ type ShownRequest struct {
 	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
 	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
 	Request string `json:"shown_request,omitempty"`
+	Files   string `json:"shown_files,omitempty"` // bash: events.HashFiles of the files that were shown
 }
 
 // check refuses a decision about a request that differs from what was shown.
@@ -59,6 +61,9 @@ func (s ShownRequest) check(r Request) error {
 	case s.Request != "" && s.Request != r.Hash:
 		return handlers.RefuseField(handlers.Conflict, "shown_request",
 			"Request %s is not the one that was shown: its hash is %s. Nothing was decided.", r.ID, r.Hash)
+	case s.Files != "" && s.Files != events.HashFiles(r.Referral.Files):
+		return handlers.RefuseField(handlers.Conflict, "shown_files",
+			"The files of request %s are not those that were shown. Nothing was decided. Look at the request again.", r.ID)
 	}
 	return nil
 }
@@ -195,10 +200,10 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 		Cwd: cmp.Or(c.cwd, r.Referral.Cwd), Edited: edited(r.Command, c.Edited), Expires: c.expires, Client: c.Client,
 	}
 	if strings.HasPrefix(c.Actor, events.UserActor("")) && d.Decision == events.Authorized {
-		d.Hosts = r.hosts(d.Edited)
+		d.Hosts, d.Files = r.hosts(d.Edited), c.files
 	}
 	if g := c.grant; g != nil {
-		d.Hosts = g.Hosts
+		d.Hosts, d.Files = g.Hosts, g.Files
 		d.Grant, d.Edited, d.Expires = g.Permission, g.Edited, g.Expires
 		d.Reason = "approved as " + g.Permission + ", which OpenCode forgot when it restarted"
 		d.Cwd = cmp.Or(g.Cwd, d.Cwd)
@@ -237,10 +242,19 @@ func (h *Permissions) CheckApproval(ctx context.Context, chat, permission string
 
 // ChangedFiles returns a sentence for the model if files of an approved request differ from what they were when the
 // policy left the request to a person. It returns "" if none differs, or if the policy decided at once. It names files
-// relative to directory.
+// relative to directory. The files of a command count only if a person approved it.
 func (h *Permissions) ChangedFiles(ctx context.Context, chat, permission, directory string) (why string, err error) {
 	var before []events.FileFingerprint
-	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error { before = s.filesOf(permission); return nil })
+	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
+		switch outcome := s.Request(permission).Outcome; {
+		case s.Request(permission).Type == "bash" && outcome.By == events.ActorPolicy:
+		case outcome.Decided != nil && outcome.Decided.Edited != "":
+			before = outcome.Decided.Files
+		default:
+			before = s.filesOf(permission)
+		}
+		return nil
+	})
 	if err != nil {
 		return "", err
 	}

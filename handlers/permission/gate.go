@@ -11,6 +11,7 @@
 package permission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -99,15 +100,16 @@ func (g Gate) React(ctx context.Context, e events.Event) error {
 		g.Logger.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // the request stays pending: a retry would not make it readable
 	}
-	return g.evaluate(ctx, e.Subject.ID, ask, direct)
+	return g.evaluate(ctx, e.Subject.ID, ask, direct, "")
 }
 
 // callWait is how long the gate waits for the tool call of a request. OpenCode reports the call about 2 ms after the
 // request (measured, 1.18).
 const callWait = 2 * time.Second
 
-// evaluate evaluates a request and records what follows, unless the request has ended meanwhile.
-func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk, direct bool) error {
+// evaluate evaluates a request and records what follows, unless the request has ended meanwhile. changed says why a
+// request that was left to a person is evaluated again; it is empty for a new request.
+func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk, direct bool, changed string) error {
 	var r Request
 	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
 		r = s.Request(a.ID)
@@ -131,8 +133,8 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	if err := ctx.Err(); err != nil { // it ended the evaluation
 		return err
 	}
-	evaluation.files = files
-	evaluation.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
+	evaluation.files, evaluation.again = files, changed != ""
+	evaluation.note = strings.TrimSpace(changed + " " + workspace.Note(a, g.directory(chat, a.SessionID, direct), direct))
 	if verdict.Action == policy.AskPerson && !direct {
 		note, err := g.programNote(ctx, a, in.Cwd)
 		if err != nil {
@@ -145,6 +147,10 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	}
 	if a.Permission == "bash" && !direct {
 		evaluation.hosts, evaluation.network = g.UndecidedHosts(rules, in.Command)
+		if verdict.Action == policy.AskPerson {
+			evaluation.files = workspace.CommandFingerprints(in.Command, in.Root, in.Cwd)
+			evaluation.contents = workspace.Contents(evaluation.files, g.mayShow(rules, a.SessionID, in.Root))
+		}
 	}
 	return g.Permissions.RecordEvaluation(ctx, chat, r.Event, evaluation)
 }
@@ -171,6 +177,16 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd strin
 		", which may have secrets. If it changes, an administrator must approve the server again.", nil
 }
 
+// mayShow returns a function that reports whether the content of a file may be stored and shown. It may if the model
+// could read the file without a question.
+func (g Gate) mayShow(rules RuleSets, session, directory string) func(path string) bool {
+	return func(path string) bool {
+		v, _ := rules.Judge(g.askOn(originalAsk{PermissionAsk: events.PermissionAsk{SessionID: session, Permission: "read",
+			Patterns: []string{path}}}, directory))
+		return v.Action == policy.Allow
+	}
+}
+
 // noteTime limits the wait for a note, because later requests of the chat wait too.
 const noteTime = 3 * time.Second
 
@@ -192,7 +208,8 @@ func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
 }
 
 // Decide carries out a person's decision. An approved command may run only in its requested directory. If the policy
-// has not evaluated the request yet, Decide looks up the directory first.
+// has not evaluated the request yet, Decide looks up the directory first. It refuses an approval if a file that the
+// command names has changed since the request was left to a person.
 func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if _, err := events.ParseID(c.Chat); err == nil && c.Decision == events.Authorized {
 		r, err := g.Permissions.request(ctx, c.Chat, c.Permission)
@@ -207,8 +224,40 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 			in, _ := g.input(ctx, c.Chat, *r.Ask, false, wait)
 			c.cwd = NewEvaluation(*r.Ask, false, in.Cwd, policy.Verdict{}).cwd
 		}
+		if c.files, err = g.checkFiles(ctx, c.Chat, r, c.cwd, c.Edited); err != nil {
+			return 0, err
+		}
 	}
 	return g.Permissions.Decide(ctx, c)
+}
+
+// checkFiles returns the fingerprints of the files that an approved command names; edited replaces the command if it is
+// not empty. If the files of a request changed after it was left to a person, checkFiles leaves it to a person again,
+// with the files as they are now, and refuses the approval.
+func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
+	edited string) ([]events.FileFingerprint, error) {
+	cwd = cmp.Or(cwd, r.cwd())
+	if r.Ask == nil || !r.Pending() || r.Direct || r.Type != "bash" || cwd == "" {
+		return nil, nil
+	}
+	root, _ := workspace.RealPath(g.directory(chat, r.Session, false))
+	files := workspace.CommandFingerprints(edited, root, cwd) // first: a change in between is found below
+	now := workspace.CommandFingerprints(g.Permissions.originals.of(*r.Ask).Command(), root, cwd)
+	if edited == "" {
+		files = now
+	}
+	if r.Referral.Cwd == "" { // the files were not known when the request was left to a person
+		return files, nil
+	}
+	changed := strings.Join(workspace.Differences(r.Referral.Files, now, root), ", ")
+	if changed == "" {
+		return files, nil
+	}
+	if err := g.evaluate(ctx, chat, *r.Ask, false, changed+" changed while the request waited. Read it again."); err != nil {
+		return nil, err
+	}
+	return nil, handlers.RefuseField(handlers.Conflict, "shown_files",
+		"%s changed while the request waited. Nothing was decided. Look at the request again.", changed)
 }
 
 // JudgeRead returns the verdict on reading a file, as if OpenCode had requested that for a tool call of a session. It
@@ -240,6 +289,9 @@ type Evaluation struct {
 	network string   // why a command that needs a host will reach none
 	note    string   // what a person must read first; empty for nothing
 	files   []events.FileFingerprint
+	// of the files of a command, for the person
+	contents []events.FileContent
+	again    bool // the request was left to a person before, with other files
 }
 
 func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Verdict) Evaluation {
@@ -280,7 +332,7 @@ func (s *State) conclude(chat string, evaluation Evaluation, at time.Time) (all 
 			return nil, err
 		}
 	}
-	if evaluation.direct || s.Deleted != 0 {
+	if evaluation.direct || evaluation.again || s.Deleted != 0 {
 		return all, nil
 	}
 	actor = events.ActorPolicy
@@ -315,11 +367,12 @@ func (s *State) follow(chat string, evaluation Evaluation, at time.Time) (actor 
 		if c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules); len(v.Rules) == 0 {
 			c.Reason = v.Reason
 		}
-	case r.Referral.Seq != 0:
+	case r.Referral.Seq != 0 && !evaluation.again:
 		return "", nil, nil
 	default:
 		return c.Actor, events.PermissionReferred{
 			Permission: id, Reason: evaluation.reason(), RuleRef: ruleRef(v.Rules), Cwd: evaluation.cwd, Hosts: evaluation.hosts, Network: evaluation.network, Files: evaluation.files,
+			Contents: evaluation.contents,
 		}, nil
 	}
 	d, _, err = s.Decide(c)

@@ -1,15 +1,18 @@
 package permission
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/workspace"
 )
 
 // Request is a permission request, with its outcome and the use of its approval.
@@ -288,6 +291,17 @@ func (s *State) CommandRequest(session, id string) (last Request) {
 	return last
 }
 
+// ChangedCommandFiles returns the files that an approved command names and that differ from what its approval covers,
+// relative to directory. It returns none if no person approved the command.
+func (outcome Outcome) ChangedCommandFiles(directory, cwd string) []string {
+	d := outcome.Decided
+	if d == nil || !strings.HasPrefix(outcome.By, events.UserActor("")) {
+		return nil
+	}
+	return workspace.Differences(d.Files, workspace.CommandFingerprints(cmp.Or(d.Edited, d.Command), directory, cwd),
+		directory)
+}
+
 // AbortedAfter reports whether the turn of a session was aborted after an event.
 func (s *State) AbortedAfter(session string, seq uint64) bool {
 	return max(s.aborted[""], s.aborted[session]) > seq
@@ -327,7 +341,7 @@ func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.
 		if !r.Interrupted || isUsed || isOver {
 			continue
 		}
-		if before := s.filesOf(id); len(before) == 0 || slices.Equal(before, files) {
+		if before := s.filesOf(id); len(before) == 0 && d.Type != "bash" || slices.Equal(before, files) {
 			return r.Outcome, true
 		}
 	}

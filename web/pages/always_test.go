@@ -114,8 +114,10 @@ func TestRequestsForTheSameAreDecidedTogether(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	page := b.visit(t, "/requests").body
 	expect.Contains(t, page, "2 identical requests")
-	form := url.Values{"request": ids, "shown_request": {shownRequest(page)}, "decision": {"authorized"}}
-	other := url.Values{"request": ids, "shown_request": {"0000"}, "decision": {"authorized"}}
+	files := []string{"", ""}
+	form := url.Values{"request": ids, "shown_files": files, "shown_request": {shownRequest(page)},
+		"decision": {"authorized"}}
+	other := url.Values{"request": ids, "shown_files": files, "shown_request": {"0000"}, "decision": {"authorized"}}
 	is.Equal(b.submit(t, "/requests", other).status, http.StatusBadRequest)
 	after := b.submit(t, "/requests", form)
 	is.Equal(after.path, "/requests")

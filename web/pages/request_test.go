@@ -3,6 +3,8 @@ package pages_test
 import (
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/web/webtest"
 )
 
@@ -85,4 +88,39 @@ func TestARequestForAToolOfAnMCPServerShowsItsArguments(t *testing.T) {
 	expect.Contains(t, page, "Use send_mail of the MCP server lab")
 	is.True(strings.Contains(page, "ann@example.org"))
 	expect.Lacks(t, page, "signed")
+}
+
+func TestACardShowsTheFilesOfACommandAndAnApprovalOfOtherFilesDoesNotCount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Ship it")
+	script, data := filepath.Join(s.Workspace, "deploy.sh"), filepath.Join(s.Workspace, "data.bin")
+	is.NoErr(os.WriteFile(script, []byte("echo \x1b[2Kold\n"), 0o600))
+	is.NoErr(os.WriteFile(data, []byte("\x00"), 0o600))
+	const command = "sh deploy.sh data.bin"
+	id := s.AppendCommandRequest(t, chat, "per_1", command)
+	files := workspace.CommandFingerprints(command, s.Workspace, s.Workspace)
+	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it", Cwd: s.Workspace,
+		Files: files, Contents: []events.FileContent{{Path: files[0].Path, Text: "echo \x1b[2Kold\n"}}})
+
+	b := loggedIn(t, s, "ada")
+	page := b.visit(t, "/requests/per_1").body
+	for _, want := range []string{`<p class="hint">deploy.sh</p>`, `echo <b class="hidden">␛</b>[2Kold`,
+		"other files that it names", "data.bin"} {
+		expect.Contains(t, page, want)
+	}
+	approve := func(page string) shown {
+		_, rest, _ := strings.Cut(page, `name="shown_files" value="`)
+		files, _, _ := strings.Cut(rest, `"`)
+		return b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"}, "from": {"request"},
+			"shown_request": {shownRequest(page)}, "shown_files": {files}})
+	}
+	is.NoErr(os.WriteFile(script, []byte("echo new\n"), 0o600))
+	expect.Contains(t, approve(page).body, "deploy.sh changed while the request waited. Nothing was decided.")
+	expect.Contains(t, approve(page).body, "are not those that were shown") // the page still shows the old files
+	renewed := b.visit(t, "/requests/per_1").body
+	expect.Contains(t, renewed, "deploy.sh changed while the request waited. Read it again.")
+	expect.Contains(t, approve(renewed).body, "approved by ada@example.org")
 }

@@ -148,11 +148,12 @@ var collections = []collection{
 				fixed(text("decided_by")), fixed(text("device")), fixed(text("rule")), fixed(text("rule_id")),
 				fixed(number("rule_version")), fixed(flag("referred")),
 				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")),
-				fixed(flag("interrupted")), fixed(text("request")))},
+				fixed(flag("interrupted")), fixed(text("request")), fixed(raw("files")), fixed(text("files_hash")))},
 		write: writer{createPermission, decidePermission, nil},
 		// in seconds; see permission.ShownRequest
 		options: fields(number("expires_in"),
-			about(text("shown_command"), shownCommand), about(text("shown_request"), shownRequest)),
+			about(text("shown_command"), shownCommand), about(text("shown_request"), shownRequest),
+			about(text("shown_files"), shownFiles)),
 	},
 	{
 		Collection: schema.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, chatOwnerNotAgent, never),
@@ -336,6 +337,7 @@ const (
 	shownCommand = "The command that was shown. The decision is refused if the request has another one. Without " +
 		"shown_command and shown_request, a decision is not bound to what was shown."
 	shownRequest  = "The SHA-256 of the request that was shown. The decision is refused if the request has another one."
+	shownFiles    = "The files_hash of the request that was shown. The decision is refused if the files have changed since."
 	shownProposal = "The definition that was shown. The change is refused if the proposal has another one. An approval " +
 		"of an agent or a prompt is refused without it. An approval of a procedure without it is not bound to what was " +
 		"shown: it approves the current text."

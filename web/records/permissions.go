@@ -37,7 +37,8 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	reason, _ := w.text("reason")
 	seq, err := s.Gate.Decide(ctx, permission.Decide{
 		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
-		Edited: edited, For: duration, Client: w.caller.Client, Admin: w.caller.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textValue(w.set["shown_command"]), Request: textValue(w.set["shown_request"])},
+		Edited: edited, For: duration, Client: w.caller.Client, Admin: w.caller.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textValue(w.set["shown_command"]), Request: textValue(w.set["shown_request"]),
+			Files: textValue(w.set["shown_files"])},
 	})
 	return w.id, seq, err
 }

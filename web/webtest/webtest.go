@@ -134,7 +134,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	})
 	s.Server.Config.Handler = s.Web.Ports.PortOrigins(s.Web.Routes())
 	pushes := &push.Push{
-		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Records: s.Records, Permissions: permissions, Logger: s.Web.API.Logger,
+		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Records: s.Records, Decide: gate.Decide, Logger: s.Web.API.Logger,
 		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
 		Present: s.Web.Realtime.IsViewing, AwayAfter: 50 * time.Millisecond,
 	}

@@ -63,7 +63,7 @@ func New(t *testing.T, fields map[string]any,
 	s.Accounts.HashMemory = 64
 	s.Records = &record.Records{Log: s.Log}
 	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log},
-		Accounts: s.Accounts, Permissions: &permission.Permissions{Log: s.Log}, AwaitReadModels: s.Model.Wait,
+		Accounts: s.Accounts, Decide: (&permission.Permissions{Log: s.Log}).Decide, AwaitReadModels: s.Model.Wait,
 		CountWaiting: func(ctx context.Context, chat string) (int, error) {
 			return outgoing.Waiting(ctx, s.Model.Model, chat)
 		},

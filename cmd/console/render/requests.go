@@ -14,18 +14,21 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
 // Request is a permission request of the chat, as the terminal shows it.
 type Request struct {
 	Content     events.PermissionAsk
-	seq         uint64 // when it was requested
-	Message     string // message of a request over the API
-	Referred    bool   // no rule decided it: it waits for a person
-	Why         string // it waits for a person: the reason
-	Directory   string // where the command would run; empty until the policy has evaluated the request
-	Hash        string // SHA-256 of type, patterns and metadata
+	seq         uint64                    // when it was requested
+	Message     string                    // message of a request over the API
+	Referred    bool                      // no rule decided it: it waits for a person
+	Why         string                    // it waits for a person: the reason
+	Directory   string                    // where the command would run; empty until the policy has evaluated the request
+	Hash        string                    // SHA-256 of type, patterns and metadata
+	Files       []projections.RequestFile // bash: that the command names
+	FilesHash   string
 	Interrupted bool
 	Shown       bool // all of it is on the screen
 	Closed      bool // decided, expired or answered elsewhere
@@ -57,10 +60,15 @@ func (r *Renderer) Due() []*Request {
 	return slices.DeleteFunc(r.Pending(), func(a *Request) bool { return !a.Referred })
 }
 
-// referred notes that the policy has left a request to a person.
+// referred notes that the policy has left a request to a person. If it does so again, the files have changed, and the
+// request is shown again.
 func (r *Renderer) referred(d events.PermissionReferred) {
 	if a := r.requests[d.Permission]; a != nil {
+		if a.Referred {
+			a.Shown, a.Closed = false, false
+		}
 		a.Referred, a.Why, a.Directory = true, d.Reason, d.Cwd
+		a.Files, a.FilesHash = projections.RequestFiles(d), events.HashFiles(d.Files)
 	}
 }
 
@@ -87,7 +95,7 @@ func (r *Renderer) ShowRequest(a *Request) {
 	} else {
 		rows = r.rows(in, title+"  ", in+"    ", Bold, what)
 	}
-	rows += r.requestDetails(a, about)
+	rows += r.requestDetails(a, about) + r.requestFiles(a)
 	var why []string
 	reason := a.Why
 	if reason != "" {
@@ -164,6 +172,18 @@ func (r *Renderer) requestDetails(a *Request, about map[string]json.RawMessage) 
 			rows += r.diff(a.Content.SessionID, text)
 		default:
 			rows += r.rows(in, "", in, Plain, printable.VisibleLine(name)+": "+printable.VisibleLine(text))
+		}
+	}
+	return rows
+}
+
+// requestFiles shows the content of the files that a command names. It returns the number of rows.
+func (r *Renderer) requestFiles(a *Request) (rows int) {
+	in := r.indent(a.Content.SessionID) + "  "
+	for _, f := range a.Files {
+		if f.Text != "" && a.Content.Command() != "" {
+			rows += r.rows(in, "", in, Cyan, printable.VisibleLine(strings.TrimPrefix(f.Path, a.Directory+"/"))+":")
+			rows += r.rows(in+"  ", "", in+"  ", Plain, f.Text)
 		}
 	}
 	return rows

@@ -233,7 +233,7 @@ func (g *RunningGate) Decisions(permission string) (found []events.PermissionDec
 
 func (g *RunningGate) Decide(permissionID string, d events.Decision) {
 	g.T.Helper()
-	_, err := g.Permissions.Decide(g.T.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+	_, err := g.Gate.Decide(g.T.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: permissionID, Decision: d})
 	is.New(g.T).NoErr(err)
 }

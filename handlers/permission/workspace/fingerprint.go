@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"unicode/utf8"
 
 	"pocketcoder/events"
 )
@@ -91,10 +94,42 @@ func ChangedFiles(before []events.FileFingerprint, directory string) (changed []
 	for _, file := range before {
 		paths = append(paths, file.Path)
 	}
-	for i, now := range fingerprints(paths) {
-		if name := inline(fromRoot(directory, now.Path)); now != before[i] && !slices.Contains(changed, name) {
+	return Differences(before, fingerprints(paths), directory)
+}
+
+// Differences returns the files that differ between two lists of fingerprints, relative to directory. A file that is
+// only in one list differs.
+func Differences(before, now []events.FileFingerprint, directory string) (changed []string) {
+	for _, file := range slices.Concat(before, now) {
+		name := inline(fromRoot(directory, file.Path))
+		if !(slices.Contains(before, file) && slices.Contains(now, file)) && !slices.Contains(changed, name) {
 			changed = append(changed, name)
 		}
 	}
 	return changed
+}
+
+// A person who decides about a command is shown the content of the files that it names, up to these limits.
+const (
+	maxShown     = 4        // files
+	maxShownFile = 16 << 10 // bytes of one file
+)
+
+// Contents returns the content of the first text files of fingerprints that a person is shown. It leaves out a file
+// that mayShow refuses, one that is too long, and one that has changed since.
+func Contents(files []events.FileFingerprint, mayShow func(path string) bool) (all []events.FileContent) {
+	for _, f := range files {
+		if len(all) == maxShown {
+			break
+		}
+		if f.SHA256 == "" || f.Size > maxShownFile || !mayShow(f.Path) {
+			continue
+		}
+		text, err := os.ReadFile(cmp.Or(f.Target, f.Path))
+		sum := sha256.Sum256(text)
+		if err == nil && hex.EncodeToString(sum[:]) == f.SHA256 && utf8.Valid(text) && !bytes.ContainsRune(text, 0) {
+			all = append(all, events.FileContent{Path: f.Path, Text: string(text)})
+		}
+	}
+	return all
 }

@@ -45,6 +45,7 @@ type shownRule struct {
 	Fields  ruleFields
 	Rules   []record.Rule
 	Request string
+	Files   string // their hash
 }
 
 // showAlways shows the rule that the query describes, and what it would have allowed so far. It stores nothing.
@@ -78,7 +79,8 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.
 		return string(alwaysPath(id)) + "?" + changed.Encode(), nil
 	}
 	request := fields.request()
-	request.ShownRequest, request.ShownRules = permission.ShownRequest{Request: shown.Request}, shown.Rules
+	request.ShownRequest = permission.ShownRequest{Request: shown.Request, Files: shown.Files}
+	request.ShownRules = shown.Rules
 	_, err = q.Chats.AllowAlways(r, caller, id, request)
 	return singleRequestPath(id), err
 }
@@ -95,7 +97,8 @@ func (v alwaysView) fields() ruleFields {
 
 // shown is what the button of the form sends back.
 func (v alwaysView) shown() string {
-	return string(api.MustJSON(shownRule{v.fields(), v.proposal.Rules, v.entry.Request.Request}))
+	return string(api.MustJSON(shownRule{v.fields(), v.proposal.Rules, v.entry.Request.Request,
+		v.entry.Request.FilesHash}))
 }
 
 func alwaysPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/always") }

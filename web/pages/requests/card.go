@@ -30,6 +30,8 @@ type requestContent struct {
 	diff    bool     // text is a diff
 	details []detail // what the request says besides
 	command string   // the command, if a person can edit it
+
+	files []projections.RequestFile // whose content is shown
 }
 
 type detail struct{ name, value string }
@@ -46,6 +48,17 @@ func describe(r *timeline.Request) (a requestContent) {
 	case ask.Command() != "": // its patterns are parts of the command
 		a = requestContent{title: commandTitle(about.Command), text: about.Command,
 			details: otherDetails(ask, "command", "description")}
+		var others []string
+		for _, f := range r.RequestFiles() {
+			if f.Path = strings.TrimPrefix(f.Path, r.Cwd+"/"); f.Text != "" {
+				a.files = append(a.files, f)
+			} else {
+				others = append(others, f.Path)
+			}
+		}
+		if len(others) > 0 {
+			a.details = append(a.details, detail{texts.OtherFiles, strings.Join(others, "\n")})
+		}
 		if editable(about.Command) {
 			a.command = about.Command
 		}

@@ -24,7 +24,7 @@ func (q Requests) decide(_ http.ResponseWriter, r *http.Request, caller api.Call
 		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
 	}
 	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
-	for _, name := range []string{"reason", "edited"} {
+	for _, name := range []string{"reason", "edited", "shown_files"} {
 		if text := site.Field(r, name); text != "" {
 			fields[name] = text
 		}
@@ -34,13 +34,13 @@ func (q Requests) decide(_ http.ResponseWriter, r *http.Request, caller api.Call
 
 // decideGroup decides several requests that the form shows, all of which ask for the same.
 func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	shown, requests := r.PostFormValue("shown_request"), r.PostForm["request"]
-	if shown == "" || len(requests) > site.MaxPending {
+	shown, requests, files := r.PostFormValue("shown_request"), r.PostForm["request"], r.PostForm["shown_files"]
+	if shown == "" || len(requests) > site.MaxPending || len(files) != len(requests) {
 		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
 	}
-	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
 	var failed error
-	for _, id := range requests { // one that was decided meanwhile keeps none of the others from being decided
+	for i, id := range requests { // one that was decided meanwhile keeps none of the others from being decided
+		fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown, "shown_files": files[i]}
 		if err := q.Records.Update(r.Context(), caller, "permissions", id, fields); err != nil {
 			failed = err
 		}

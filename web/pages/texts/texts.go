@@ -75,6 +75,7 @@ const (
 
 	Details        = "Details"
 	Where          = "where"
+	OtherFiles     = "other files that it names"
 	Asker          = "subagent"
 	Why            = "why you are asked"
 	Reason         = "reason"
