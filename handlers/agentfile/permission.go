@@ -10,8 +10,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// workspaceWide are the permissions of which an allow without a pattern covers the whole workspace, and nothing
-// outside.
+// workspaceWide are permissions. If a file allows one of them without a pattern, that covers the whole workspace, and
+// nothing outside.
 var workspaceWide = []string{"glob", "grep", "read", "list", "edit", "write", "external_directory"}
 
 // permissions reads the key permission: one action for everything, or an action or patterns for each permission.

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/files"
 	"pocketcoder/handlers/policy/program"
-	"pocketcoder/handlers/policy/wordmatch"
 )
 
 // bash evaluates a command: every simple command in it, and every file that the shell opens for it.
@@ -69,7 +68,7 @@ func mentions(s bash.Script, r *compiledRule) bool {
 // forbids reports whether a rule that denies or asks matches any simple command of the text, or the whole text.
 func forbids(s bash.Script, text string, r *compiledRule) bool {
 	return r.coversAll() || program.Glob(strings.Join(r.words, " "), text) ||
-		slices.ContainsFunc(s.All, func(words []string) bool { return wordmatch.Wide(r.words, words) })
+		slices.ContainsFunc(s.All, func(words []string) bool { return matchesWidely(r.words, words) })
 }
 
 // forbidCommand evaluates the rules that deny or ask, for every simple command of the text and every file that it
@@ -89,7 +88,7 @@ func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 }
 
 func matchCommand(pattern, words []string) bool {
-	return len(words) > 0 && (wordmatch.Narrow(pattern, words) || wordmatch.Narrow(pattern, program.WithoutQuiet(words)))
+	return len(words) > 0 && (matchesNarrowly(pattern, words) || matchesNarrowly(pattern, program.WithoutQuiet(words)))
 }
 
 // commandRules returns the rules that allow a command and the files that the shell opens for it. cause is why they do

@@ -3,14 +3,13 @@ package policy
 import (
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/handlers/policy/wordmatch"
 )
 
 // detachRules returns the rule that allows an allowed command to run detached. Its pattern begins with the word detach.
 func (e *evaluation) detachRules(c bash.LocatedCommand) (rules []Rule, cause string) {
 	words := append([]string{bash.DetachWord}, c.Words...)
 	for _, r := range e.rules {
-		if r.allows("bash") && len(r.words) > 0 && r.words[0] == bash.DetachWord && wordmatch.Narrow(r.words, words) {
+		if r.allows("bash") && len(r.words) > 0 && r.words[0] == bash.DetachWord && matchesNarrowly(r.words, words) {
 			return []Rule{r.Rule}, ""
 		}
 	}

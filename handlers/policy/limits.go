@@ -7,7 +7,6 @@ import (
 
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/program"
-	"pocketcoder/handlers/policy/wordmatch"
 )
 
 // Limits returns sentences that name what a rule does not cover, although its pattern may look as if it did. It returns
@@ -51,7 +50,7 @@ func (c *compiledRule) allowedCommandLimits() (limits []string) {
 	}
 	prefix := strings.TrimRight(last, "*")
 	isSubCommand := len(words) == 2 && program.TakesSubCommand(name) && name != "make" // no longer name exists
-	if isSubCommand || prefix == last || prefix == "" || !wordmatch.NameContinues(prefix) {
+	if isSubCommand || prefix == last || prefix == "" || !nameContinues(prefix) {
 		return limits
 	}
 	longer := append(slices.Clone(words[:len(words)-1]), prefix+"-all")

@@ -1,8 +1,7 @@
-// Package wordmatch compares the words of a command with the pattern of a rule: narrowly for rules that allow, and
-// widely for rules that deny or ask.
-//
-// It must not know rules, or the syntax of patterns and commands.
-package wordmatch
+package policy
+
+// The words of a command are compared with the pattern of a rule: narrowly for rules that allow, and widely for rules
+// that deny or ask.
 
 import (
 	"path"
@@ -12,13 +11,14 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Narrow compares a command with the pattern of a rule that allows, word by word. A final * matches any further words.
-// At the end of a word it does not extend a name: ls* matches ls, not lsof. Elsewhere * matches within its word.
-func Narrow(pattern, words []string) bool {
+// matchesNarrowly compares a command with the pattern of a rule that allows, word by word. A final * matches any
+// further words. At the end of a word it does not extend a name: ls* matches ls, not lsof. Elsewhere * matches within
+// its word.
+func matchesNarrowly(pattern, words []string) bool {
 	for i, p := range pattern {
 		if i == len(pattern)-1 && strings.HasSuffix(p, "*") {
 			prefix := strings.TrimRight(p, "*")
-			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !NameContinues(prefix) &&
+			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameContinues(prefix) &&
 				program.Glob(p, words[i]))
 		}
 		if i >= len(words) || !program.Glob(p, words[i]) {
@@ -28,10 +28,10 @@ func Narrow(pattern, words []string) bool {
 	return len(words) == len(pattern)
 }
 
-// Wide compares a command with the pattern of a rule that denies or asks. It takes * as any characters, also inside
-// a word. Options between the words, each with a value, do not prevent a match. The program is compared with its path
-// and without.
-func Wide(pattern, words []string) bool {
+// matchesWidely compares a command with the pattern of a rule that denies or asks. It takes * as any characters, also
+// inside a word. Options between the words, each with a value, do not prevent a match. The program is compared with its
+// path and without.
+func matchesWidely(pattern, words []string) bool {
 	for _, pattern := range withBase(pattern) {
 		text := strings.Join(pattern, " ")
 		for _, words := range withBase(words) {
@@ -84,8 +84,8 @@ func matchInOrder(pattern, words []string) bool {
 	return matched[len(pattern)] > 0
 }
 
-// NameContinues reports whether a character after a text would make its last word a longer name.
-func NameContinues(prefix string) bool {
+// nameContinues reports whether a character after a text would make its last word a longer name.
+func nameContinues(prefix string) bool {
 	c := prefix[len(prefix)-1]
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
 }
