@@ -243,3 +243,9 @@ func TestAChatStartsWithItsFirstMessageOnce(t *testing.T) {
 	is.Equal(refused.status, http.StatusBadRequest)
 	expect.Contains(t, refused.body, "Write a message first.")
 }
+
+func TestTheLoginSaysHowAPasswordIsReset(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, webtest.NewSystem(t))
+	expect.Contains(t, b.visit(t, "/login").body, "<code>pocketcoder user passwd EMAIL</code>")
+}

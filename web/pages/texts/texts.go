@@ -14,6 +14,8 @@ const (
 	LoggedOut        = "You are logged out. Log in again."
 	NoAccount        = "No account yet? The server shows a one-time link when it starts for the first time."
 	API              = "API"
+	ForgotPassword   = "Password forgotten? The administrator sets a new one on the machine of the server:"
+	ResetPassword    = "pocketcoder user passwd EMAIL"
 
 	Problem = "That did not work"
 	Back    = "Back to the chats"
