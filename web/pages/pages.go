@@ -42,4 +42,5 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
 	replay.New(s, exports).Handle(mux)
+	mux.Handle("GET /", s.NoPage())
 }

@@ -249,3 +249,23 @@ func TestTheLoginSaysHowAPasswordIsReset(t *testing.T) {
 	b := newBrowser(t, webtest.NewSystem(t))
 	expect.Contains(t, b.visit(t, "/login").body, "<code>pocketcoder user passwd EMAIL</code>")
 }
+
+func TestAPageAboutAProblemHasTheFrame(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	needed(t, s, s.ChatWithAnswer(t, token), "per_1", "make all")
+	guest, ada := newBrowser(t, s), loggedIn(t, s, "ada")
+	for _, path := range []string{"/nothing", "/chats/nothing", "/settings/nothing", "/requests/nothing", "/logout"} {
+		page := ada.visit(t, path)
+		is.Equal(page.status, http.StatusNotFound)
+		expect.Contains(t, page.body, "ada@example.org")
+		expect.Contains(t, page.body, `<b class="count">1</b>`)
+		expect.Contains(t, page.body, "The requested resource wasn&#39;t found.")
+	}
+	page := guest.visit(t, "/nothing")
+	is.Equal(page.status, http.StatusNotFound)
+	expect.Contains(t, page.body, `<nav><a href="/login">Log in</a></nav>`)
+	expect.Lacks(t, page.body, "/logout")
+}

@@ -201,9 +201,18 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Redirect(w, r, "/login", http.StatusSeeOther)
 		return
 	}
-	if err := Render(w, r, problem.Status, problemPage(text)); err != nil {
+	caller, pending := s.Caller(r), 0
+	if caller.Identity != nil && s.loading() == nil {
+		pending, _ = s.PendingCount(r.Context(), caller) // the page is about another error
+	}
+	if err := Render(w, r, problem.Status, problemPage(caller, pending, text)); err != nil {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
 	}
+}
+
+// NoPage serves the addresses that no page has.
+func (s *Site) NoPage() http.Handler {
+	return s.Open(func(http.ResponseWriter, *http.Request) error { return api.NotFound() })
 }
 
 // ProblemText returns a problem in one sentence after another, what is wrong with each field among them.
