@@ -321,6 +321,29 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	}
 }
 
+// OpenCode stores a compaction, and the prompt that it writes after one, as messages of the person.
+func TestACompactionIsALineOfPocketCoder(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.ChatWithAnswer(t, token)
+	for id, part := range map[string]string{"msg_1": `"type":"compaction","auto":true`,
+		"msg_2": `"type":"text","synthetic":true,"text":"Continue if you have next steps"`} {
+		s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+id+
+			`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
+		s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+id+
+			`","messageID":"`+id+`","sessionID":"ses_own",`+part+`}}`)
+	}
+	page := b.visit(t, "/chats/"+chat).body
+	compaction := element(t, page, "m-"+store.RecordID("msg_1"))
+	expect.Contains(t, compaction, `class="message system`)
+	expect.Contains(t, compaction, `<h2 class="unseen">PocketCoder</h2>`)
+	expect.Contains(t, compaction, "The conversation was shortened.")
+	expect.Lacks(t, compaction, "<details")
+	expect.Contains(t, element(t, page, "m-"+store.RecordID("msg_2")), `class="message system`)
+}
+
 // What asks for a tool with patterns is not shown as a command, whatever command its metadata name.
 func TestACardNamesTheTypeAndThePatternsOfARequest(t *testing.T) {
 	t.Parallel()

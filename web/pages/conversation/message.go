@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -66,6 +67,15 @@ func partsOf(m *projections.ShownMessage) (parts []part) {
 		}
 	}
 	return parts
+}
+
+// author returns the role under which a message is shown. OpenCode stores what it adds itself, such as a compaction, as
+// a message of the person.
+func author(m *projections.ShownMessage, shown []part) string {
+	if m.Role == "user" && !slices.ContainsFunc(shown, func(p part) bool { return p.Type != "compaction" }) {
+		return "system"
+	}
+	return m.Role
 }
 
 func (p part) shown(m *projections.ShownMessage) bool {

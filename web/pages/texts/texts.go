@@ -39,7 +39,7 @@ const (
 	Earlier      = "Earlier messages"
 	Newest       = "Newest messages"
 	Reasoning    = "Reasoning"
-	Compacted    = "The conversation so far was summarized."
+	Compacted    = "The conversation was shortened."
 	Resumed      = "PocketCoder resumed the turn."
 	Stopped      = "Stopped."
 	Failed       = "The answer failed."
