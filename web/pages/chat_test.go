@@ -321,6 +321,21 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	}
 }
 
+func TestManyEmptyLinesAreShownByTheirNumber(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.ChatWithAnswer(t, token)
+	s.Assistant(t, chat, "msg_a", "")
+	request := needed(t, s, chat, "per_1", "echo one"+strings.Repeat("\n", 300)+"echo two")
+	s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_out",
+		"messageID":"msg_a","sessionID":"ses_own","type":"tool","tool":"read","callID":"c1","state":{"status":"completed","output":"first`+strings.Repeat(`\n`, 300)+`last"}}}`)
+	page := b.visit(t, "/chats/"+chat).body
+	expect.Contains(t, element(t, page, "r-"+request), "echo one\n⏎×299\necho two")
+	expect.Contains(t, page, "first\n⏎×299\nlast")
+}
+
 // OpenCode stores a compaction, and the prompt that it writes after one, as messages of the person.
 func TestACompactionIsALineOfPocketCoder(t *testing.T) {
 	t.Parallel()

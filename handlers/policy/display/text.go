@@ -103,15 +103,20 @@ func Width(c rune) int {
 	return 2
 }
 
-// ShortenBlanks replaces each run of more than limit blanks with ␠×N, and each run of more than limit empty lines with
-// ⏎×N. A longer run would move the text before or after it off the screen.
-func ShortenBlanks(text string, limit int) string {
-	text = emptyRun.ReplaceAllStringFunc(text, func(run string) string {
+// ShortenEmptyLines replaces each run of more than limit empty lines with ⏎×N.
+func ShortenEmptyLines(text string, limit int) string {
+	return emptyRun.ReplaceAllStringFunc(text, func(run string) string {
 		if lines := strings.Count(run, "\n") - 1; lines > limit {
 			return fmt.Sprintf("\n⏎×%d\n", lines)
 		}
 		return run
 	})
+}
+
+// ShortenBlanks replaces each run of more than limit blanks with ␠×N, and each run of more than limit empty lines with
+// ⏎×N. A longer run would move the text before or after it off the screen.
+func ShortenBlanks(text string, limit int) string {
+	text = ShortenEmptyLines(text, limit)
 	return blankRun.ReplaceAllStringFunc(text, func(run string) string {
 		if blanks := utf8.RuneCountInString(run); blanks > limit {
 			return fmt.Sprintf("␠×%d", blanks)

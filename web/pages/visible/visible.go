@@ -20,9 +20,15 @@ type Piece struct {
 	Hidden bool
 }
 
+// maxEmptyLines is the longest run of empty lines that is shown as it is.
+const maxEmptyLines = 8
+
 // Exact splits a text that a person decides on. Line ends, tabs and spaces stay; every other character that shows
-// nothing, or moves what is around it, becomes its name.
-func Exact(text string) []Piece { return pieces(text, display.Visible) }
+// nothing, or moves what is around it, becomes its name. A long run of empty lines becomes its length, ⏎×N: it would
+// move what follows off the screen.
+func Exact(text string) []Piece {
+	return pieces(display.ShortenEmptyLines(text, maxEmptyLines), display.Visible)
+}
 
 // Prose splits a text that is only read, not decided on. Spaces of other widths, and the joiners in emoji and Persian,
 // stay.
