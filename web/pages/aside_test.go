@@ -243,7 +243,7 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	for _, piece := range []string{
 		"3 files +3 −1", "add b and c", "b.go", "added", "+2 −0", "<span class=\"added\" data-line=\"1\">+one\n</span>",
 		"c.png", "OpenCode reports no lines for this change.",
-		"change a", `a<b class="hidden">&lt;U+202E&gt;</b>.go`, "modified", "+1 −1", "<span class=\"hunk\">--- a.go\n</span>",
+		"change a", `a<b class="hidden">&lt;U+202E&gt;</b>.go`, "modified", "+1 −1", "<span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
 		"<span class=\"removed\" data-line=\"1\">-old &lt;b&gt;\n</span>",
 		"data-line=\"1\">+<span class=\"k\">new</span><b class=\"hidden\">␛</b>[", " same",
 	} {

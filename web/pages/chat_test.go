@@ -313,12 +313,15 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"hunk\">--- /workspace/a.go\n</span>",
+		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
 		"<span class=\"removed\">-old\n</span>",
 		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
 		expect.Contains(t, card, piece)
 	}
+	s.Append(t, chat, events.PermissionDecided{Permission: "per_1", Decision: events.Denied})
+	card = element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
+	expect.Contains(t, card, "<summary>Details</summary>")
 }
 
 func TestManyEmptyLinesAreShownByTheirNumber(t *testing.T) {

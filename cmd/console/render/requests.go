@@ -247,22 +247,12 @@ func (r *Renderer) cwd(content events.PermissionAsk) string {
 	return r.directory[content.SessionID]
 }
 
-// diff shows a unified diff, without the rule that OpenCode puts above it. It returns the number of rows.
+// diff shows a unified diff (display.Diff). It returns the number of rows.
 func (r *Renderer) diff(session, text string) (rows int) {
 	in := r.indent(session) + "    "
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		st := Plain
-		switch {
-		case strings.HasPrefix(line, "Index: "), strings.HasPrefix(line, "====="):
-			continue
-		case strings.HasPrefix(line, "@@"):
-			st = Cyan
-		case strings.HasPrefix(line, "+"):
-			st = green
-		case strings.HasPrefix(line, "-"):
-			st = Red
-		}
-		rows += r.rows(in, "", in, st, line)
+	for _, line := range display.Diff(strings.TrimRight(text, "\n")) {
+		st := map[byte]Style{'@': Cyan, '+': green, '-': Red}[line.Kind]
+		rows += r.rows(in, "", in, st, strings.TrimSuffix(line.Text, "\n"))
 	}
 	return rows
 }

@@ -1,5 +1,6 @@
 // Package display puts texts that come from outside into sentences for a person: quoted, on one line, and cut to a
-// length. It also says why a text may look different to a person than it is, and shortens runs of blanks.
+// length. It also says why a text may look different to a person than it is, shortens runs of blanks, and splits a
+// diff into its lines.
 //
 // Promises: a quoted text holds only characters that can be seen. A shortened text shows the length of each run that
 // it replaces.

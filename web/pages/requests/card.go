@@ -34,6 +34,14 @@ type requestContent struct {
 	files []projections.RequestFile // whose content is shown
 }
 
+// summary is the line that stays of a decided request.
+func (a requestContent) summary() string {
+	if a.diff {
+		return texts.Details // the title names the file
+	}
+	return cmp.Or(visible.Line(a.text), texts.Details)
+}
+
 type detail struct{ name, value string }
 
 // describe returns all that an approval of a request would allow.
@@ -149,8 +157,8 @@ func textOf(value json.RawMessage) string {
 // editLines compares the command that runs with the one that was asked for.
 func editLines(original, edited string) []visible.DiffLine {
 	diff := udiff.Unified("", "", strings.TrimSuffix(original, "\n")+"\n", strings.TrimSuffix(edited, "\n")+"\n")
-	_, hunks, _ := strings.Cut(diff, "@@\n") // above it are the names of files
-	return visible.DiffLines(hunks)
+	lines := visible.DiffLines(diff)
+	return lines[min(1, len(lines)):] // the first one says where in the command the others are
 }
 
 // describeServer returns the fields of a pending MCP server that an approval would accept, its name first, the lines in

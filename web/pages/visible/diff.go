@@ -1,6 +1,6 @@
 package visible
 
-import "strings"
+import "pocketcoder/handlers/policy/display"
 
 // DiffLine is a line of a diff.
 type DiffLine struct {
@@ -8,16 +8,11 @@ type DiffLine struct {
 	Text  string // with its line end
 }
 
-// DiffLines returns the lines of a diff. The names of a file, above its first hunk, are neither added nor removed.
+// DiffLines returns the lines of a diff (display.Diff). The names of files are neither added nor removed.
 func DiffLines(diff string) (lines []DiffLine) {
-	names := false
-	for text := range strings.Lines(diff) {
-		names = strings.HasPrefix(text, "Index: ") || names && text[0] != '@'
-		class := map[byte]string{'+': "added", '-': "removed", '@': "hunk"}[text[0]]
-		if names {
-			class = "hunk"
-		}
-		lines = append(lines, DiffLine{class, text})
+	for _, l := range display.Diff(diff) {
+		class := map[byte]string{'+': "added", '-': "removed", '@': "hunk", 0: "hunk"}[l.Kind]
+		lines = append(lines, DiffLine{class, l.Text})
 	}
 	return lines
 }
