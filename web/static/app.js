@@ -221,6 +221,15 @@ document.addEventListener("submit", (event) => {
 // A form that a person opens alone is seen whole, above what stays at the end of the screen.
 document.addEventListener("toggle", (event) => event.target.matches(".alone[open]") && event.target.scrollIntoView({ block: "nearest" }), true);
 
+// Escape closes an open menu, and the focus goes back to where the menu was opened.
+document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && document.querySelector(".menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+
 showLocalTimes();
 if (page) {
   document.addEventListener("visibilitychange", connect);

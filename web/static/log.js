@@ -16,6 +16,15 @@ function toEnd() {
   log.scrollTop = log.scrollHeight;
 }
 
+// toNew goes to the end, or to the beginning of a request at the end that is higher than the view: its buttons are at its end.
+function toNew() {
+  toEnd();
+  const last = byID("entries").lastElementChild;
+  if (last?.matches(".card:is(.draft, .asked)") && last.offsetHeight > log.clientHeight) {
+    last.scrollIntoView({ block: "start" });
+  }
+}
+
 function showUnseen() {
   unseen = atEnd() ? 0 : unseen;
   byID("new").hidden = unseen === 0;
@@ -23,9 +32,12 @@ function showUnseen() {
 }
 
 function showChange(added) {
-  unseen += added;
-  if (follows) {
+  if (follows && added > 0) {
+    toNew();
+  } else if (follows) {
     toEnd();
+  } else {
+    unseen += added;
   }
   showUnseen();
 }
@@ -102,7 +114,7 @@ function observeEarlier() {
 }
 
 if (!location.hash) { // else the browser goes to that entry
-  toEnd();
+  toNew();
 }
 log.addEventListener("scroll", showUnseen, { passive: true });
 observeEarlier();
