@@ -153,7 +153,8 @@ type callsThatWait struct {
 
 func (p *process) startCallsThatWait(t *testing.T) (c callsThatWait) {
 	t.Helper()
-	work := call("bash", map[string]any{"command": "touch of-a-worker", "description": "test"}) + "\n@@next\n@@say the result"
+	work := call("bash", map[string]any{"command": "touch of-a-worker", "description": "test"}) +
+		"\n@@next\n@@say the result"
 	c.parent = p.chat(t, call("pocketcoder_handoff", map[string]any{"message": work})+"\n@@next\n@@say I have it")
 	c.worker = p.workersOf(t, c.parent, 1)[0].ID
 	p.awaitRequest(t, c.worker, 0)
