@@ -15,6 +15,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
@@ -23,8 +25,8 @@ import (
 )
 
 const (
-	hookToken   = "0123456789abcdef-example"
 	hookRecords = "/api/collections/webhooks/records"
+	botToken    = "123456789:AAq7zk2xv9jh4wbdqtfmv"
 )
 
 // postToHook posts to a webhook and returns the status and the answer.
@@ -45,8 +47,8 @@ func postToHook(t *testing.T, s *webtest.System, id, body string, headers ...str
 	return resp.StatusCode, answer
 }
 
-func signed(body string) string {
-	mac := hmac.New(sha256.New, []byte(hookToken))
+func signed(token, body string) string {
+	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte(body))
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
@@ -70,17 +72,20 @@ func TestARequestToAWebhookIsOneMessage(t *testing.T) {
 	ada, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "alerts")
 	status, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": ada,
-		"chat": chat, "prompt": "Look into this alert.", "token": hookToken})
+		"chat": chat, "prompt": "Look into this alert."})
 	is.Equal(status, 200)
 	id := made["id"].(string)
-	_, has := made["token"]
+	hook := made["token"].(string)
+	is.Equal(len(hook), 43)
+	_, stored := s.Call(t, token, "GET", hookRecords+"/"+id, nil)
+	_, has := stored["token"]
 	is.True(!has)
 
 	const body = `{"state":"failed"}`
-	status, first := postToHook(t, s, id, body, "X-Hub-Signature-256", signed(body), "Idempotency-Key", "k1")
+	status, first := postToHook(t, s, id, body, "X-Hub-Signature-256", signed(hook, body), "Idempotency-Key", "k1")
 	is.Equal(status, 200)
 	is.Equal(first["chat"], chat)
-	status, again := postToHook(t, s, id, `{"state":"failed"}`, "Authorization", "Bearer "+hookToken,
+	status, again := postToHook(t, s, id, `{"state":"failed"}`, "Authorization", "Bearer "+hook,
 		"Idempotency-Key", "k1")
 	is.Equal(status, 200)
 	is.Equal(again, first)
@@ -88,42 +93,43 @@ func TestARequestToAWebhookIsOneMessage(t *testing.T) {
 	expect.Contains(t, messageTexts(t, s)[0], "Look into this alert.")
 	expect.Contains(t, messageTexts(t, s)[0], "data from outside")
 	expect.Contains(t, messageTexts(t, s)[0], `{"state":"failed"}`)
-	status, _ = postToHook(t, s, id, `{"state":"other"}`, "Authorization", "Bearer "+hookToken, "Idempotency-Key", "k1")
+	status, _ = postToHook(t, s, id, `{"state":"other"}`, "Authorization", "Bearer "+hook, "Idempotency-Key", "k1")
 	is.Equal(status, 400) // the key names another message
 
 	at := func(ago time.Duration) string { return fmt.Sprint(time.Now().Add(-ago).Unix()) }
 	now, old := at(0), at(6*time.Minute)
-	status, _ = postToHook(t, s, id, body, "X-PocketCoder-Signature", signed(now+"."+body), "X-PocketCoder-Timestamp", now,
+	status, _ = postToHook(t, s, id, body, "X-PocketCoder-Signature", signed(hook, now+"."+body),
+		"X-PocketCoder-Timestamp", now,
 		"Idempotency-Key", "k1")
 	is.Equal(status, 200)
 
 	for name, headers := range map[string][]string{
-		"an old timestamp":            {"X-PocketCoder-Signature", signed(old + ".text"), "X-PocketCoder-Timestamp", old},
-		"another timestamp":           {"X-PocketCoder-Signature", signed(old + ".text"), "X-PocketCoder-Timestamp", now},
-		"a body with a timestamp":     {"X-PocketCoder-Signature", signed(now + ".text")},
+		"an old timestamp":            {"X-PocketCoder-Signature", signed(hook, old+".text"), "X-PocketCoder-Timestamp", old},
+		"another timestamp":           {"X-PocketCoder-Signature", signed(hook, old+".text"), "X-PocketCoder-Timestamp", now},
+		"a body with a timestamp":     {"X-PocketCoder-Signature", signed(hook, now+".text")},
 		"no secret":                   {},
 		"another secret":              {"Authorization", "Bearer x"},
 		"an empty secret":             {"Authorization", "Bearer "},
-		"a signature of another body": {"X-Hub-Signature-256", signed("other")},
+		"a signature of another body": {"X-Hub-Signature-256", signed(hook, "other")},
 	} {
 		status, answer := postToHook(t, s, id, "text", headers...)
 		is.Equal([]any{name, status}, []any{name, 404})
 		expect.Contains(t, answer["message"].(string), "There is no such webhook")
 	}
 	// as recorded with a timestamp
-	status, _ = postToHook(t, s, id, old+".text", "X-Hub-Signature-256", signed(old+".text"))
+	status, _ = postToHook(t, s, id, old+".text", "X-Hub-Signature-256", signed(hook, old+".text"))
 	is.Equal(status, 404)
-	status, _ = postToHook(t, s, "unknown", "text", "Authorization", "Bearer "+hookToken)
+	status, _ = postToHook(t, s, "unknown", "text", "Authorization", "Bearer "+hook)
 	is.Equal(status, 404)
 	for _, size := range []int{65 << 10, 10 << 20} {
-		status, _ = postToHook(t, s, id, strings.Repeat("x", size), "Authorization", "Bearer "+hookToken)
+		status, _ = postToHook(t, s, id, strings.Repeat("x", size), "Authorization", "Bearer "+hook)
 		is.Equal(status, 400)
 	}
 	is.Equal(len(messageTexts(t, s)), 1)
 
 	status, _ = s.Call(t, token, "PATCH", hookRecords+"/"+id, map[string]any{"enabled": false})
 	is.Equal(status, 200)
-	status, _ = postToHook(t, s, id, "text", "Authorization", "Bearer "+hookToken)
+	status, _ = postToHook(t, s, id, "text", "Authorization", "Bearer "+hook)
 	is.Equal(status, 404)
 }
 
@@ -134,21 +140,18 @@ func TestAWebhookOfAnotherAccountsChatIsRefused(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "private")
 	bob, other := s.User(t, "bob", "user")
-	status, made := s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "chat": chat,
-		"token": hookToken})
+	status, made := s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "chat": chat})
 	if status == 200 {
-		status, _ = postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+hookToken)
+		status, _ = postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+made["token"].(string))
 	}
 	is.True(status >= 400)
 	is.Equal(len(messageTexts(t, s)), 0)
-	status, made = s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "token": hookToken})
+	status, made = s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob})
 	is.Equal(status, 200)
-	status, one := postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+hookToken)
+	status, one := postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+made["token"].(string))
 	is.Equal(status, 200)
-	_, two := postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+hookToken)
+	_, two := postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+made["token"].(string))
 	is.True(one["chat"] != two["chat"]) // a chat for each
-	status, _ = s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "token": "short"})
-	is.Equal(status, 400)
 }
 
 func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
@@ -156,7 +159,7 @@ func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	bob, token := s.User(t, "bob", "user")
-	status, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "token": hookToken})
+	status, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": bob})
 	is.Equal(status, 200)
 	begun := map[string]bool{}
 	for n := range 60 {
@@ -167,7 +170,7 @@ func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
 				CountWaiting: old.CountWaiting, IsSubmitted: old.IsSubmitted}
 		}
 		received, err := s.Web.Channels.Channels.Post(t.Context(), channel.Posted{Webhook: made["id"].(string),
-			Body: []byte("text"), Token: hookToken, Key: fmt.Sprint(n / 2)}) // each comes twice
+			Body: []byte("text"), Token: made["token"].(string), Key: fmt.Sprint(n / 2)}) // each comes twice
 		if n < 40 {
 			is.NoErr(err)
 			begun[received.Chat] = true
@@ -186,7 +189,7 @@ func TestTheCodeOfARouteIsForItsCaller(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	_, agent := s.User(t, "worker", "agent")
 	status, _ := s.Call(t, admin, "POST", "/api/collections/channels/records", map[string]any{"name": "phone",
-		"kind": "telegram", "token": "1:a"})
+		"kind": "telegram", "token": botToken})
 	is.Equal(status, 200)
 	status, code := s.Call(t, token, "POST", "/api/pocketcoder/pair", map[string]any{"channel": "phone"})
 	is.Equal(status, 200)
@@ -195,4 +198,116 @@ func TestTheCodeOfARouteIsForItsCaller(t *testing.T) {
 	is.Equal(status, 400)
 	status, _ = s.Call(t, token, "POST", "/api/pocketcoder/pair", map[string]any{"channel": "none"})
 	is.Equal(status, 404)
+}
+
+func TestTheServerMakesTheTokenOfAWebhook(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", "admin")
+	ada, token := s.User(t, "ada", "user")
+	_, other := s.User(t, "bob", "user")
+	for path, body := range map[string]map[string]any{
+		hookRecords: {"name": "ci", "user": ada},
+		"/api/collections/webhook_targets/records": {"name": "ci", "url": "https://example.org/", "types": "turn.lost"},
+	} {
+		caller := map[bool]string{true: token, false: root}[path == hookRecords]
+		status, made := s.Call(t, caller, "POST", path, body)
+		is.Equal(status, 200)
+		id, first := made["id"].(string), made["token"].(string)
+		body["token"] = "Xk9mQ2pvL4zR8wTq7jHd"
+		for method, at := range map[string]string{"POST": path, "PATCH": path + "/" + id} {
+			status, refused := s.Call(t, caller, method, at, body)
+			is.Equal(status, 400)
+			expect.Contains(t, fmt.Sprint(refused["data"]), "PocketCoder makes the token")
+		}
+		renew := strings.Replace(strings.TrimSuffix(path, "/records"), "collections", "pocketcoder", 1) + "/" + id + "/token"
+		status, _ = s.Call(t, other, "POST", renew, nil)
+		is.Equal(status, 404) // only callers who may change the record
+		status, renewed := s.Call(t, caller, "POST", renew, nil)
+		is.Equal(status, 200)
+		second := renewed["token"].(string)
+		is.True(len(second) == 43 && second != first)
+		redacted := func(text string) string { return string(s.Log.Redactor().Bytes([]byte(text))) }
+		is.Equal(redacted(first+" "+second), first+" [redacted]")
+		if path == hookRecords {
+			status, _ = postToHook(t, s, id, "text", "Authorization", "Bearer "+first)
+			is.Equal(status, 404)
+			status, _ = postToHook(t, s, id, "text", "Authorization", "Bearer "+second)
+			is.Equal(status, 200)
+		}
+		status, _ = s.Call(t, caller, "DELETE", path+"/"+id, nil)
+		is.Equal(status, 204)
+		is.Equal(redacted(second), second) // the deletion ends its redaction
+		status, _ = s.Call(t, caller, "POST", renew, nil)
+		is.Equal(status, 404)
+	}
+}
+
+// A restart and other nodes read the secrets as they are stored.
+func TestAnotherProcessRedactsTheTokenOfAWebhookUntilItIsDeleted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	create := func() (id, hook string) {
+		status, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": events.NewID(), "user": ada})
+		is.Equal(status, 200)
+		return made["id"].(string), made["token"].(string)
+	}
+	id, stored := create()
+	gone, deleted := create()
+	status, _ := s.Call(t, token, "DELETE", hookRecords+"/"+gone, nil)
+	is.Equal(status, 204)
+	webtest.Check(t, s.Web.Channels.Channels.Secrets.Put(t.Context(), "webhook.old", []byte("deploy to staging")))
+
+	other, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor())
+	is.NoErr(err)
+	followed := &channel.Channels{Log: other, Secrets: s.Web.Channels.Channels.Secrets}
+	go followed.Follow(t.Context())
+	redacted := func(text string) string { return string(other.Redactor().Bytes([]byte(text))) }
+	expect.Eventually(t, "the stored token is redacted", func() bool { return redacted(stored) == "[redacted]" })
+	is.Equal(redacted(deleted), deleted)
+	_, later := create()
+	expect.Eventually(t, "a later token is redacted", func() bool { return redacted(later) == "[redacted]" })
+	is.Equal(redacted("deploy to staging, not to production"), "deploy to staging, not to production")
+	status, _ = s.Call(t, token, "DELETE", hookRecords+"/"+id, nil)
+	is.Equal(status, 204)
+	expect.Eventually(t, "the deleted token is not redacted", func() bool { return redacted(stored) == stored })
+}
+
+func TestAWebhookWhoseTokenCannotBeRedactedIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	var all []string
+	for i := range secret.Webhooks.Budget() {
+		all = append(all, fmt.Sprintf("%s%04d", "Xk9mQ2pvL4zR8wTq7jHd", i))
+	}
+	is.Equal(s.Log.Conceal(secret.Webhooks, "others", all...), 0)
+	body := map[string]any{"name": "ci", "user": ada}
+	status, refused := s.Call(t, token, "POST", hookRecords, body)
+	is.Equal(status, 400)
+	expect.Contains(t, refused["message"].(string), "No further tokens of webhooks can be stored")
+	_, list := s.Call(t, token, "GET", hookRecords, nil)
+	is.Equal(len(list["items"].([]any)), 0)
+	s.Log.Conceal(secret.Webhooks, "others")
+	status, _ = s.Call(t, token, "POST", hookRecords, body)
+	is.Equal(status, 200)
+}
+
+func TestAChannelWithAWeakTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, admin := s.User(t, "root", "admin")
+	for token, reason := range map[string]string{"1:a": "is shorter than 16 bytes",
+		"deploy-to-staging": "consists of words"} {
+		status, refused := s.Call(t, admin, "POST", "/api/collections/channels/records", map[string]any{"name": "phone",
+			"kind": "telegram", "token": token})
+		if status != 400 {
+			t.Error(token, status)
+		}
+		expect.Contains(t, fmt.Sprint(refused["data"].(map[string]any)["token"]), reason)
+	}
 }

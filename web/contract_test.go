@@ -159,12 +159,18 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case strings.Contains(o.path, "/pair"):
 		f["channel"] = "of " + chat
 		s.Call(t, token, "POST", webtest.RecordsPath("channels"), map[string]any{"name": f["channel"], "kind": "telegram",
-			"token": "1:a"})
+			"token": botToken})
 	case strings.Contains(o.path, "/hooks/"):
-		f["secret of the webhook"], f["text of the body"] = "a secret of at least 16 characters", "The build failed."
 		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhooks"), map[string]any{
-			"name": "of " + chat, "user": admin,
-			"chat": chat, "token": f["secret of the webhook"]})
+			"name": "of " + chat, "user": admin, "chat": chat})
+		f["id"], f["secret of the webhook"], f["text of the body"] = made["id"], made["token"], "The build failed."
+	case strings.Contains(o.path, "/webhooks/"):
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhooks"), map[string]any{"name": "of " + chat,
+			"user": admin})
+		f["id"] = made["id"]
+	case strings.Contains(o.path, "/webhook_targets/"):
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhook_targets"), map[string]any{"name": "of " + chat,
+			"url": "https://example.org/", "types": "turn.lost"})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/ports/"):
 		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -131,12 +131,11 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 	case "llm_keys":
 		return map[string]any{"user": c.ada, "provider_id": unique, "env_vars": map[string]string{"KEY": "value-" + unique}}
 	case "webhooks":
-		return map[string]any{"user": c.ada, "name": unique, "token": "0123456789abcdef" + unique}
+		return map[string]any{"user": c.ada, "name": unique}
 	case "webhook_targets":
-		return map[string]any{"name": unique, "url": "https://example.org/" + unique, "types": "turn.lost",
-			"token": "0123456789abcdef"}
+		return map[string]any{"name": unique, "url": "https://example.org/" + unique, "types": "turn.lost"}
 	case "channels":
-		return map[string]any{"name": unique, "kind": "telegram", "token": "1:" + unique}
+		return map[string]any{"name": unique, "kind": "telegram", "token": botToken}
 	case "seen_positions":
 		return map[string]any{"user": c.ada, "chat": chat(), "seq": 1}
 	case "model_selection":

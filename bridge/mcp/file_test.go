@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
@@ -123,7 +124,7 @@ func TestWhatIsNotToBeReadIsNotSent(t *testing.T) {
 		"env": ".env", "alias": "private/a"} {
 		is.NoErr(os.Symlink(target, filepath.Join(directory, link)))
 	}
-	f.log.Conceal("test", "known-secret-1")
+	f.log.Conceal(secret.System, "test", "known-secret-1")
 	for path, want := range map[string]string{
 		"out/key": "Only files in", "key": "Only files in", "up/x": "Only files in", filepath.Join(outside, "key"): "Only files in",
 		"../key": "Only files in", "": "is not a regular file", ".": "is not a regular file", "gone": "There is no file",

@@ -30,7 +30,8 @@ import (
 	"pocketcoder/projections/outgoing"
 )
 
-const token = "0123456789abcdef"
+// tokens are the tokens of targets, by URL.
+var tokens sync.Map
 
 // target is a URL that gets events.
 type target struct {
@@ -46,7 +47,8 @@ func newTarget(t *testing.T, status int) *target {
 	one.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var p webhook.Posted
-		signature := "sha256=" + webhook.Sign([]byte(token), r.Header.Get("X-PocketCoder-Timestamp"), body)
+		token, _ := tokens.Load(one.URL)
+		signature := "sha256=" + webhook.Sign([]byte(fmt.Sprint(token)), r.Header.Get("X-PocketCoder-Timestamp"), body)
 		if json.Unmarshal(body, &p) != nil || r.Header.Get("X-PocketCoder-Signature") != signature {
 			t.Errorf("not signed: %s", body)
 		}
@@ -113,9 +115,10 @@ func background(run func(context.Context) error) (stop func()) {
 // save adds a target.
 func (s *system) save(name, url, types string) {
 	s.t.Helper()
-	_, _, err := s.channels.SaveTarget(s.t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
-		Set: record.Fields(map[string]any{"name": name, "url": url, "types": types, "token": token})})
+	_, token, _, err := s.channels.SaveTarget(s.t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
+		Set: record.Fields(map[string]any{"name": name, "url": url, "types": types})})
 	check(s.t, err)
+	tokens.Store(url, token)
 }
 
 // append appends events of a chat and returns their sequences.
@@ -223,8 +226,8 @@ func TestATargetGetsEventsOfRecordsAndAccounts(t *testing.T) {
 	}
 	for _, types := range []string{"config.webhook_targets.webhook.delivered", "config.devices.saved", "config.schedules",
 		"user", "audit.*"} {
-		_, _, err := s.channels.SaveTarget(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
-			Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types, "token": token})})
+		_, _, _, err := s.channels.SaveTarget(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
+			Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types})})
 		is.Equal(handlers.CodeOf(err), handlers.Invalid) // types
 	}
 }

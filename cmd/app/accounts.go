@@ -17,7 +17,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 	if s.secrets, err = secret.Open(ctx, s.nc, streamOptions(s.o).Replicas); err != nil {
 		return err
 	}
-	s.log.Conceal("admin", s.o.Admin[1]) // first, because the number of redacted secrets is limited
+	s.log.Conceal(secret.Environment, "admin", s.o.Admin[1])
 	s.records = &record.Records{Log: s.log, Programs: func(command string) []string {
 		return workspace.Programs(command, s.o.Workspace)
 	}}

@@ -30,7 +30,8 @@ func streamOptions(o Options) log.Options {
 }
 
 // logHealth returns the state of the log. It is offline while nothing is stored. It is degraded while the disk is
-// almost full, and after a loss until a person has acknowledged the loss.
+// almost full, while the number of redacted secrets is used up, and after a loss until a person has acknowledged the
+// loss.
 func (s *System) logHealth() api.Part {
 	detail := map[string]any{"url": s.url}
 	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}
@@ -50,6 +51,10 @@ func (s *System) logHealth() api.Part {
 	}
 	if lost := s.nats.Trouble(); lost != "" && part.State == api.Ready {
 		part.State, detail["error"] = api.Degraded, lost
+		return part
+	}
+	if full := s.log.Full(); full != "" && part.State == api.Ready {
+		part.State, detail["error"] = api.Degraded, "secrets: "+full
 		return part
 	}
 	if full := s.disk.AlmostFull(); full != "" && part.State == api.Ready {

@@ -85,14 +85,10 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
-	t.Parallel()
+// openedLog returns a system with nothing but its log.
+func openedLog(t *testing.T, d datadir.Dir) *System {
+	t.Helper()
 	is := is.New(t)
-	d := datadir.Dir(t.TempDir())
-	is.NoErr(os.Mkdir(d.Path("report"), 0o700))
-	note := `{"last": 2, "lost": [{"stream": "EVENTS", "sequences": [{"first": 1, "last": 2}], "directory": "` +
-		d.Path("report") + `"}]}`
-	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
 	server, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
@@ -101,10 +97,39 @@ func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
 	t.Cleanup(server.Close)
 	l, err := log.Open(t.Context(), server.Conn, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
-	s := &System{nats: server, nc: server.Conn, log: l, disk: &logdisk.Disk{Data: d}}
+	return &System{nats: server, nc: server.Conn, log: l, disk: &logdisk.Disk{Data: d}}
+}
+
+func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	is.NoErr(os.Mkdir(d.Path("report"), 0o700))
+	note := `{"last": 2, "lost": [{"stream": "EVENTS", "sequences": [{"first": 1, "last": 2}], "directory": "` +
+		d.Path("report") + `"}]}`
+	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
+	s := openedLog(t, d)
 	health := s.logHealth()
 	is.Equal(health.State, api.Degraded)
-	is.Equal(health.Detail.(map[string]any)["error"], server.Trouble())
+	is.Equal(health.Detail.(map[string]any)["error"], s.nats.Trouble())
 	is.NoErr(os.Remove(d.Path("report")))
+	is.Equal(s.logHealth().State, api.Ready)
+}
+
+func TestSecretsThatCannotBeRedactedDegradeHealth(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openedLog(t, datadir.Dir(t.TempDir()))
+	is.Equal(s.logHealth().State, api.Ready)
+	var all []string
+	for range secret.Webhooks.Budget() {
+		all = append(all, rand.Text())
+	}
+	s.log.Conceal(secret.Webhooks, "all", all...)
+	health := s.logHealth()
+	is.Equal(health.State, api.Degraded)
+	is.Equal(health.Detail.(map[string]any)["error"],
+		"secrets: no further tokens of webhooks are accepted, because at most 400 can be redacted")
+	s.log.Conceal(secret.Webhooks, "all", all[1:]...)
 	is.Equal(s.logHealth().State, api.Ready)
 }

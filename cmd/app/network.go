@@ -12,6 +12,7 @@ import (
 	"pocketcoder/bridge/mcp"
 	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/sandbox/isolation"
@@ -88,7 +89,7 @@ func (s *System) runEgress(ctx context.Context) error {
 // proxy, which also answers directly when OpenCode is not confined.
 func (s *System) renewTools() opencode.MCPServer {
 	secrets := s.tools.Renew()
-	s.log.Conceal("mcp", strings.TrimPrefix(secrets.Header, "Bearer "), secrets.Key)
+	s.log.Conceal(secret.System, "mcp", strings.TrimPrefix(secrets.Header, "Bearer "), secrets.Key)
 	host := egress.OwnHost
 	if s.isolation.Level == isolation.None {
 		host = s.exec.Network.Proxy

@@ -126,7 +126,8 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if err := s.openVAPID(ctx); err != nil {
 		return nil, err
 	}
-	s.log.Conceal("push", s.vapid.Private, o.Relay.Secret)
+	s.log.Conceal(secret.System, "push", s.vapid.Private)
+	s.log.Conceal(secret.Environment, "relay", o.Relay.Secret)
 	s.publicURL, s.ports = o.publicURL(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
 	s.wire()
 	if err := s.configureEngine(ctx); err != nil {
@@ -333,7 +334,7 @@ func (s *System) wire() {
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
 		Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose,
-		Conceal: func(password string) { s.log.Conceal("opencode", password) },
+		Conceal: func(password string) { s.log.Conceal(secret.System, "opencode", password) },
 		Proxy:   func() *url.URL { return s.engineNetwork.Renew() }, Allow: func(hosts []string) { s.engineNetwork.Allow(hosts) },
 	}
 	s.tools = &mcp.Server{
@@ -412,6 +413,8 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
 	g.Add(actor(rest, s.accounts.Run))
+	g.Add(actor(rest, s.channels.Follow))
+	g.Add(actor(rest, s.mcpSecrets().Follow))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))

@@ -284,3 +284,20 @@ func TestFilesComeAndLeaveByMail(t *testing.T) {
 		return strings.Contains(string(e.Data), "three apples") // OpenCode shows it to the model
 	})
 }
+
+func TestTheCommandPrintsANewTokenOfAWebhook(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	var hook, target record
+	p.admin(t).must(t, "POST", "/api/collections/webhooks/records", record{"name": "ci"}, &hook)
+	p.admin(t).must(t, "POST", "/api/collections/webhook_targets/records", record{"name": "of the command",
+		"url": "https://example.org/", "types": "turn.lost"}, &target)
+	for made, name := range map[any]string{hook["token"]: hook["id"].(string), target["token"]: "of the command"} {
+		renewed := strings.TrimSpace(p.command(t, "", "webhook", "token", name))
+		is.True(len(renewed) == 43 && renewed != made)
+	}
+	_, stderr, code := p.cli(t, "", "webhook", "token", "none")
+	is.Equal(code, 1)
+	expect.Contains(t, stderr, `There is no webhook with the id "none"`)
+}

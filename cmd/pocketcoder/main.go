@@ -49,7 +49,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder channel        messengers and mailboxes: add, list, enable, disable, token, messages, remove
   pocketcoder pair           people who use a messenger: pair, list, revoke
-  pocketcoder webhook        URLs to which events are sent: list, failed, replay
+  pocketcoder webhook        URLs to which events are sent: list, failed, replay, token
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder mcp            MCP servers: add, list, show, hosts, limits, approve, deny, revoke, secret
   pocketcoder procedure      proposed procedures, agents and prompts: list, show, edit, approve, deny

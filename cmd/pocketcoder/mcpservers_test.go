@@ -232,7 +232,7 @@ func callsServerFromNPM(t *testing.T, p *process) {
 func callsRemoteServer(t *testing.T, p *process) {
 	is := is.New(t)
 	remote := exec.Command(filepath.Join(p.workspace, "lab"), "127.0.0.1:0")
-	remote.Env = append(os.Environ(), "LAB_SECRET=wonderful-8231")
+	remote.Env = append(os.Environ(), "LAB_SECRET=wq7zk2xv9jh4-8231")
 	out, err := remote.StdoutPipe()
 	is.NoErr(err)
 	is.NoErr(remote.Start())
@@ -240,12 +240,12 @@ func callsRemoteServer(t *testing.T, p *process) {
 	address, err := bufio.NewReader(out).ReadString('\n')
 	is.NoErr(err)
 	p.mcp(t, "add", "remote", "http://"+strings.TrimSpace(address), "--env", "X-Lab")
-	_, stderr, code := p.cli(t, "wonderful-8231\n", "mcp", "secret", "remote", "X-Lab")
+	_, stderr, code := p.cli(t, "wq7zk2xv9jh4-8231\n", "mcp", "secret", "remote", "X-Lab")
 	is.Equal([]any{stderr, code}, []any{"", 0})
 	p.approveMCP(t, "remote")
 	p.mcpState(t, "remote", "active")
 
-	chat := p.chat(t, ownTool("mcp_remote_echo", map[string]any{"text": "it is wonderful-8231"}))
+	chat := p.chat(t, ownTool("mcp_remote_echo", map[string]any{"text": "it is wq7zk2xv9jh4-8231"}))
 	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_mcp_remote_echo")
 	is.Equal(p.outputOf(t, chat, 0), "it is [redacted]") // in the log, for a person; the server sent it
 	is.Equal(string(p.calledServer(t, chat).Arguments), `{"text":"it is [redacted]"}`)

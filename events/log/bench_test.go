@@ -115,14 +115,14 @@ func BenchmarkAppendVisible(b *testing.B) {
 
 // One event at a time, with the largest number of known secrets and with none.
 func BenchmarkAppendKnowing(b *testing.B) {
-	for _, n := range []int{0, secret.MaxConcealed} {
+	for _, n := range []int{0, secret.System.Budget()} {
 		b.Run(fmt.Sprint(n, " secrets"), func(b *testing.B) {
 			l := eventstest.Log(b)
 			all := make([]string, n)
 			for i := range all {
 				all[i] = fmt.Sprintf("sk-proj-%d-0123456789abcdef", i)
 			}
-			l.Conceal("all", all...)
+			l.Conceal(secret.System, "all", all...)
 			for i := 0; b.Loop(); i++ {
 				if _, err := l.Append(b.Context(), benchEvents(b, i, 1)[0]); err != nil {
 					b.Fatal(err)

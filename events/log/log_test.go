@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 )
 
@@ -216,7 +217,10 @@ func TestConcealedSecretIsRedactedFromThenOn(t *testing.T) {
 	expect.Contains(t, say("first-secret second-secret"), "[redacted] second-secret")
 	var all sync.WaitGroup
 	for i := range 20 { // while other writers append
-		all.Go(func() { l.Conceal(fmt.Sprint(i), fmt.Sprintf("secret-of-%d", i), "second-secret"); say("anything") })
+		all.Go(func() {
+			l.Conceal(secret.System, fmt.Sprint(i), fmt.Sprintf("secret-of-%d", i), "second-secret")
+			say("anything")
+		})
 	}
 	all.Wait()
 	expect.Contains(t, say("first-secret second-secret"), "[redacted] [redacted]")

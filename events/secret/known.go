@@ -2,7 +2,11 @@ package secret
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -15,10 +19,34 @@ type Known struct {
 	groups   map[string]secretGroup
 }
 
+// Source says where secrets come from. Each source has a budget of its own, so that the secrets of one source never
+// leave those of another in texts.
+type Source string
+
+// The sources of secrets. System are the random credentials that this process makes for itself; the others pass Check.
+const (
+	System       Source = "credentials of this process"
+	Environment  Source = "secrets of the environment"
+	MCP          Source = "values of MCP servers"
+	ProviderKeys Source = "keys of providers"
+	Channels     Source = "tokens of channels"
+	Targets      Source = "tokens of webhook targets"
+	Webhooks     Source = "tokens of webhooks"
+)
+
+// budgets are the numbers of secrets that Conceal accepts, by source.
+var budgets = map[Source]int{System: 600, Environment: 10, MCP: 400, ProviderKeys: 400, Channels: 100, Targets: 100,
+	Webhooks: 400}
+
+// Budget returns the number of secrets that Conceal accepts from a source, in all groups together.
+func (s Source) Budget() int { return budgets[s] }
+
 // secretGroup are the secrets of a group.
 type secretGroup struct {
+	source  Source
 	secrets int
-	forms   [][]byte // their encodings
+	left    int      // secrets that did not fit into the budget
+	forms   [][]byte // encodings of the secrets
 }
 
 // NewKnown returns a set with the secrets of own, which Conceal never changes.
@@ -42,26 +70,55 @@ func (k *Known) Redactor() Redactor {
 	return r
 }
 
-// MaxConcealed is the number of secrets that Conceal accepts in all groups together.
-const MaxConcealed = 2000
-
 // Conceal replaces the secrets of a group. They are redacted from now on; without secrets, the group is deleted. Keys
-// of JSON objects are not redacted, because people choose some of these secrets. Conceal returns the number of
-// secrets, the last ones, that it does not accept because of MaxConcealed; they are not redacted.
-func (k *Known) Conceal(group string, secrets ...string) (left int) {
+// of JSON objects are not redacted, because people choose some of these secrets. Conceal ignores secrets that do not
+// pass Check, except those of System. It returns the number of secrets, the last ones, that it does not accept because
+// of the budget of the source; they are not redacted.
+func (k *Known) Conceal(source Source, group string, secrets ...string) (left int) {
+	if source != System {
+		secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return Check(s) != nil })
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.groups, group)
-	room := MaxConcealed
-	for _, other := range k.groups {
-		room -= other.secrets
-	}
-	taken := secrets[:min(len(secrets), room)]
-	if len(taken) > 0 {
-		k.groups[group] = secretGroup{len(taken), formsOf(taken)}
+	taken := secrets[:min(len(secrets), max(0, source.Budget()-k.count(source)))]
+	left = len(secrets) - len(taken)
+	if len(secrets) > 0 {
+		k.groups[group] = secretGroup{source, len(taken), left, formsOf(taken)}
 	}
 	k.redactor.Store(nil)
-	return len(secrets) - len(taken)
+	return left
+}
+
+// count returns the number of redacted secrets of a source. k.mu must be held.
+func (k *Known) count(source Source) (n int) {
+	for _, g := range k.groups {
+		if g.source == source {
+			n += g.secrets
+		}
+	}
+	return n
+}
+
+// Full says which sources have used up their budget, or have secrets that did not fit. It is empty if none has.
+func (k *Known) Full() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	left := map[Source]int{}
+	for _, g := range k.groups {
+		left[g.source] += g.left
+	}
+	var full []string
+	for _, source := range slices.Sorted(maps.Keys(budgets)) {
+		if left[source] > 0 {
+			full = append(full, fmt.Sprintf("%d of the %s are not redacted, because at most %d can be", left[source], source,
+				source.Budget()))
+		} else if k.count(source) >= source.Budget() {
+			full = append(full, fmt.Sprintf("no further %s are accepted, because at most %d can be redacted", source,
+				source.Budget()))
+		}
+	}
+	return strings.Join(full, "; ")
 }
 
 // Writer returns a writer that redacts a stream with the secrets that are known at each write. It holds back an end

@@ -51,7 +51,7 @@ func TestConcealedTextLeavesKeysAndNumbers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
-	l.Conceal("eve", "authorized", "sessionID", "12345678", `x","status":"`)
+	l.Conceal(secret.System, "eve", "authorized", "sessionID", "12345678", `x","status":"`)
 	body := `{"sessionID" : "sessionID!", "authorized":{"n":[12345678,"12345678"]}, "text":"a\nauthorized\n", "x":"x","status":"x"}`
 	clean := string(l.Redactor().JSON([]byte(body)))
 	is.Equal(clean, `{"sessionID" : "[redacted]!", "authorized":{"n":[12345678,"[redacted]"]}, "text":"a\n[redacted]\n", "x":"x","status":"x"}`)
@@ -66,13 +66,13 @@ func TestConcealedGroupIsForgottenWhenItIsReplaced(t *testing.T) {
 	shown := func() string {
 		return string(l.Redactor().JSON([]byte(`"from-the-start first-secret second-secret"`)))
 	}
-	l.Conceal("a", "first-secret")
-	l.Conceal("b", "second-secret")
+	l.Conceal(secret.System, "a", "first-secret")
+	l.Conceal(secret.System, "b", "second-secret")
 	is.Equal(shown(), `"[redacted] [redacted] [redacted]"`)
-	l.Conceal("a", "another-secret")
+	l.Conceal(secret.System, "a", "another-secret")
 	is.Equal(shown(), `"[redacted] first-secret [redacted]"`)
-	l.Conceal("a")
-	l.Conceal("b")
+	l.Conceal(secret.System, "a")
+	l.Conceal(secret.System, "b")
 	is.Equal(shown(), `"[redacted] first-secret second-secret"`)
 }
 
@@ -80,15 +80,15 @@ func TestConcealTakesBoundedSecrets(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
-	many := make([]string, secret.MaxConcealed)
+	many := make([]string, secret.System.Budget())
 	for i := range many {
 		many[i] = fmt.Sprintf("secret-number-%d-", i)
 	}
-	is.Equal(l.Conceal("a", many...), 0)
-	is.Equal(l.Conceal("b", "one-too-many"), 1)
-	is.Equal(string(l.Redactor().Bytes([]byte("one-too-many secret-number-1999-"))), "one-too-many [redacted]")
-	is.Equal(l.Conceal("a", many[1:]...), 0)
-	is.Equal(l.Conceal("b", "one-too-many"), 0)
+	is.Equal(l.Conceal(secret.System, "a", many...), 0)
+	is.Equal(l.Conceal(secret.System, "b", "one-too-many"), 1)
+	is.Equal(string(l.Redactor().Bytes([]byte("one-too-many secret-number-599-"))), "one-too-many [redacted]")
+	is.Equal(l.Conceal(secret.System, "a", many[1:]...), 0)
+	is.Equal(l.Conceal(secret.System, "b", "one-too-many"), 0)
 	is.Equal(string(l.Redactor().Bytes([]byte("one-too-many"))), "[redacted]")
 }
 

@@ -100,7 +100,7 @@ func TestWriterKnowsWhatIsLearnedWhileItWrites(t *testing.T) {
 		is.NoErr(err)
 	}
 	write("a late-token ")
-	l.Conceal("late", "late-token")
+	l.Conceal(secret.System, "late", "late-token")
 	write("b late-token late-")
 	write("token.")
 	is.Equal(out.String(), "a late-token b [redacted] [redacted].")
@@ -113,7 +113,7 @@ func TestWriterTakesOutWhatItHeldBackAndLearnedIsASecret(t *testing.T) {
 	w := l.Writer(&out)
 	_, err := w.Write([]byte("key: sk-canary-01"))
 	is.NoErr(err)
-	l.Conceal("late", "canary-01")
+	l.Conceal(secret.System, "late", "canary-01")
 	is.NoErr(w.Close())
 	is.Equal(out.String(), "key: sk-[redacted]")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
@@ -42,7 +43,7 @@ func TestAnAccountWithASecretInItsNameIsRefused(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	s.add("alice", Admin)
-	s.log.Conceal("token", "secret-of-this-test")
+	s.log.Conceal(secret.System, "token", "secret-of-this-test")
 	_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Email: "bob@example.org",
 		Name: "Bob secret-of-this-test", Role: Agent, Password: password})
 	is.Equal(handlers.CodeOf(err), handlers.Invalid)

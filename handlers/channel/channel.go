@@ -11,6 +11,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -116,6 +117,7 @@ func (h *Channels) Commands() handlers.Commands {
 		"pairing.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Pairing, error) { return h.Pairings(ctx) }),
 		"pairing.code":   handlers.QueryOf(h.CreateCode),
 		"target.list":    handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Target, error) { return h.ListTargets(ctx) }),
+		"webhook.token":  handlers.CommandOf(func(c *RenewToken, actor string) { c.Actor = actor }, h.renew),
 		"target.replay":  handlers.CommandOf(func(c *Replay, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Replay)),
 		"pairing.revoke": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revoke)),
 	}
@@ -151,11 +153,14 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 		return "", 0, invalid("token", "Must be a text.")
 	}
 	delete(set, "token")
+	if c.New {
+		c.Record = cmp.Or(c.Record, events.NewID())
+	}
 	if err := h.check(ctx, c, token); err != nil {
 		return "", 0, err
 	}
 	c.Collection, c.Set = Collection, set
-	if id, seq, err = h.save(ctx, c, tokenKey, token); err != nil || token == "" {
+	if id, seq, err = h.save(ctx, c, tokenKey(c.Record), token); err != nil || token == "" {
 		return id, seq, err
 	}
 	c.ID, c.Record, c.New = "", id, false
@@ -165,16 +170,91 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 
 // save saves a record, and stores its secret, "" for none, under its key. A new record is enabled unless it says
 // otherwise.
-func (h *Channels) save(ctx context.Context, c record.Save, key func(id string) string, secret string) (id string,
-	seq uint64, err error) {
+func (h *Channels) save(ctx context.Context, c record.Save, key, text string) (id string, seq uint64, err error) {
 	if _, given := c.Set["enabled"]; c.New && !given {
 		c.Set["enabled"] = json.RawMessage("true")
 	}
-	if id, seq, err = h.Records.Save(ctx, c); err != nil || secret == "" {
-		return id, seq, err
+	if text == "" {
+		return h.Records.Save(ctx, c)
 	}
-	h.Log.Conceal(key(id), secret)
-	return id, seq, h.Secrets.Put(ctx, key(id), []byte(secret))
+	err = h.store(ctx, key, text, func() error {
+		id, seq, err = h.Records.Save(ctx, c)
+		return err
+	})
+	return id, seq, err
+}
+
+// store stores a secret once save has saved what it belongs to. It redacts the secret first, and refuses it if the
+// number of redacted secrets is used up. If save fails, the stored secret is redacted again.
+func (h *Channels) store(ctx context.Context, key, text string, save func() error) error {
+	err := h.conceal(key, text)
+	if err == nil {
+		err = save()
+	}
+	if err == nil {
+		return h.Secrets.Put(ctx, key, []byte(text))
+	}
+	stored, _, failed := h.Secrets.Get(context.WithoutCancel(ctx), key)
+	if failed == nil {
+		_ = h.conceal(key, string(stored))
+	}
+	return err
+}
+
+// sources are the sources of the secrets of channels, by the first token of their keys.
+var sources = map[string]secret.Source{channelPrefix: secret.Channels, targetPrefix: secret.Targets,
+	webhookPrefix: secret.Webhooks}
+
+const (
+	channelPrefix = "channel"
+	targetPrefix  = "target"
+	webhookPrefix = "webhook"
+)
+
+// conceal redacts the secret of a key in place of the one before; an empty text ends the redaction.
+func (h *Channels) conceal(key, text string) error {
+	prefix, _, _ := strings.Cut(key, ".")
+	if text == "" {
+		h.Log.Conceal(sources[prefix], key)
+		return nil
+	}
+	if h.Log.Conceal(sources[prefix], key, text) > 0 {
+		return handlers.RefuseFull(sources[prefix], sources[prefix].Budget())
+	}
+	return nil
+}
+
+// deleteSecret deletes the secret of a record, which is then no longer redacted.
+func (h *Channels) deleteSecret(ctx context.Context, key string) error {
+	err := h.Secrets.Delete(ctx, key)
+	if err == nil {
+		err = h.conceal(key, "")
+	}
+	return err
+}
+
+// Follow redacts the stored secrets of channels, webhooks and targets, and those that any process stores later, until
+// ctx ends. It ends the redaction of those that are deleted.
+func (h *Channels) Follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(sources))
+	for prefix := range sources {
+		go func() {
+			defer cancel()
+			ended <- h.Secrets.Watch(ctx, prefix, func(key string, value []byte) error {
+				if key != "" {
+					_ = h.conceal(key, string(value)) // if it does not fit, the health of the log says so
+				}
+				return nil
+			})
+		}()
+	}
+	var first error
+	for range sources {
+		first = cmp.Or(first, <-ended)
+	}
+	return first
 }
 
 // check refuses a change after which the channel would not be valid.
@@ -212,7 +292,7 @@ func (c Channel) checkBot(token string) error {
 	if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
 		return invalid("token", "Must be at most %d printable characters, without blanks and /.", maxToken)
 	}
-	return nil
+	return checkToken(token)
 }
 
 func (c Channel) checkMailbox(token string) error {
@@ -233,7 +313,15 @@ func (c Channel) checkMailbox(token string) error {
 	case len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl):
 		return invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
 	}
-	return nil
+	return checkToken(token)
+}
+
+// checkToken refuses a token that cannot be redacted, except an empty one, which leaves the stored token.
+func checkToken(token string) error {
+	if token == "" {
+		return nil
+	}
+	return handlers.RefuseWeak("token", secret.Check(token))
 }
 
 // serverNames matches names of servers in Authentication-Results headers.
@@ -268,12 +356,14 @@ func invalid(field, format string, args ...any) error {
 	return handlers.RefuseField(handlers.Invalid, field, format, args...)
 }
 
-func tokenKey(id string) string { return "channel." + id }
+func tokenKey(id string) string { return channelPrefix + "." + id }
 
 // Token returns the token of a channel, "" if there is none. From then on it is redacted in events.
 func (h *Channels) Token(ctx context.Context, id string) (string, error) {
 	token, _, err := h.Secrets.Get(ctx, tokenKey(id))
-	h.Log.Conceal(tokenKey(id), string(token))
+	if err == nil {
+		_ = h.conceal(tokenKey(id), string(token)) // if it does not fit, the health of the log says so
+	}
 	return string(token), err
 }
 
@@ -295,7 +385,7 @@ func (h *Channels) Delete(ctx context.Context, c record.Delete) (seq uint64, err
 			}
 		}
 	}
-	return seq, h.Secrets.Delete(ctx, tokenKey(c.Record))
+	return seq, h.deleteSecret(ctx, tokenKey(c.Record))
 }
 
 // Revoke ends a pairing. The sender is then unpaired, and gets no more answers.

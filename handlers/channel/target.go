@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -76,32 +75,29 @@ const maxTypes = 20
 
 var typePattern = regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)*$`)
 
-// SaveTarget saves a target. The field token is its secret, which is stored among the secrets.
-func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
-	set := maps.Clone(c.Set)
-	var token, address, types string
-	for name, value := range map[string]*string{"token": &token, "url": &address, "types": &types} {
-		if raw, given := set[name]; given && json.Unmarshal(raw, value) != nil {
-			return "", 0, invalid(name, "Must be a text.")
+// SaveTarget saves a target. It returns the token that it makes for a new one, with which the events are signed.
+func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id, token string, seq uint64, err error) {
+	var address, types string
+	for name, value := range map[string]*string{"url": &address, "types": &types} {
+		if raw, given := c.Set[name]; given && json.Unmarshal(raw, value) != nil {
+			return "", "", 0, invalid(name, "Must be a text.")
 		}
 	}
-	delete(set, "token")
 	u, err := url.Parse(address)
 	all := strings.Fields(types)
 	slices.Sort(all)
 	switch {
-	case (c.New || token != "") && (len(token) < minSecret || len(token) > maxToken):
-		return "", 0, invalid("token", "Must be a secret of %d to %d bytes.", minSecret, maxToken)
 	case (c.New || address != "") && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
-		return "", 0, invalid("url", "Must be a URL such as https://example.org/events.")
+		return "", "", 0, invalid("url", "Must be a URL such as https://example.org/events.")
 	case (c.New || types != "") && !validTypes(all):
-		return "", 0, invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
+		return "", "", 0, invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
 	}
-	c.Collection, c.Set = Targets, set
-	if id, seq, err = h.save(ctx, c, targetKey, token); err != nil || token == "" {
-		return id, seq, err
+	c.Collection = Targets
+	if id, token, seq, err = h.saveWithToken(ctx, c, targetKey); err != nil || token == "" {
+		return id, token, seq, err
 	}
-	return h.touch(ctx, c.Actor, id)
+	_, seq, err = h.touch(ctx, c.Actor, id)
+	return id, token, seq, err
 }
 
 // validTypes reports whether sorted types of events can be subscribed to. The events about targets cannot: each
@@ -122,12 +118,14 @@ func (h *Channels) touch(ctx context.Context, actor, id string) (string, uint64,
 		Role: account.Admin, Set: record.Fields(map[string]any{"restart": events.NewID()})})
 }
 
-func targetKey(id string) string { return "target." + id }
+func targetKey(id string) string { return targetPrefix + "." + id }
 
 // TargetSecret returns the secret of a target. From then on it is redacted in events.
 func (h *Channels) TargetSecret(ctx context.Context, id string) ([]byte, error) {
 	secret, _, err := h.Secrets.Get(ctx, targetKey(id))
-	h.Log.Conceal(targetKey(id), string(secret))
+	if err == nil {
+		_ = h.conceal(targetKey(id), string(secret)) // if it does not fit, the health of the log says so
+	}
 	return secret, err
 }
 
@@ -138,7 +136,7 @@ func (h *Channels) DeleteTarget(ctx context.Context, c record.Delete) (uint64, e
 	if err != nil {
 		return 0, err
 	}
-	return seq, h.Secrets.Delete(ctx, targetKey(c.Record))
+	return seq, h.deleteSecret(ctx, targetKey(c.Record))
 }
 
 // ListTargets returns the targets in the order of their last changes.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
@@ -54,7 +56,6 @@ type Received struct {
 }
 
 const (
-	minSecret = 16       // bytes
 	maxPosted = 64 << 10 // bytes of a body
 	maxKey    = 200      // bytes
 
@@ -64,22 +65,89 @@ const (
 	maxAge = 5 * time.Minute // of a signature with a timestamp
 )
 
-// SaveWebhook saves a webhook. The field token is its secret, which is stored among the secrets.
-func (h *Channels) SaveWebhook(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
-	set := maps.Clone(c.Set)
-	var token string
-	if raw, given := set["token"]; given && json.Unmarshal(raw, &token) != nil {
-		return "", 0, invalid("token", "Must be a text.")
-	}
-	delete(set, "token")
-	if (c.New || token != "") && (len(token) < minSecret || len(token) > maxToken) {
-		return "", 0, invalid("token", "Must be a secret of %d to %d bytes.", minSecret, maxToken)
-	}
-	c.Collection, c.Set = Webhooks, set
-	return h.save(ctx, c, webhookKey, token)
+// SaveWebhook saves a webhook. It returns the token that it makes for a new one.
+func (h *Channels) SaveWebhook(ctx context.Context, c record.Save) (id, token string, seq uint64, err error) {
+	c.Collection = Webhooks
+	return h.saveWithToken(ctx, c, webhookKey)
 }
 
-func webhookKey(id string) string { return "webhook." + id }
+// saveWithToken saves a record whose token this system makes. A new record gets one, which is stored among the secrets
+// and returned only here.
+func (h *Channels) saveWithToken(ctx context.Context, c record.Save, key func(id string) string) (id, token string,
+	seq uint64, err error) {
+	if _, given := c.Set["token"]; given {
+		return "", "", 0, invalid("token",
+			"PocketCoder makes the token. Leave the field out. The response to the creation has the token, once.")
+	}
+	c.Set = maps.Clone(c.Set)
+	if c.New {
+		c.Record, token = cmp.Or(c.Record, events.NewID()), newToken()
+	}
+	id, seq, err = h.save(ctx, c, key(c.Record), token)
+	return id, token, seq, err
+}
+
+// newToken returns a random token of 32 bytes.
+func newToken() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// RenewToken replaces the token of a webhook or of a target. The token before is not valid any more.
+type RenewToken struct {
+	handlers.Command
+	Collection string `json:"collection,omitempty"` // Webhooks or Targets; empty for either
+	Record     string `json:"record"`               // id, or the name of a target
+}
+
+// NewToken is a token that is shown only once.
+type NewToken struct {
+	Token string `json:"token"`
+}
+
+// RenewToken carries out the command.
+func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made NewToken, seq uint64, err error) {
+	hooks, err := h.ListWebhooks(ctx)
+	if err != nil {
+		return made, 0, err
+	}
+	targets, err := h.ListTargets(ctx)
+	if err != nil {
+		return made, 0, err
+	}
+	is := func(id string) bool { return id == c.Record }
+	made.Token = newToken()
+	if c.Collection != Targets && slices.ContainsFunc(hooks, func(w Webhook) bool { return is(w.ID) }) {
+		err = h.store(ctx, webhookKey(c.Record), made.Token, func() error {
+			_, seq, err = h.Records.Save(ctx, record.Save{Command: c.Command, Collection: Webhooks, Record: c.Record,
+				Role: account.Admin, Set: record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})})
+			return err
+		})
+		return made, seq, err
+	}
+	i := slices.IndexFunc(targets, func(t Target) bool { return is(t.ID) || is(t.Name) })
+	if c.Collection == Webhooks || i < 0 {
+		return made, 0, handlers.RefuseField(handlers.NotFound, "record",
+			"There is no webhook with the id %q, and no webhook target with that id or name.", c.Record)
+	}
+	if err = h.store(ctx, targetKey(targets[i].ID), made.Token, func() error { return nil }); err == nil {
+		_, seq, err = h.touch(ctx, c.Actor, targets[i].ID) // after the token is stored, because deliveries read it
+	}
+	return made, seq, err
+}
+
+// renew carries out RenewToken for a caller over NATS.
+func (h *Channels) renew(ctx context.Context, c RenewToken) (handlers.Accepted, error) {
+	made, seq, err := h.RenewToken(ctx, c)
+	if err != nil {
+		return handlers.Accepted{}, err
+	}
+	body, err := json.Marshal(made)
+	return handlers.Accepted{Seq: seq, Result: body}, err
+}
+
+func webhookKey(id string) string { return webhookPrefix + "." + id }
 
 // DeleteWebhook deletes a webhook and its secret.
 func (h *Channels) DeleteWebhook(ctx context.Context, c record.Delete) (uint64, error) {
@@ -88,7 +156,7 @@ func (h *Channels) DeleteWebhook(ctx context.Context, c record.Delete) (uint64, 
 	if err != nil {
 		return 0, err
 	}
-	return seq, h.Secrets.Delete(ctx, webhookKey(c.Record))
+	return seq, h.deleteSecret(ctx, webhookKey(c.Record))
 }
 
 // ListWebhooks returns the webhooks in the order of their last changes.
@@ -200,7 +268,6 @@ func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, wh
 	if i < 0 || !found || !authentic(p, secret) {
 		return hook, who, unknown
 	}
-	h.Log.Conceal(webhookKey(p.Webhook), string(secret))
 	who, person, err := h.person(ctx, all[i].User)
 	if err == nil && !person {
 		err = unknown

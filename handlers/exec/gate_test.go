@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -201,7 +202,7 @@ func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
-	s.Log.Conceal("test", handlerstest.Canary)
+	s.Log.Conceal(secret.System, "test", handlerstest.Canary)
 	result, stdout, _ := s.shell(t.Context(), s.authorized("echo "+handlerstest.Canary))
 	is.Equal([]any{result.ExitCode, stdout}, []any{wire.ExitRefused, ""})
 	is.True(strings.HasPrefix(result.Error, "The command contains a secret of PocketCoder's"))

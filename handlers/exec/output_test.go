@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
@@ -111,7 +112,7 @@ func TestASecretAddedWhileACommandRunsIsRedacted(t *testing.T) {
 	fill := strings.Repeat(".", log.MaxInline+1)
 	_, err := io.WriteString(stdout, fill) // it goes to a blob
 	is.NoErr(err)
-	s.Log.Conceal("late", handlerstest.Canary)
+	s.Log.Conceal(secret.System, "late", handlerstest.Canary)
 	for _, w := range []io.Writer{stdout, stderr} {
 		_, err = io.WriteString(w, "key: "+handlerstest.Canary)
 		is.NoErr(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -99,7 +100,7 @@ func (n *Engine) Renew() *url.URL {
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.token = rand.Text()
-	n.Network.log().Conceal("engine", n.token)
+	n.Network.log().Conceal(secret.System, "engine", n.token)
 	return &url.URL{Scheme: "http", User: url.UserPassword(engineUser, n.token), Host: n.Network.Proxy}
 }
 

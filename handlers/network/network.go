@@ -22,6 +22,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -225,7 +226,7 @@ func (n *Sandbox) conceal(begin ...string) (left int) {
 	for _, token := range slices.Backward(n.ended) {
 		tokens = append(tokens, token)
 	}
-	return n.log().Conceal("network", tokens...)
+	return n.log().Conceal(secret.System, "network", tokens...)
 }
 
 // Running returns the running execution with these credentials.

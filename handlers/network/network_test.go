@@ -202,11 +202,11 @@ func TestTokensOfRunningCommandsAreConcealedFirst(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkOpen)
-	others := make([]string, secret.MaxConcealed-3) // there is room for three
+	others := make([]string, secret.System.Budget()-3) // there is room for three
 	for i := range others {
 		others[i] = fmt.Sprintf("secret-number-%d-", i)
 	}
-	is.Equal(o.Log.Conceal("others", others...), 0)
+	is.Equal(o.Log.Conceal(secret.System, "others", others...), 0)
 	concealed := func(x *Execution) bool {
 		return !strings.Contains(string(o.Log.Redactor().Bytes([]byte(x.token))), x.token)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -88,7 +89,7 @@ func (n *Servers) conceal() (left int) {
 	for _, token := range slices.Backward(n.ended) {
 		tokens = append(tokens, token)
 	}
-	return n.Network.log().Conceal("mcp-network", tokens...)
+	return n.Network.log().Conceal(secret.System, "mcp-network", tokens...)
 }
 
 // URL returns the URL of the proxy at an address, host:port, with the credentials of the server.

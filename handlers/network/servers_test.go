@@ -138,12 +138,12 @@ func TestAnMCPServerHasNoNetworkWhoseCredentialsWouldReachTheLog(t *testing.T) {
 	is := is.New(t)
 	n, o := openServers(t)
 	var others []string
-	for i := range secret.MaxConcealed {
+	for i := range secret.System.Budget() {
 		others = append(others, fmt.Sprint("secret-of-another-", i))
 	}
-	o.Log.Conceal("others", others...)
+	o.Log.Conceal(secret.System, "others", others...)
 	_, err := n.Start("s1", "lab", nil)
 	is.True(err != nil)
-	o.Log.Conceal("others")
+	o.Log.Conceal(secret.System, "others")
 	startServer(t, n, "s1", "lab", nil)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
 )
@@ -30,7 +31,7 @@ func TestADenyRuleAppliesToARequestThatTheLogConceals(t *testing.T) {
 		`{"tool":"edit","pattern":"*","action":"allow","active":true}`)
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "archive",
 		`{"tool":"edit","pattern":"private/archive01/**","action":"deny","active":true}`)
-	g.Log.Conceal("token", "private/archive01", "archive-of-2024")
+	g.Log.Conceal(secret.System, "token", "private/archive01", "archive-of-2024")
 	edit := func(id, file string) handlerstest.Fact {
 		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{file},
 			map[string]string{"filepath": g.Directory + "/" + file, "diff": "+x"})
@@ -57,7 +58,7 @@ func TestASecretFileIsAskedForThoughTheLogConcealsItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	g.Log.Conceal("token", g.Directory+"/.env")
+	g.Log.Conceal(secret.System, "token", g.Directory+"/.env")
 	read := handlerstest.Asks("per_1", "ses_1", "call_1", "read", []string{g.Directory + "/.env"}, map[string]string{})
 	kept(t, g, read)
 	g.AwaitIdle()
@@ -69,7 +70,7 @@ func TestAnApprovalOfAConcealedRequestIsNotUsedForAnother(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	g.Log.Conceal("token", "first-secret-of-two", "second-secret-of-two")
+	g.Log.Conceal(secret.System, "token", "first-secret-of-two", "second-secret-of-two")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Asks("per_1", "ses_1", "call_1", "webfetch",
 		[]string{"https://example.org/first-secret-of-two"}, map[string]string{}),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
@@ -56,7 +57,7 @@ func TestARecordThatTheLogWouldStoreOtherwiseIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t, "sk-very-secret"))
-	h.Log.Conceal("token", "private/archive01")
+	h.Log.Conceal(secret.System, "token", "private/archive01")
 	for field, fields := range map[string]string{
 		"pattern":        `{"tool":"edit","pattern":"private/archive01/**","action":"deny"}`,
 		"key":            `{"key":{"in":["sk-very-secret"]}}`,

@@ -61,14 +61,77 @@ func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
 	if err != nil {
 		return err
 	}
+	if c.Value != "" {
+		if err := handlers.RefuseWeak("value", secret.Check(credential(c.Value))); err != nil {
+			return err
+		}
+	}
+	before := maps.Clone(values)
 	values[c.Name] = c.Value
 	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
 	body, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
-	m.Records.Log.Conceal(secretOf(all[i]), slices.Sorted(maps.Values(values))...)
+	if m.conceal(secretOf(all[i]), values) > 0 {
+		m.conceal(secretOf(all[i]), before)
+		return handlers.RefuseFull(secret.MCP, secret.MCP.Budget())
+	}
 	return m.Secrets.Put(ctx, secretOf(all[i]), body)
+}
+
+// conceal redacts the values of a server in place of those before. It returns how many do not fit.
+func (m MCPSecrets) conceal(key string, values map[string]string) (left int) {
+	var secrets []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		secrets = append(secrets, credential(values[name]))
+	}
+	return m.Records.Log.Conceal(secret.MCP, key, secrets...)
+}
+
+// credential returns the secret part of a value: all of it, or what follows the scheme of an Authorization header.
+func credential(value string) string {
+	for _, scheme := range []string{"Bearer ", "Basic ", "token "} {
+		if len(value) > len(scheme) && strings.EqualFold(value[:len(scheme)], scheme) {
+			return value[len(scheme):]
+		}
+	}
+	return value
+}
+
+// Follow redacts the stored values, and those that any process stores later, until ctx ends. It ends the redaction of
+// those that are deleted.
+func (m MCPSecrets) Follow(ctx context.Context) error {
+	return m.Secrets.Watch(ctx, MCPSecretPrefix, func(key string, body []byte) error {
+		var values map[string]string
+		_ = json.Unmarshal(body, &values) // Set wrote it, or it was deleted
+		if key != "" {
+			m.conceal(key, values)
+		}
+		return nil
+	})
+}
+
+// Clean deletes the values of servers that were deleted.
+func (m MCPSecrets) Clean(ctx context.Context) error {
+	keys, err := m.Secrets.Keys(ctx, MCPSecretPrefix)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	all, err := m.Records.MCPServers(ctx) // after the keys, because a record comes before its values
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if slices.ContainsFunc(all, func(s record.MCPServer) bool { return secretOf(s) == key }) {
+			continue
+		}
+		if err := m.Secrets.Delete(ctx, key); err != nil {
+			return err
+		}
+		m.conceal(key, nil)
+	}
+	return nil
 }
 
 func secretOf(s record.MCPServer) string { return MCPSecretPrefix + "." + s.ID }
@@ -85,6 +148,6 @@ func (m MCPSecrets) Values(ctx context.Context, s record.MCPServer) (values map[
 		values = map[string]string{}
 	}
 	maps.DeleteFunc(values, func(name, _ string) bool { return !slices.Contains(s.Environment, name) })
-	m.Records.Log.Conceal(secretOf(s), slices.Sorted(maps.Values(values))...)
+	m.conceal(secretOf(s), values)
 	return values, nil
 }

@@ -16,19 +16,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
 )
 
-// The length of values that are redacted, in bytes. A shorter one may be an ordinary word that other people write.
-const (
-	minRedacted = 20
-	maxRedacted = 1 << 10
-)
+// maxRedacted is the length of the longest value that is redacted, in bytes.
+const maxRedacted = 1 << 10
 
 // ProviderKeys stores the values of the variables for providers of models. The values of administrators are redacted in
 // all later events, as many as Log.Conceal accepts. The values of other accounts are not redacted: OpenCode does not
@@ -63,6 +60,11 @@ func (k *ProviderKeys) Save(ctx context.Context, c record.Save) (id string, seq 
 	}
 	k.saving.Lock()
 	defer k.saving.Unlock()
+	if c.Admin() {
+		if err := k.refuseTooMany(values); err != nil {
+			return "", 0, err
+		}
+	}
 	if id, seq, err = k.Records.Save(ctx, c); err != nil || values == nil {
 		return id, seq, err
 	}
@@ -132,25 +134,34 @@ func (k *ProviderKeys) Store(ctx context.Context, user, id string, values map[st
 	return nil
 }
 
-// redact redacts the values under a key in place of the values before. Redaction concerns every chat, so it skips a
-// value that is not clearly a secret or that is part of one of the paths.
+// redact redacts the values under a key in place of the values before.
 func (k *ProviderKeys) redact(key string, values map[string]string) {
-	var secrets []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if k.isSecret(values[name]) {
-			secrets = append(secrets, values[name])
-		}
-	}
-	if left := k.Records.Log.Conceal(key, secrets...); left > 0 {
+	if left := k.Records.Log.Conceal(secret.ProviderKeys, key, k.secretsOf(values)...); left > 0 {
 		k.Logger.Warn("there are too many secrets to take them all out of events", "key", key, "left", left)
 	}
 }
 
-func (k *ProviderKeys) isSecret(s string) bool {
-	return len(s) >= minRedacted && len(s) <= maxRedacted && !strings.Contains(s, "/") &&
-		!strings.ContainsFunc(s, unicode.IsSpace) &&
-		strings.ContainsFunc(s, unicode.IsLetter) && strings.ContainsFunc(s, unicode.IsDigit) &&
-		!slices.ContainsFunc(k.Paths, func(path string) bool { return strings.Contains(path, s) })
+// secretsOf returns the values that are to be redacted. Redaction concerns every chat, so it leaves out a value that is
+// part of one of the paths. Log.Conceal skips a value that is not clearly a secret, such as a region.
+func (k *ProviderKeys) secretsOf(values map[string]string) (secrets []string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		isPart := func(path string) bool { return strings.Contains(path, values[name]) }
+		if len(values[name]) <= maxRedacted && !slices.ContainsFunc(k.Paths, isPart) {
+			secrets = append(secrets, values[name])
+		}
+	}
+	return secrets
+}
+
+// refuseTooMany refuses values that cannot be redacted besides all others. k.saving must be held.
+func (k *ProviderKeys) refuseTooMany(values map[string]string) error {
+	const group = providerKeysPrefix + ".new"
+	left := k.Records.Log.Conceal(secret.ProviderKeys, group, k.secretsOf(values)...)
+	k.Records.Log.Conceal(secret.ProviderKeys, group)
+	if left > 0 {
+		return handlers.RefuseFull(secret.ProviderKeys, secret.ProviderKeys.Budget())
+	}
+	return nil
 }
 
 // Restore redacts the stored values after a start. It deletes values without a record. Such values are left if the
@@ -189,7 +200,8 @@ func (k *ProviderKeys) Restore(ctx context.Context) error {
 func (k *ProviderKeys) Follow(ctx context.Context) error {
 	return k.Secrets.Watch(ctx, providerKeysPrefix, func(key string, value []byte) error {
 		if value == nil {
-			return nil // what was redacted stays so until the next start
+			k.redact(key, nil)
+			return nil
 		}
 		byAdmin, err := k.named(ctx)
 		if err != nil || !byAdmin[key] {

@@ -26,7 +26,7 @@ func TestMessengerIsPairedAndRevoked(t *testing.T) {
 	expect.Contains(t, b.visit(t, "/account").body, `href="/messengers"`)
 	expect.Contains(t, b.visit(t, "/messengers").body, "No messenger is set up.")
 	_, made := s.Call(t, root, "POST", webtest.RecordsPath("channels"), webtest.Object{"name": "phone <b>",
-		"kind": "telegram", "token": "1234:secret", "enabled": true})
+		"kind": "telegram", "token": "123456789:AAq7zk2xv9jh4wbdqtfmv", "enabled": true})
 	id := made["id"].(string)
 	expect.Contains(t, b.visit(t, "/messengers").body, "Pair with phone &lt;b&gt;")
 

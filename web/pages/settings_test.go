@@ -241,3 +241,26 @@ func TestAnAgentIsImportedAsThePageShowsIt(t *testing.T) {
 	s.User(t, "ann", "user")
 	is.Equal(loggedIn(t, s, "ann").submit(t, "/settings/ai_agents/import/check", file).status, http.StatusForbidden)
 }
+
+func TestThePageShowsATokenOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, _ := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	tokenOn := func(path string, fields url.Values) string {
+		r := b.submit(t, path, fields)
+		is.Equal(r.status, http.StatusOK)
+		_, rest, _ := strings.Cut(r.body, `id="token">`)
+		token, _, _ := strings.Cut(rest, "<")
+		is.Equal(len(token), 43)
+		return token
+	}
+	first := tokenOn("/settings/webhooks", url.Values{"name": {"ci"}, "user": {ada}})
+	page := b.visit(t, "/settings/webhooks").body
+	expect.Lacks(t, page, first)
+	expect.Contains(t, page, "ci")
+	_, rest, _ := strings.Cut(page, `id="record-`)
+	id, _, _ := strings.Cut(rest, `"`)
+	is.True(tokenOn("/settings/webhooks/"+id+"/token", nil) != first)
+}

@@ -162,14 +162,14 @@ func (s *Records) runMethod(ctx context.Context, done *writeResult, caller api.C
 	fresh createdRecords) (err error) {
 	switch {
 	case one.Method == http.MethodPost && done.id == "":
-		done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh)
+		done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh, nil)
 	case one.Method == http.MethodPatch && done.id != "":
 		done.id, _, err = s.update(ctx, caller, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
 		id := textValue(one.Body["id"])
 		if done.id, _, err = s.update(ctx, caller, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) ||
 			api.ProblemOf(err).Status == http.StatusNotFound {
-			done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh)
+			done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh, nil)
 		}
 	case one.Method == http.MethodDelete && done.id != "":
 		done.delete = true

@@ -34,6 +34,8 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 		}
 		switch {
 		case slices.Contains(ignoredFields, name), known && f.ReadOnly:
+		case c.madeToken && name == tokenField:
+			set[name] = value // the command refuses it with the reason
 		case !known:
 			faults[name] = api.Fault{Code: "validation_unknown_field", Message: "There is no such field."}
 		default:

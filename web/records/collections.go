@@ -22,6 +22,7 @@ type collection struct {
 	options       []schema.Field // fields of a body that no record shows
 	notInBatch    bool           // its writes also change data outside the log, which a transaction cannot undo
 	ofAllUsers    bool           // a record without a user is for all users; elsewhere it is the caller's
+	madeToken     bool           // a new record gets a token, which the system makes; a body with one is refused
 	inCreatedChat bool           // a batch may create a record in a chat that it creates: no rule finds that chat yet
 }
 
@@ -293,10 +294,11 @@ var collections = []collection{
 			required(choice("kind", channel.Telegram, channel.Email)), flag("enabled"), text("server"), text("trigger"),
 			text("address"), text("smtp"), text("authserv_id"),
 			fixed(date("token_changed")))))),
-	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveWebhook, saveWebhook, deleteWebhook},
+	madeToken(notInBatch(writtenBy(writer{saveWebhook, saveWebhook, deleteWebhook},
 		configCollection(channel.Webhooks, rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), required(text("name")),
-			required(relation("user", "users")), relation("chat", "chats"), text("prompt"), flag("enabled"))))),
-	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveTarget, saveTarget, deleteTarget},
+			required(relation("user", "users")), relation("chat", "chats"), text("prompt"), flag("enabled"),
+			fixed(date("token_changed")))))),
+	madeToken(notInBatch(writtenBy(writer{saveTarget, saveTarget, deleteTarget},
 		configCollection(channel.Targets, rules(admin, admin, admin, admin, admin), required(text("name")),
 			required(text("url")), required(text("types")), flag("enabled"))))),
 	writtenBy(writer{nil, nil, deleteRecord}, configCollection(channel.Pairings,
@@ -373,8 +375,13 @@ func ofLastRun(column, condition string) string {
 
 func aliased(alias string, c collection) collection { c.Alias = alias; return c }
 func writtenBy(w writer, c collection) collection   { c.write = w; return c }
-func notInBatch(c collection) collection            { c.notInBatch = true; return c }
-func ofAllUsers(c collection) collection            { c.ofAllUsers = true; return c }
+func madeToken(c collection) collection {
+	c.madeToken = true
+	return c
+}
+
+func notInBatch(c collection) collection { c.notInBatch = true; return c }
+func ofAllUsers(c collection) collection { c.ofAllUsers = true; return c }
 
 func about(f schema.Field, text string) schema.Field { f.About = text; return f }
 

@@ -69,9 +69,10 @@ func deleteChannel(s *Records, ctx context.Context, w change) (string, uint64, e
 	return w.id, seq, err
 }
 
-// saveWebhook saves a webhook: its record, and its secret among the secrets.
+// saveWebhook saves a webhook: its record, and for a new one its token among the secrets.
 func saveWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, seq, err := s.Channels.SaveWebhook(ctx, w.save())
+	id, token, seq, err := s.Channels.SaveWebhook(ctx, w.save())
+	w.newToken(token)
 	return id, seq, fieldProblem(err)
 }
 
@@ -80,9 +81,10 @@ func deleteWebhook(s *Records, ctx context.Context, w change) (string, uint64, e
 	return w.id, seq, err
 }
 
-// saveTarget saves a target of webhooks: its record, and its secret among the secrets.
+// saveTarget saves a target of webhooks: its record, and for a new one its token among the secrets.
 func saveTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, seq, err := s.Channels.SaveTarget(ctx, w.save())
+	id, token, seq, err := s.Channels.SaveTarget(ctx, w.save())
+	w.newToken(token)
 	return id, seq, fieldProblem(err)
 }
 

@@ -2,6 +2,7 @@ package records_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -133,7 +134,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	_, root := s.User(t, "root", account.Admin)
 	chat := s.Chat(t, ann, "x")
 	const (
-		secret = "sk-canary-0123456789"
+		secret = "sk-canary-0q7w2x9z4j8k"
 		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789"
 	)
 	shown := func() any {
@@ -162,9 +163,29 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	is.Equal(answer["status"], "authorized")
 	is.Equal(shown(), words+" [redacted] "+s.Workspace)
 	status, _ = s.Call(t, root, "PATCH", webtest.RecordsPath("llm_keys")+"/"+key["id"].(string),
-		variables("F", "sk-another-0123456789"))
+		variables("F", "sk-another-9k2p8x4m7v3q"))
 	is.Equal(status, 200)
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // the value is no longer a key
+}
+
+func TestAProviderKeyThatCannotBeRedactedIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", account.Admin)
+	var all []string
+	for range secret.ProviderKeys.Budget() {
+		all = append(all, rand.Text())
+	}
+	is.Equal(s.Log.Conceal(secret.ProviderKeys, "others", all...), 0)
+	body := variables("A", "sk-key-0q7w2x9z4j8k")
+	body["provider_id"] = "p"
+	status, answer := s.Call(t, root, "POST", webtest.RecordsPath("llm_keys"), body)
+	is.Equal(status, 400)
+	expect.Contains(t, answer["message"].(string), "No further keys of providers can be stored")
+	s.Log.Conceal(secret.ProviderKeys, "others", all[1:]...)
+	status, _ = s.Call(t, root, "POST", webtest.RecordsPath("llm_keys"), body)
+	is.Equal(status, 200)
 }
 
 // The process ended after it deleted the record and before it deleted the values.
@@ -182,7 +203,7 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 		is.Equal(status, 200)
 		return key["id"].(string)
 	}
-	const kept, lost, left = "sk-kept-0123456789-x", "sk-lost-0123456789-x", "sk-left-0123456789-x"
+	const kept, lost, left = "sk-kept-0q7w2x9z4j8k", "sk-lost-1q7w2x9z4j8k", "sk-left-2q7w2x9z4j8k"
 	stays, goes, eves := save(ann, "p", kept), save(ann, "q", lost), save(eve, "p", left)
 	_, err := s.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
 		Collection: "llm_keys", Record: goes})

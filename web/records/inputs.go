@@ -63,6 +63,7 @@ type Form struct {
 	Fields                 []schema.Field
 	Fixed                  []schema.Field // that only the system writes
 	Create, Update, Delete bool           // whether any client may
+	Token                  bool           // a new record gets a token, which the system makes
 }
 
 // FormOf returns the Form of a collection.
@@ -79,6 +80,7 @@ func FormOf(name string) (f Form, found bool) {
 			f.Fields = append(f.Fields, field)
 		}
 	}
+	f.Token = c.madeToken
 	f.Create, f.Update, f.Delete = c.write.create != nil && c.Create != nil,
 		c.write.update != nil && c.Collection.Update != nil, c.write.remove != nil && c.Delete != nil
 	return f, true

@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -25,24 +26,35 @@ type change struct {
 	isNew         bool
 	old           query.Record   // the stored record
 	createdFields map[string]any // in place of old, for a record that the same batch created
+	token         *string        // receives the token that the system makes for a new record; nil in a batch
+}
+
+// newToken passes on the token of a new record.
+func (w change) newToken(token string) {
+	if w.token != nil {
+		*w.token = token
+	}
 }
 
 func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	return s.writeRecord(w, r, caller, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
-		return s.create(r.Context(), caller, c, body, nil)
+	var token string
+	return s.writeRecord(w, r, caller, &token, func(c collection, body map[string]json.RawMessage) (string, uint64,
+		error) {
+		return s.create(r.Context(), caller, c, body, nil, &token)
 	})
 }
 
 func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	return s.writeRecord(w, r, caller, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
+	return s.writeRecord(w, r, caller, new(string), func(c collection, body map[string]json.RawMessage) (string, uint64,
+		error) {
 		return s.update(r.Context(), caller, c, r.PathValue("id"), body, nil)
 	})
 }
 
-// writeRecord answers with the record that write has created or updated.
+// writeRecord answers with the record that write has created or updated. If write sets token, the answer has it.
 func (s *Records) writeRecord(
-	w http.ResponseWriter, r *http.Request, caller api.Caller, write func(collection, map[string]json.RawMessage) (string,
-		uint64, error),
+	w http.ResponseWriter, r *http.Request, caller api.Caller, token *string,
+	write func(collection, map[string]json.RawMessage) (string, uint64, error),
 ) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
@@ -59,7 +71,54 @@ func (s *Records) writeRecord(
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerWritten(w, r, caller, c.Collection, id, seq)
+	if *token == "" {
+		return s.API.AnswerWritten(w, r, caller, c.Collection, id, seq)
+	}
+	if err := s.API.Model.Wait(r.Context(), seq); err != nil {
+		return err
+	}
+	found, err := s.API.View(r, caller, c.Collection, id)
+	if err != nil {
+		return err
+	}
+	var answer map[string]any
+	if err := json.Unmarshal(found.AppendJSON(nil), &answer); err != nil {
+		return err
+	}
+	answer[tokenField] = *token
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+// tokenField is the field with the token that the system makes for a new record. No record shows it.
+const tokenField = "token"
+
+// tokenOf returns a handler that replaces the token of a record, for callers who may change the record.
+func (s *Records) tokenOf(name string) func(http.ResponseWriter, *http.Request, api.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+		made, err := s.RenewToken(r.Context(), caller, name, r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		return api.WriteJSON(w, http.StatusOK, made)
+	}
+}
+
+// RenewToken replaces the token of a webhook or of a target, for a caller who may change the record.
+func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made channel.NewToken,
+	err error) {
+	c, err := s.collectionNamed(name)
+	if err != nil {
+		return made, err
+	}
+	w, err := s.changeOf(ctx, caller, c, id, c.Update, nil)
+	if err != nil {
+		return made, err
+	}
+	made, seq, err := s.Channels.RenewToken(ctx, channel.RenewToken{Command: w.Command, Collection: name, Record: id})
+	if err == nil {
+		err = s.API.Model.Wait(ctx, seq)
+	}
+	return made, err
 }
 
 func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
@@ -86,9 +145,10 @@ func (s *Records) checkQuery(r *http.Request, caller api.Caller, c collection) e
 	return nil
 }
 
-// create sends a create. fresh are the records that the same batch has created.
+// create sends a create. fresh are the records that the same batch has created. token receives the token that the
+// system makes for the record.
 func (s *Records) create(ctx context.Context, caller api.Caller, c collection, body map[string]json.RawMessage,
-	fresh createdRecords) (string, uint64, error) {
+	fresh createdRecords, token *string) (string, uint64, error) {
 	if c.Create == nil && !caller.Superuser() || c.write.create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
@@ -96,7 +156,8 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	if err != nil {
 		return "", 0, err
 	}
-	w := change{Command: handlers.Command{Actor: caller.Actor()}, caller: caller, c: c, id: id, isNew: true}
+	w := change{Command: handlers.Command{Actor: caller.Actor()}, caller: caller, c: c, id: id, isNew: true,
+		token: token}
 	if w.set, err = checkFields(c, body); err != nil {
 		return "", 0, err
 	}
@@ -270,15 +331,22 @@ func (c createdRecords) has(collection, id string) bool          { return c.of(c
 // Create creates a record as a POST of the API does, and returns its id once the read models hold it.
 func (s *Records) Create(ctx context.Context, caller api.Caller, collection string,
 	fields map[string]any) (id string, err error) {
+	id, _, err = s.CreateWithToken(ctx, caller, collection, fields)
+	return id, err
+}
+
+// CreateWithToken is Create for a record that may get a token, which it returns too.
+func (s *Records) CreateWithToken(ctx context.Context, caller api.Caller, collection string,
+	fields map[string]any) (id, token string, err error) {
 	c, err := s.collectionNamed(collection)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	id, seq, err := s.create(ctx, caller, c, bodyOf(fields), nil)
+	id, seq, err := s.create(ctx, caller, c, bodyOf(fields), nil, &token)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return id, s.API.Model.Wait(ctx, seq)
+	return id, token, s.API.Model.Wait(ctx, seq)
 }
 
 // Update updates a record as a PATCH of the API does, and returns once the read models hold the change.

@@ -31,7 +31,7 @@ import (
 // The mailbox of the assistant, and the name with which the server marks its Authentication-Results headers.
 const (
 	Address  = "assistant@example.org"
-	Password = "correct horse battery staple"
+	Password = "xkqv-wjzr-bqhd-mfvt"
 	Authserv = "mx.example.org"
 )
 

@@ -22,7 +22,7 @@ import (
 
 // Token is the token of the bot, and Name its user name.
 const (
-	Token = "123456789:AAexampleExampleExampleExample_0123"
+	Token = "123456789:AAq7zk2xv9jh4WbdqTfmvXk3pZr8Lc"
 	Name  = "example_bot"
 )
 

@@ -113,8 +113,11 @@ func (g *Gateway) followSecrets(ctx context.Context) error {
 	})
 }
 
-// update starts the servers that were approved, and ends the others.
+// update starts the servers that were approved, and ends the others. It deletes the secrets of deleted servers.
 func (g *Gateway) update(ctx context.Context) error {
+	if err := g.Secrets.Clean(ctx); err != nil {
+		return err
+	}
 	all, err := g.Records.MCPServers(ctx)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -233,7 +234,7 @@ func TestAnApprovalPinsTheProgram(t *testing.T) {
 	id := f.save("", map[string]any{"name": "lab", "command": "sh ./srv.sh", "status": "pending",
 		"environment": []string{"LAB_SECRET"}})
 	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "LAB_SECRET",
-		Value: "wonderful-8231"}))
+		Value: "wq7zk2xv9jh4-8231"}))
 	f.approve(id)
 	f.offers(labTools...)
 
@@ -269,12 +270,12 @@ func TestEachCallIsRecordedWithItsResult(t *testing.T) {
 	s := f.server("without the value", func(s mcpserver.Server) bool { return s.Problem != "" })
 	is.Equal(s.Problem, "LAB_SECRET has no value; set it with: pocketcoder mcp secret lab LAB_SECRET")
 	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "LAB_SECRET",
-		Value: "wonderful-8231"}))
+		Value: "wq7zk2xv9jh4-8231"}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_variable", "LAB_SECRET")
 	is.NoErr(err)
-	is.Equal(text, "wonderful-8231")
-	_, err = f.call("mcp_lab_echo", "it is wonderful-8231")
+	is.Equal(text, "wq7zk2xv9jh4-8231")
+	_, err = f.call("mcp_lab_echo", "it is wq7zk2xv9jh4-8231")
 	is.NoErr(err)
 	_, err = f.call("mcp_lab_exit", "")
 	is.True(err != nil)
@@ -283,7 +284,7 @@ func TestEachCallIsRecordedWithItsResult(t *testing.T) {
 	var called []events.MCPCalled
 	var returned []events.MCPReturned
 	_, err = f.Log.Fold(t.Context(), events.ChatSubject("c1", "mcp.*"), 0, func(e events.Event) error {
-		is.True(!strings.Contains(string(e.Data), "wonderful")) // it is redacted
+		is.True(!strings.Contains(string(e.Data), "wq7zk2")) // it is redacted
 		d, err := events.Decode(e)
 		is.NoErr(err)
 		switch d := d.(type) {
@@ -309,7 +310,7 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	path, err := lab()
 	is.NoErr(err)
 	remote := exec.Command(path, "127.0.0.1:0")
-	remote.Env = append(os.Environ(), "LAB_SECRET=wonderful-8231")
+	remote.Env = append(os.Environ(), "LAB_SECRET=wq7zk2xv9jh4-8231")
 	out, err := remote.StdoutPipe()
 	is.NoErr(err)
 	is.NoErr(remote.Start())
@@ -319,7 +320,8 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	f := open(t)
 	id := f.save("", map[string]any{"name": "lab", "url": "http://" + strings.TrimSpace(address), "status": "approved",
 		"environment": []string{"X-Lab"}})
-	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: "wonderful-8231"}))
+	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab",
+		Value: "wq7zk2xv9jh4-8231"}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_echo", "hello")
 	is.NoErr(err)
@@ -405,4 +407,37 @@ func TestACommandThatExceedsALimitSaysWhich(t *testing.T) {
 		"status": "approved"})
 	s := f.server("its problem", func(s mcpserver.Server) bool { return s.Problem != "" })
 	expect.Contains(t, s.Problem, "its command was ended: processes")
+}
+
+func TestTheSecretOfAServerIsRedactedUntilTheServerIsDeleted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "url": "https://mcp.example.org/", "status": "pending",
+		"environment": []string{"Authorization", "Other"}})
+	set := func(name, value string) error {
+		return f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: name, Value: value})
+	}
+	const key, other = "wq7zk2xv9jh4-8231", "hj4xk9zq2wv7-6027"
+	redacted := func(text string) string { return string(f.Log.Redactor().Bytes([]byte(text))) }
+	is.NoErr(set("Authorization", "Bearer "+key))
+	is.Equal(redacted("Bearer "+key), "Bearer [redacted]")
+	for _, weak := range []string{"short", "deploy to staging", "private/archive01", "Bearer short"} {
+		is.Equal(handlers.CodeOf(set("Other", weak)), handlers.Invalid)
+	}
+	var others []string
+	for range secret.MCP.Budget() - 1 {
+		others = append(others, rand.Text())
+	}
+	is.Equal(f.Log.Conceal(secret.MCP, "others", others...), 0)
+	is.Equal(handlers.CodeOf(set("Other", other)), handlers.Conflict) // it would not be redacted
+	is.Equal(redacted(key+" "+other), "[redacted] "+other)
+
+	_, err := f.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice},
+		Collection: record.MCPServerCollection, Record: id})
+	is.NoErr(err)
+	expect.Eventually(t, "the secret is deleted", func() bool {
+		keys, err := f.Secrets.Secrets.Keys(t.Context(), recordsecret.MCPSecretPrefix)
+		return err == nil && len(keys) == 0 && redacted(key) == key
+	})
 }

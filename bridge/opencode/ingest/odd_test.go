@@ -12,6 +12,7 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 )
 
@@ -99,7 +100,7 @@ func TestTheGateGetsTheOriginalOfARequestThatTheLogConceals(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)
-	s.Log.Conceal("token", "private/archive01")
+	s.Log.Conceal(secret.System, "token", "private/archive01")
 	originals := make(chan events.PermissionAsk, 9)
 	b := s.Start(func(o *outbox.Outbox) {
 		o.Ingest.KeepOriginal = func(a events.PermissionAsk) { originals <- a }

@@ -17,6 +17,7 @@ const webhookUsage = `pocketcoder webhook: the URLs that get events. Add them on
   pocketcoder webhook list                  list the targets, the URLs that get events
   pocketcoder webhook failed                list the events that a target did not accept, the newest first
   pocketcoder webhook replay builds 1204    send the events from a sequence on again
+  pocketcoder webhook token builds          print a new token of a target, or of a webhook by its id; the old one ends
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -37,6 +38,8 @@ func Webhook(ctx context.Context, env cli.Environment, args []string) error {
 		return c.connected(ctx, *data, func() error { return c.targets(ctx) })
 	case len(rest) == 1 && rest[0] == "failed":
 		return c.connected(ctx, *data, func() error { return c.failed(ctx) })
+	case len(rest) == 2 && rest[0] == "token":
+		return c.connected(ctx, *data, func() error { return c.renewToken(ctx, rest[1]) })
 	case len(rest) == 3 && rest[0] == "replay":
 		from, err := strconv.ParseUint(rest[2], 10, 64)
 		if err != nil {
@@ -46,7 +49,17 @@ func Webhook(ctx context.Context, env cli.Environment, args []string) error {
 			return c.Do(ctx, "target.replay", channel.Replay{Command: client.NewCommand(), Target: rest[1], From: from})
 		})
 	}
-	return cli.WrongUsage(env, "webhook: want list, failed, or replay with a target and a sequence")
+	return cli.WrongUsage(env, "webhook: want list, failed, replay with a target and a sequence, or token with a target or a webhook")
+}
+
+func (c *command) renewToken(ctx context.Context, name string) error {
+	made, err := client.Call[channel.NewToken](ctx, c.System, "webhook.token",
+		channel.RenewToken{Command: client.NewCommand(), Record: name})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.env.Stdout, made.Token)
+	return err
 }
 
 func (c *command) targets(ctx context.Context) error {

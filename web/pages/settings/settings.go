@@ -21,6 +21,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
@@ -49,6 +50,10 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("POST "+importPath+"/check", s.Page(s.checkImport))
 	mux.Handle("POST "+importPath, s.Command(s.importAgent))
 	mux.Handle("GET /settings/{collection}", s.Page(s.showRecords))
+	for _, collection := range []string{channel.Webhooks, channel.Targets} {
+		mux.Handle("POST /settings/"+collection, s.Page(s.createWithToken(collection)))
+		mux.Handle("POST /settings/"+collection+"/{id}/token", s.Page(s.renewToken(collection)))
+	}
 	mux.Handle("POST /settings/{collection}", s.Command(s.create))
 	mux.Handle("POST /settings/{collection}/{id}", s.Command(s.update))
 	mux.Handle("POST /settings/{collection}/{id}/delete", s.Command(s.remove))
@@ -202,6 +207,46 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 	}
 	_, err = s.Records.Create(r.Context(), caller, about.Name, fields)
 	return path(about.Name), err
+}
+
+// createWithToken creates a record of a collection, and shows the token that the system makes for it.
+func (s Settings) createWithToken(collection string) func(*http.Request, api.Caller) (templ.Component, error) {
+	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
+		if err := site.ParseForm(r); err != nil {
+			return nil, err
+		}
+		fields, err := fieldsIn(r, collection, func(f schema.Field) string { return "" })
+		if err != nil {
+			return nil, err
+		}
+		id, token, err := s.Records.CreateWithToken(r.Context(), caller, collection, fields)
+		if err != nil {
+			return nil, err
+		}
+		return s.showToken(r, caller, collection, id, token)
+	}
+}
+
+// renewToken replaces the token of a record of a collection, and shows it.
+func (s Settings) renewToken(collection string) func(*http.Request, api.Caller) (templ.Component, error) {
+	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
+		id := r.PathValue("id")
+		made, err := s.Records.RenewToken(r.Context(), caller, collection, id)
+		if err != nil {
+			return nil, err
+		}
+		return s.showToken(r, caller, collection, id, made.Token)
+	}
+}
+
+func (s Settings) showToken(r *http.Request, caller api.Caller, collection, id, token string) (templ.Component,
+	error) {
+	found, err := s.API.Find(r.Context(), caller, collection, id)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.PendingCount(r.Context(), caller)
+	return tokenPage(caller, pending, collection, nameOf(found), token), err
 }
 
 // update changes the fields that differ from the texts that the form showed. If the form names no such text, it

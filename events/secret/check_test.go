@@ -1,0 +1,91 @@
+package secret_test
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/secret"
+	"pocketcoder/expect"
+)
+
+func TestOnlyRandomTextsPassAsSecrets(t *testing.T) {
+	for text, reason := range map[string]string{
+		"":                            "is shorter than 16 bytes",
+		"Xk9mQ2pvL4zR8wT":             "is shorter than 16 bytes",
+		"Xk9mQ2pvL4 zR8wTq7jHd":       "contains a blank",
+		"deploy to staging":           "contains a blank",
+		"Xk9mQ2pvL4zR8wTq7jHd\n":      "contains a blank",
+		"private/archive01":           "looks like a path",
+		"/srv/shop/.env.production":   "looks like a path",
+		"../Xk9mQ2pvL4zR8wTq7jHd/a":   "looks like a path",
+		"src/app\\components\\a9f3k2": "looks like a path",
+		"deploytoproduction":          "consists of words",
+		"strings.ContainsFunc":        "consists of words",
+		"node_modules_cache":          "consists of words",
+		"archive-of-2024-05-11":       "consists of words",
+		"20240511T101530123Z":         "consists of words",
+		"aaaaaaaaaaaaaaaaaaaa":        "consists of words",
+		"0123456789abcdef":            "consists of words",
+		"9073815264907381":            "consists of words",
+	} {
+		expect.Contains(t, fmt.Sprint(text, " ", secret.Check(text)), reason)
+	}
+	for _, text := range []string{
+		"xkqv-wjzr-bqhd-mfvt",                    // an app password
+		"123456789:AAq7zk2xv9jh4WbdqTfmvXk3pZr8", // a token of a bot
+		"sk-ant-api03-Xk9mQ2pvL4zR8wTq7jHd",
+		"550e8400-e29b-41d4-a716-446655440000",
+		"wJalrXUtnFEMI/K7MDENG/bPxRfqZvQKXWKJHY",
+		"https://hooks.example.org/T01/B02/Xk9mQ2pvL4zR8wTq7jHd",
+	} {
+		if err := secret.Check(text); err != nil {
+			t.Error(text, err)
+		}
+	}
+	for range 1000 {
+		b := make([]byte, 32)
+		_, _ = rand.Read(b)
+		for _, text := range []string{base64.RawURLEncoding.EncodeToString(b), hex.EncodeToString(b), rand.Text()} {
+			if err := secret.Check(text); err != nil {
+				t.Error(text, err)
+			}
+		}
+	}
+}
+
+func TestASourceOfSecretsHasItsOwnBudget(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	random := func(n int) (all []string) {
+		for range n {
+			all = append(all, rand.Text())
+		}
+		return all
+	}
+	n := secret.Webhooks.Budget()
+	is.Equal(l.Conceal(secret.Webhooks, "a", random(n-1)...), 0)
+	is.Equal(l.Full(), "")
+	last := rand.Text()
+	is.Equal(l.Conceal(secret.Webhooks, "b", "deploy to staging", last), 0) // words need no place
+	is.Equal(string(l.Redactor().Bytes([]byte("deploy to staging "+last))), "deploy to staging [redacted]")
+	expect.Contains(t, l.Full(), "no further tokens of webhooks are accepted")
+	is.Equal(l.Conceal(secret.Webhooks, "c", rand.Text()), 1)
+	expect.Contains(t, l.Full(), "1 of the tokens of webhooks are not redacted")
+
+	key := rand.Text()
+	is.Equal(l.Conceal(secret.MCP, "lab", key), 0) // the others still have room
+	is.Equal(string(l.Redactor().Bytes([]byte(key))), "[redacted]")
+	expect.Lacks(t, l.Full(), "MCP")
+	l.Conceal(secret.Webhooks, "c")
+	l.Conceal(secret.Webhooks, "b")
+	is.Equal(l.Full(), "")
+	is.True(!strings.Contains(string(l.Redactor().Bytes([]byte(last))), "redacted"))
+}
