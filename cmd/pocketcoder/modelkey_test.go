@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections"
 )
 
-const replacedKey = "sk-replaced-0123456789abcdef"
+const replacedKey = "sk-replaced-0q7w2x9z4j8k5v3m"
 
 // A provider replaces its key. Until an administrator stores the new one, messages fail. Administrators get a notice. A
 // turn that runs meanwhile continues with the new key.
@@ -80,7 +80,7 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 	busy := p.chat(t, bash("touch waits.txt"))
 	request := admin.awaitRequest(t, busy)
 	admin.create(t, "llm_keys", record{"provider_id": "anthropic", "user": admin.id,
-		"env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-ant-0123456789abcdefghij"}})
+		"env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-ant-0q7w2x9z4j8k5v3m1b6n"}})
 	expect.Eventually(t, "the restart waits", func() bool {
 		return strings.Contains(admin.do(t, "GET", "/api/health", nil).body,
 			"for other keys of providers or procedures, once no turn runs")
