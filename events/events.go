@@ -261,6 +261,8 @@ type AbortRequested struct {
 // undoes the last revert. OpenCode's events have the result.
 type RevertRequested struct {
 	Message string `json:"message,omitempty"` // OpenCode's id
+	// files that differ from the state that the turns, or the last revert, left are changed too; else they are kept
+	Overwrite bool `json:"overwrite,omitempty"`
 }
 
 // ForkRequested is a command to create a chat with the history of this chat, before a message or in full.
@@ -272,7 +274,8 @@ type ForkRequested struct {
 // EffectDone says that OpenCode has carried out an abort.requested, a revert.requested or a fork.requested, or that
 // there was nothing to do.
 type EffectDone struct {
-	Effect string `json:"effect"` // id of that event
+	Effect string   `json:"effect"`         // id of that event
+	Kept   []string `json:"kept,omitempty"` // of a revert: absolute paths of the files that it kept as they were
 }
 
 // EffectFailed says that OpenCode has refused such a command for good.

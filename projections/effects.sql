@@ -5,6 +5,8 @@ CREATE TABLE effects(
   kind      TEXT NOT NULL,    -- abort, revert, fork
   session   TEXT NOT NULL,    -- abort: OpenCode's id of a subagent's session; empty for the chat's own
   message   TEXT NOT NULL,    -- revert, fork: OpenCode's id of the message; empty for the last revert, or the whole chat
+  overwrite INTEGER NOT NULL, -- revert: it keeps no file that was changed since
+  kept      TEXT NOT NULL,    -- revert: absolute paths of the files that it kept as they were, a JSON list; empty for none
   into_chat TEXT NOT NULL,    -- fork: the new chat
   state     TEXT NOT NULL,    -- open, done, failed
   reason    TEXT NOT NULL,    -- why it failed

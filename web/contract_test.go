@@ -179,7 +179,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case strings.Contains(o.path, "/revert"):
 		s.AppendOpenCode(t, chat, "message.updated",
 			`{"sessionID":"ses_`+chat+`","info":{"id":"msg_`+chat+`","role":"user"}}`)
-		f["message"] = "msg_" + chat
+		f["message"], f["changed"] = "msg_"+chat, "keep"
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.AppendCommandRequest(t, chat, "per_"+chat, "touch notes"), "chat",
 			"1h", "touch*"

@@ -3,8 +3,11 @@ package opencode_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -25,6 +29,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
@@ -68,6 +73,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 		stage{"a fork starts with the history of its chat", forkStartsWithTheHistoryOfItsChat},
 		stage{"a fork made in OpenCode is a separate chat", forkMadeInOpenCodeIsASeparateChat},
 		stage{"a revert restores messages and files", revertRestoresMessagesAndFiles},
+		stage{"an undo keeps what a person changed", undoKeepsWhatAPersonChanged},
 		stage{"the numbers of an agent reach the model", theNumbersOfAnAgentReachTheModel},
 		stage{"the queue is answered in the changed order", queueIsAnsweredInTheChangedOrder},
 		stage{"an abort ends a turn with a steered message", abortEndsATurnWithASteeredMessage},
@@ -114,6 +120,8 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
 		RetryAfter: outbox.DefaultRetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
 	}
+	out.Snapshots = &snapshots.Snapshots{Workspace: w.workspace, Dir: supervisor.SnapshotDir(), Kept: t.TempDir(),
+		Git: supervisor.RunGit}
 	in.Resend, w.outbox = out.Resend, out
 	w.connect = func() func() {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -352,6 +360,87 @@ func revertRestoresMessagesAndFiles(t *testing.T, w *bridgedOpenCode) {
 	text, _ = w.shown(chat)
 	is.Equal(text, write("first")+"|wrote first|@@say stopped|stopped")
 
+}
+
+// Turns change, make and delete files. A person changes some of them later, and others that no turn changed.
+func undoKeepsWhatAPersonChanged(t *testing.T, w *bridgedOpenCode) {
+	is := is.New(t)
+	write := func(name, text string) { expect.WriteFile(t, filepath.Join(w.workspace, name), text) }
+	gone := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(w.workspace, name))
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	done := 0
+	revert := func(c chat.Revert) (kept []string) {
+		t.Helper()
+		_, err := w.outbox.Chats.Revert(t.Context(), c)
+		w.must(err)
+		done++
+		expect.Eventually(t, "it is carried out", func() bool {
+			_, data := handlerstest.History(t, w.log, c.Chat)
+			all := handlerstest.Of[events.EffectDone](data)
+			if len(all) == done {
+				kept = all[done-1].Kept
+			}
+			return len(all) == done
+		})
+		return kept
+	}
+	changed := func(chatID, message string, names ...string) {
+		t.Helper()
+		want := []string(nil)
+		for _, name := range names {
+			want = append(want, filepath.Join(w.workspace, name))
+		}
+		got, err := w.outbox.Changed(t.Context(), chatID, message)
+		is.NoErr(err)
+		is.Equal(got, want)
+	}
+	write("undo/changed", "before\n")
+	write("undo/deleted", "old\n")
+	write("undo/same", "before\n")
+	write("undo/other", "before\n")
+	chatID := w.chat()
+	w.say(chatID, `@@call bash {"command":"cd undo && echo turn >changed && echo turn >same && rm deleted && echo turn >made","description":"d"}`+
+		"\n@@next\n@@say done")
+	_, ids := w.shown(chatID)
+	message := ids[0]
+	changed(chatID, message)
+
+	revert(chat.Revert{Chat: chatID, Message: message}) // undo and redo are inverse, whatever happens elsewhere
+	is.Equal([]string{w.file("undo/changed"), w.file("undo/same"), w.file("undo/deleted")},
+		[]string{"before\n", "before\n", "old\n"})
+	is.True(gone("undo/made"))
+	write("undo/other", "a person's\n")
+	changed(chatID, "")
+	revert(chat.Revert{Chat: chatID})
+	is.Equal([]string{w.file("undo/changed"), w.file("undo/same"), w.file("undo/made")},
+		[]string{"turn\n", "turn\n", "turn\n"})
+	is.True(gone("undo/deleted"))
+	is.Equal(w.file("undo/other"), "a person's\n")
+
+	write("undo/changed", "turn\nand a person's\n")
+	write("undo/made", "a person's\n")
+	write("undo/deleted", "a person's\n")
+	names := []string{"undo/changed", "undo/deleted", "undo/made"}
+	changed(chatID, message, names...)
+	is.Equal(len(revert(chat.Revert{Chat: chatID, Message: message})), 3)
+	is.Equal([]string{w.file("undo/changed"), w.file("undo/made"), w.file("undo/deleted"), w.file("undo/same")},
+		[]string{"turn\nand a person's\n", "a person's\n", "a person's\n", "before\n"})
+	changed(chatID, "") // OpenCode's snapshot has them
+	write("undo/same", "a person's\n")
+	changed(chatID, "", "undo/same")
+	is.Equal(len(revert(chat.Revert{Chat: chatID})), 1)
+	is.Equal([]string{w.file("undo/changed"), w.file("undo/made"), w.file("undo/deleted"), w.file("undo/same")},
+		[]string{"turn\nand a person's\n", "a person's\n", "a person's\n", "a person's\n"})
+
+	is.Equal(len(revert(chat.Revert{Chat: chatID, Message: message, Overwrite: true})), 0)
+	is.Equal([]string{w.file("undo/changed"), w.file("undo/deleted"), w.file("undo/same")},
+		[]string{"before\n", "old\n", "before\n"})
+	is.True(gone("undo/made"))
+	left, err := os.ReadDir(w.outbox.Snapshots.Kept)
+	is.NoErr(err)
+	is.Equal(len(left), 0)
 }
 
 func theNumbersOfAnAgentReachTheModel(t *testing.T, w *bridgedOpenCode) {

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ import (
 	"pocketcoder/bridge/opencode/restarts"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
@@ -337,6 +339,8 @@ func (s *System) wire() {
 		Conceal: func(password string) { s.log.Conceal(secret.System, "opencode", password) },
 		Proxy:   func() *url.URL { return s.engineNetwork.Renew() }, Allow: func(hosts []string) { s.engineNetwork.Allow(hosts) },
 	}
+	s.outbox.Snapshots = &snapshots.Snapshots{Workspace: s.o.Workspace, Dir: s.engine.SnapshotDir(),
+		Kept: filepath.Join(s.o.engineState(), "kept"), Git: s.engine.RunGit}
 	s.tools = &mcp.Server{
 		Engine: engine, Chats: s.chats, Records: s.records, Model: s.model, Logger: s.o.Logger,
 		Chat: func(session string) (string, bool) {
@@ -450,7 +454,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	}
 	g.Add(actor(rest, once(s.prepared, s.gateway.Run)))
 	g.Add(actor(rest, once(s.leading, s.worker.Run)))
-	for _, commands := range []handlers.Commands{s.push.Commands(), s.exec.Commands()} {
+	for _, commands := range []handlers.Commands{s.push.Commands(), s.exec.Commands(), s.engineNode.Commands()} {
 		g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
 			return commands.Serve(ctx, s.nc, operator, s.o.Logger)
 		})))

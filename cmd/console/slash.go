@@ -29,8 +29,9 @@ const slashHelp = `/help        this list
 /agent       list the agents; /agent NAME chooses one for this chat, /agent none OpenCode's own
 /queue       list the messages that wait; change number N of that list with
              /queue edit N TEXT, /queue delete N, /queue up N, or /queue now N to send it at once
-/undo        take the last turn back, with its changes to files
-/redo        undo the last /undo
+/undo        take the last turn back, with its changes to files; a file that was
+             changed since is named first: /undo keep leaves it, /undo overwrite does not
+/redo        undo the last /undo; keep and overwrite as for /undo
 /abort       stop the turn (Ctrl-C does the same)
 /quit        leave; the turn goes on
 
@@ -202,8 +203,14 @@ func (c *conversation) showModels(list record.Models) {
 	}
 }
 
+// The answers to the question what becomes of files that were changed since.
+const (
+	keepChanged      = "keep"
+	overwriteChanged = "overwrite"
+)
+
 // slashUndo reverts the newest turn that is not reverted yet.
-func (c *conversation) slashUndo(ctx context.Context, _ string) error {
+func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	if c.working {
 		return errors.New("the turn still runs; stop it first with /abort")
 	}
@@ -215,11 +222,22 @@ func (c *conversation) slashUndo(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.revert(ctx, t.message); err != nil {
+	if done, err := c.revert(ctx, "/undo", t.message, answer); err != nil || !done {
 		return err
 	}
 	c.undone = t.message
 	c.show.Note("", render.Yellow, "Undone: %s", printable.OneLine(t.text, 200))
+	c.listFiles(files)
+	about := "(no file is put back: the turn changed none, or the workspace is no git repository)"
+	if len(files) > 0 {
+		about = "(these files are as before the turn, but for those that are kept)"
+	}
+	c.show.Note("", render.Dim, "%s", about)
+	c.show.Note("", render.Dim, "(/redo restores it, until the next message)")
+	return nil
+}
+
+func (c *conversation) listFiles(files []string) {
 	for i, file := range files {
 		if i == maxUndoneFiles {
 			c.show.Note("", render.Yellow, "  and %d more files", len(files)-i)
@@ -227,13 +245,6 @@ func (c *conversation) slashUndo(ctx context.Context, _ string) error {
 		}
 		c.show.Note("", render.Yellow, "  %s", printable.OneLine(file, 200))
 	}
-	about := "(no file is put back: the turn changed none, or the workspace is no git repository)"
-	if len(files) > 0 {
-		about = "(these files are as before the turn; what anybody else wrote to them since is gone too)"
-	}
-	c.show.Note("", render.Dim, "%s", about)
-	c.show.Note("", render.Dim, "(/redo restores it, until the next message)")
-	return nil
 }
 
 // maxUndoneFiles is how many files /undo names.
@@ -261,11 +272,11 @@ type turnPrompt struct {
 	sequence      uint64 // of the event that it begins with
 }
 
-func (c *conversation) slashRedo(ctx context.Context, _ string) error {
+func (c *conversation) slashRedo(ctx context.Context, answer string) error {
 	if c.undone == "" {
 		return errors.New("nothing was undone since the last message")
 	}
-	if err := c.revert(ctx, ""); err != nil {
+	if done, err := c.revert(ctx, "/redo", "", answer); err != nil || !done {
 		return err
 	}
 	c.undone = ""
@@ -273,9 +284,29 @@ func (c *conversation) slashRedo(ctx context.Context, _ string) error {
 	return nil
 }
 
-// revert reverts a message and all that follows. An empty message undoes the last revert.
-func (c *conversation) revert(ctx context.Context, message string) error {
-	return c.Do(ctx, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message})
+// revert reverts a message and all that follows. An empty message undoes the last revert. Without an answer, it names
+// the files that were changed since, and does nothing if there are any.
+func (c *conversation) revert(ctx context.Context, command, message, answer string) (done bool, err error) {
+	switch answer {
+	case keepChanged, overwriteChanged:
+	case "":
+		changed, err := client.Call[[]string](ctx, c.System, "chat.changed", map[string]string{"chat": c.Chat,
+			"message": message})
+		if err != nil {
+			return false, err
+		}
+		if len(changed) > 0 {
+			c.show.Note("", render.Yellow, "These files were changed since, or cannot be compared:")
+			c.listFiles(changed)
+			c.show.Note("", render.Yellow, "Nothing was done. %s keep leaves them as they are, %s overwrite does not.",
+				command, command)
+			return false, nil
+		}
+	default:
+		return false, fmt.Errorf("want %s, %s keep or %s overwrite", command, command, command)
+	}
+	return true, c.Do(ctx, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message,
+		Overwrite: answer == overwriteChanged})
 }
 
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest

@@ -387,6 +387,7 @@ func TestRequestDecidedElsewhereUpdatesThePage(t *testing.T) {
 func TestChatsInARepository(t *testing.T) {
 	t.Parallel()
 	runStages(t, inRepository(t), stage{"a chat is steered in a browser", chatIsSteeredInABrowser},
+		stage{"an undo in the terminal asks about a changed file", undoInTheTerminalAsks},
 		stage{"a chat is forked and reverted", chatIsForkedAndReverted})
 }
 

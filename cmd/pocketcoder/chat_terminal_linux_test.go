@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -203,6 +206,34 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	body, err := os.ReadFile(p.data.Path("history"))
 	is.NoErr(err)
 	expect.Contains(t, string(body), `"//x is a message"`)
+}
+
+func undoInTheTerminalAsks(t *testing.T, p *process) {
+	is := is.New(t)
+	path := filepath.Join(p.workspace, "terminal.txt")
+	chat := p.chat(t, call("write", map[string]any{"filePath": path, "content": "of the turn\n"})+"\n@@next\n@@say wrote")
+	p.approve(t, chat, 0)
+	p.turnEnds(t, chat)
+	expect.WriteFile(t, path, "of a person\n")
+	s := p.startConversation(t, chat)
+	s.awaitText("› ")
+	s.typeText("/undo\r")
+	s.awaitText("These files were changed since, or cannot be compared:")
+	s.awaitText(path)
+	s.awaitText("/undo keep leaves them as they are")
+	is.Equal(expect.ReadFile(t, path), "of a person\n")
+	s.typeText("/undo keep\r")
+	s.awaitText("kept as they are, because they were changed since: " + path)
+	is.Equal(expect.ReadFile(t, path), "of a person\n")
+	s.typeText("/redo\r")
+	s.awaitText("The undone turns are back.")
+	s.typeText("/undo overwrite\r")
+	expect.Eventually(t, "the file that the turn made is gone", func() bool {
+		_, err := os.Lstat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	s.typeText("/quit\r")
+	s.awaitExit()
 }
 
 // denyNext denies the next request that waits in a chat.

@@ -263,7 +263,22 @@ func (c streamChat) isReverted(t *testing.T) {
 	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK)
 	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
 	is.Equal(c.messageTexts(t, c.chat), whole)
-	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": c.second}).code, http.StatusOK)
+
+	expect.WriteFile(t, c.path(), "Danube\nand a person's\n")
+	refused := c.do(t, "POST", c.route("revert"), record{"message": c.second})
+	is.Equal(refused.code, http.StatusConflict)
+	expect.Contains(t, refused.body, `"files":["`+c.path()+`"]`)
+	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": c.second, "changed": "keep"}).code, http.StatusOK)
+	kept := c.event(t, c.chat, events.EffectDone{}.Kind(), func(e events.Event) bool {
+		return strings.Contains(string(e.Data), `"kept":["`+c.path()+`"]`)
+	})
+	is.True(kept.Seq > 0)
+	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK) // it loses nothing
+	expect.Eventually(t, "it is redone", func() bool { return c.messageTexts(t, c.chat) == whole })
+	is.Equal(river(), "Danube\nand a person's\n")
+
+	overwritten := record{"message": c.second, "changed": "overwrite"}
+	is.Equal(c.do(t, "POST", c.route("revert"), overwritten).code, http.StatusOK)
 	c.turn(t, c.chat, "@@say instead")
 	is.Equal(river(), "Rhine\n")
 	is.Equal(c.messageTexts(t, c.chat), writesStream("Rhine")+"|wrote Rhine|@@say instead|instead")
@@ -274,7 +289,7 @@ func (c streamChat) isReverted(t *testing.T) {
 func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
 	is := is.New(t)
 	c.must(t, "POST", c.route("abort"), nil, nil)
-	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": c.second}).code, http.StatusOK)
+	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK)
 	effects := func() (counts [2]int) { // requested and ended
 		for _, e := range c.history(t, c.chat) {
 			switch e.Subject.Kind {
@@ -286,14 +301,14 @@ func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
 		}
 		return counts
 	}
-	expect.Eventually(t, "all is carried out", func() bool { return effects() == [2]int{6, 6} })
+	expect.Eventually(t, "all is carried out", func() bool { return effects() == [2]int{8, 8} })
 	c.stop()
 	c.forgetConsumers(t)
 	expect.WriteFile(t, c.path(), "Rhône\n") // by a person
 	c.restart()
 	c.turn(t, c.chat, "@@say after the restart")
 	is.Equal(expect.ReadFile(t, c.path()), "Rhône\n")
-	is.Equal(effects(), [2]int{6, 6})
+	is.Equal(effects(), [2]int{8, 8})
 	is.Equal(strings.Count(c.messageTexts(t, c.chat), "after the restart"), 2)
 }
 

@@ -16,11 +16,12 @@ type AbortTurn struct {
 	Session string `json:"session,omitempty"`
 }
 
-// Revert undoes a message, all later ones and their changes to files.
+// Revert undoes a message, all later ones and their changes to files. A file that was changed since is kept.
 type Revert struct {
 	handlers.Command
-	Chat    string `json:"chat"`
-	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty to undo the last revert
+	Chat      string `json:"chat"`
+	Message   string `json:"message,omitempty"`   // OpenCode's msg_… id; empty to undo the last revert
+	Overwrite bool   `json:"overwrite,omitempty"` // files that were changed since are not kept
 }
 
 // AbortTurn carries out the command, even if the disk is almost full, because the turn may be what fills it. Without a
@@ -36,7 +37,7 @@ func (h *Chats) Revert(ctx context.Context, c Revert) (uint64, error) {
 			return 0, handlers.RefuseField(handlers.Invalid, "message", "message: %v", err)
 		}
 	}
-	return h.request(ctx, c.Chat, c.Command, events.RevertRequested{Message: c.Message})
+	return h.request(ctx, c.Chat, c.Command, events.RevertRequested{Message: c.Message, Overwrite: c.Overwrite})
 }
 
 // requestState is a chat, and where a command on it was carried out.

@@ -6,6 +6,8 @@
 package effects
 
 import (
+	"encoding/json"
+
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
@@ -18,11 +20,13 @@ type Effect struct {
 	Kind         string `db:"kind"`
 	Session      string `db:"session"` // abort: OpenCode's id of a subagent's session; empty for the chat's own
 	// revert, fork: OpenCode's id of the message; empty for the last revert, or the whole chat
-	Message  string `db:"message"`
-	Into     string `db:"into_chat"` // fork: the new chat
-	State    string `db:"state"`
-	Reason   string `db:"reason"` // why it failed
-	Position int64  `db:"position"`
+	Message   string `db:"message"`
+	Overwrite bool   `db:"overwrite"` // revert: it keeps no file that was changed since
+	Kept      string `db:"kept"`      // revert: the files that it kept, as a JSON list; empty for none
+	Into      string `db:"into_chat"` // fork: the new chat
+	State     string `db:"state"`
+	Reason    string `db:"reason"` // why it failed
+	Position  int64  `db:"position"`
 }
 
 // Kinds of an effect.
@@ -45,13 +49,13 @@ func Update(t *store.Table[Effect], e events.Event, body any) {
 	case events.AbortRequested:
 		open(t, e, Effect{Kind: Abort, Session: b.Session})
 	case events.RevertRequested:
-		open(t, e, Effect{Kind: Revert, Message: b.Message})
+		open(t, e, Effect{Kind: Revert, Message: b.Message, Overwrite: b.Overwrite})
 	case events.ForkRequested:
 		open(t, e, Effect{Kind: Fork, Message: b.Message, Into: b.Chat})
 	case events.EffectDone:
-		end(t, e, b.Effect, Done, "")
+		end(t, e, b.Effect, func(f *Effect) { f.State, f.Kept = Done, kept(b) })
 	case events.EffectFailed:
-		end(t, e, b.Effect, Failed, b.Reason)
+		end(t, e, b.Effect, func(f *Effect) { f.State, f.Reason = Failed, b.Reason })
 	}
 }
 
@@ -64,13 +68,21 @@ func open(t *store.Table[Effect], e events.Event, opened Effect) {
 	t.Put(opened)
 }
 
+func kept(b events.EffectDone) string {
+	if len(b.Kept) == 0 {
+		return ""
+	}
+	list, _ := json.Marshal(b.Kept) // of strings
+	return string(list)
+}
+
 // end records the end of an effect of the event's chat.
-func end(t *store.Table[Effect], e events.Event, id, state, reason string) {
+func end(t *store.Table[Effect], e events.Event, id string, change func(*Effect)) {
 	f, found := t.Get(id)
 	if !found || f.Chat != e.Subject.ID || f.State != Open {
 		return
 	}
-	f.State, f.Reason = state, reason
+	change(&f)
 	t.Put(f)
 }
 

@@ -2,6 +2,7 @@ package turns
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pocketbase/dbx"
 
@@ -36,4 +37,35 @@ func Files(ctx context.Context, m *projections.Model, chat, message string) ([]s
 		files[i] = row.Path
 	}
 	return files, err
+}
+
+// ChangedFile is a file that turns of a chat changed.
+type ChangedFile struct {
+	Path   string // absolute
+	Before string // OpenCode's snapshot before the first step that changed it
+	After  string // OpenCode's snapshot after the last step that changed it, empty if that step was cut off
+}
+
+// Changes returns the files that the own conversation of a chat changed since a message, by OpenCode's id.
+func Changes(ctx context.Context, m *projections.Model, chat, message string) (all []ChangedFile, err error) {
+	rows, err := store.List[struct {
+		Path   string `db:"path"`
+		Before string `db:"before"`
+		After  string `db:"after"`
+	}](ctx, m.Model, "changes of chat "+chat, `SELECT f.value AS path, coalesce(p.data->>'$.hash', '') AS before,
+			coalesce((SELECT e.data->>'$.snapshot' FROM parts e WHERE e.message=m.id AND e.data->>'$.type'='step-finish'
+				AND NOT e.removed ORDER BY e.id DESC LIMIT 1), '') AS after
+		FROM chats c JOIN messages m ON m.chat=c.id AND m.session=c.ai_engine_session_id
+			JOIN parts p ON p.message=m.id AND p.data->>'$.type'='patch' AND NOT p.removed, json_each(p.data, '$.files') f
+		WHERE c.id={:chat} AND m.ai_engine_message_id>={:message} AND NOT m.removed ORDER BY m.ai_engine_message_id, p.id`,
+		dbx.Params{"chat": chat, "message": message})
+	for _, row := range rows {
+		i := slices.IndexFunc(all, func(f ChangedFile) bool { return f.Path == row.Path })
+		if i < 0 {
+			all = append(all, ChangedFile{Path: row.Path, Before: row.Before, After: row.After})
+		} else {
+			all[i].After = row.After
+		}
+	}
+	return all, err
 }

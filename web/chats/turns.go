@@ -1,8 +1,10 @@
 package chats
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -22,11 +24,25 @@ type forkRequest struct {
 // revertRequest names the OpenCode id of the message to revert. Without one, the last revert is undone.
 type revertRequest struct {
 	Message string `json:"message,omitempty"`
+	// what becomes of files that were changed since: keep or overwrite. Without it the revert is refused if there are any
+	Changed string `json:"changed,omitempty"`
+}
+
+// The values of revertRequest.Changed.
+const (
+	Keep      = "keep"
+	Overwrite = "overwrite"
+)
+
+// ChangedFault says which files a revert would change although they were changed since.
+type ChangedFault struct {
+	api.Fault
+	Files []string `json:"files"` // absolute paths
 }
 
 // revertAnswer names what a revert puts back.
 type revertAnswer struct {
-	// absolute paths of the files that changed since the message, also those that a person changed
+	// absolute paths of the files that changed since the message; with "keep" those that were changed later stay
 	Files []string `json:"files"`
 	Note  string   `json:"note,omitempty"` // why no file is put back
 }
@@ -95,15 +111,16 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, caller api.Ca
 			answer.Note = turns.NoFiles
 		}
 	}
-	if _, err := s.Revert(r, caller, chatID, body.Message); err != nil {
+	if _, err := s.Revert(r, caller, chatID, body.Message, body.Changed); err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, answer)
 }
 
 // Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it.
-// Without a message, it undoes the last revert. It returns the sequence of the event.
-func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message string) (uint64, error) {
+// Without a message, it undoes the last revert. It returns the sequence of the event. changed says what becomes of
+// files that were changed since. If it is empty and there are any, Revert returns a Problem with a ChangedFault.
+func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, changed string) (uint64, error) {
 	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return 0, err
 	}
@@ -113,11 +130,31 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message strin
 			return 0, err
 		}
 		if !known {
-			return 0, api.BadField("message", "validation_missing_rel_records", "The chat has no message %q.", message)
+			return 0, api.BadField("message", "validation_missing_rel_records", "The chat has no message %q.",
+				message)
 		}
 	}
+	switch changed {
+	case Keep, Overwrite:
+	case "":
+		if err := s.checkUnchanged(r.Context(), chatID, message); err != nil {
+			return 0, err
+		}
+	default:
+		return 0, api.BadField("changed", "validation_invalid_value", "want keep or overwrite")
+	}
 	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: caller.Actor()}, Chat: chatID,
-		Message: message})
+		Message: message, Overwrite: changed == Overwrite})
+}
+
+func (s *Chats) checkUnchanged(ctx context.Context, chatID, message string) error {
+	files, err := s.Engine.Changed(ctx, chatID, message)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	const text = `These files were changed since, or cannot be compared. Send changed with "keep" or "overwrite".`
+	return api.Problem{Status: http.StatusConflict, Message: text + " " + strings.Join(files, ", "),
+		Data: map[string]any{"changed": ChangedFault{api.Fault{Code: "validation_conflict", Message: text}, files}}}
 }
 
 func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {

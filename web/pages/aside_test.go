@@ -181,6 +181,48 @@ func TestTheAPIUndoesOnlyAMessageOfTheChatAndSaysIfNoFileIsPutBack(t *testing.T)
 	expect.Contains(t, answer["note"].(string), "the workspace is no git repository")
 }
 
+func TestAnUndoNamesTheChangedFilesBeforeAndAsks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	s.ChangedFiles = []string{"/w/<a>.go", "/w/b.go"}
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.ChatWithAnswer(t, token)
+	path := "/chats/" + chat
+	appendUserMessage(t, s, chat, "msg_1", "make a file")
+	requested := func() string { return s.Wire(t, events.ChatFilter(chat), 0) }
+
+	revert := "/api/pocketcoder/chats/" + chat + "/revert"
+	status, answer := s.Raw(t, token, "POST", revert, webtest.Object{"message": "msg_1"})
+	is.Equal(status, http.StatusConflict)
+	expect.Contains(t, string(answer), `/w/b.go"]`)
+	status, _ = s.Raw(t, token, "POST", revert, webtest.Object{"message": "msg_1", "changed": "other"})
+	is.Equal(status, http.StatusBadRequest)
+
+	for _, asked := range []shown{b.submit(t, path+"/undo", url.Values{"message": {"msg_1"}}),
+		b.submit(t, path+"/messages", url.Values{"text": {"/undo"}})} {
+		is.Equal(asked.path, path+"/undo?message=msg_1")
+		expect.Contains(t, asked.body, "/w/&lt;a&gt;.go")
+		expect.Contains(t, asked.body, `name="message" value="msg_1"`)
+		expect.Contains(t, asked.body, `name="changed" value="keep"`)
+	}
+	is.Equal(loggedIn(t, s, "bob").visit(t, path+"/undo?message=msg_1").status, http.StatusNotFound)
+	expect.Lacks(t, requested(), "revert.requested")
+
+	is.Equal(b.submit(t, path+"/undo", url.Values{"message": {"msg_1"}, "changed": {"keep"}}).path, path)
+	expect.Contains(t, requested(), `{"message":"msg_1"}`)
+	_, rest, _ := strings.Cut(requested(), "revert.requested")
+	_, rest, _ = strings.Cut(rest, `"id":"`)
+	effect, _, _ := strings.Cut(rest, `"`)
+	s.Append(t, chat, events.EffectDone{Effect: effect, Kept: s.ChangedFiles})
+	expect.Contains(t, b.visit(t, path).body, "because they were changed since: /w/&lt;a&gt;.go, /w/b.go")
+
+	b.submit(t, path+"/undo", url.Values{"message": {"msg_1"}, "changed": {"overwrite"}})
+	expect.Contains(t, requested(), `{"message":"msg_1","overwrite":true}`)
+}
+
 func TestAChatIsForkedFromAMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

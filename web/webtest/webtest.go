@@ -58,6 +58,8 @@ import (
 
 // System is a running API and the parts below it.
 type System struct {
+	ChangedFiles []string // those that an undo finds changed
+
 	SkillFiles map[string]string // what is wrong with the files of skills, by skill
 
 	commands sync.Map // of tool calls, by their ids
@@ -127,8 +129,9 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: chats.Engine{
-			Diff: func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
-			Todo: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
+			Diff:    func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
+			Todo:    func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
+			Changed: func(context.Context, string, string) ([]string, error) { return s.ChangedFiles, nil },
 		},
 		Signal: s.Sandbox.signal, Dial: s.Sandbox.dial, PortsURL: "http://{port}.localhost:" + port,
 	})

@@ -21,6 +21,7 @@ type Session struct {
 	Metadata  json.RawMessage `json:"metadata"`
 	Revert    struct {
 		MessageID string `json:"messageID"` // the reverted message, empty for none
+		Snapshot  string `json:"snapshot"`  // of the files before, empty for none
 	} `json:"revert"`
 	Permission []json.RawMessage `json:"permission"` // its own rules
 	Raw        json.RawMessage   `json:"-"`

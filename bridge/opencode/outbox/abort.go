@@ -54,9 +54,9 @@ func (o *Outbox) awaitBegin(ctx context.Context, session string) error {
 
 // recordOutcome records the outcome of a try to abort, revert or fork. It records no failure if another try may help,
 // and an abort never fails.
-func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, err error) error {
+func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, kept []string, err error) error {
 	if err == nil {
-		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID})
+		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID, Kept: kept})
 	}
 	var refusal *client.Error
 	if f.Kind == effects.Abort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {

@@ -33,6 +33,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
@@ -56,6 +57,8 @@ type Outbox struct {
 	Default    string
 	MaxTurns   int             // across chats, at once; 0 is no limit
 	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
+
+	Snapshots *snapshots.Snapshots // nil for an OpenCode whose files this process cannot read: a revert then keeps none
 
 	known atomic.Pointer[client.Models]
 }

@@ -419,14 +419,19 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
 	for _, f := range all {
 		e := effect{key: f.Kind + "/" + f.ID, kind: commandKind, chat: f.Chat, seq: f.Position, pause: s.Pause}
-		carryOut := s.revert
 		switch f.Kind {
 		case effects.Abort:
-			e.kind, carryOut = abortKind, s.abort
+			e.kind = abortKind
+			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.abort(ctx, f)) }
 		case effects.Fork:
-			e.chat, e.from, carryOut = f.Into, f.Chat, s.fork
+			e.chat, e.from = f.Into, f.Chat
+			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.fork(ctx, f)) }
+		default:
+			e.try = func(ctx context.Context) error {
+				kept, err := s.revert(ctx, f)
+				return s.recordOutcome(ctx, f, kept, err)
+			}
 		}
-		e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, carryOut(ctx, f)) }
 		open = append(open, e)
 	}
 	return open, err

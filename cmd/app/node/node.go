@@ -37,7 +37,7 @@ type Engine struct {
 type (
 	chatRequest struct {
 		Chat    string `json:"chat"`
-		Message string `json:"message,omitempty"` // for diff
+		Message string `json:"message,omitempty"` // for diff and changed
 	}
 	signalRequest struct {
 		exec.Signal
@@ -55,6 +55,7 @@ func (g *Engine) Serve(ctx context.Context) error {
 	return handlers.Commands{
 		"diff":    handlers.QueryOf(g.diff),
 		"todo":    handlers.QueryOf(g.todo),
+		"changed": handlers.QueryOf(g.changed),
 		"servers": handlers.QueryOf(func(_ context.Context, r chatRequest) ([]string, error) { return g.Exec.Servers(r.Chat), nil }),
 		"signal": handlers.CommandOf(func(*signalRequest, string) {},
 			handlers.SeqOnly(func(ctx context.Context, r signalRequest) (uint64, error) {
@@ -70,7 +71,12 @@ func (g *Engine) Serve(ctx context.Context) error {
 	}.ServeEngine(ctx, g.Conn, g.ID, g.Logger)
 }
 
-// diff and todo return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.
+// Commands returns the commands of the operator that need OpenCode.
+func (g *Engine) Commands() handlers.Commands {
+	return handlers.Commands{"chat.changed": handlers.QueryOf(g.changed)}
+}
+
+// diff, todo and changed return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.
 func (g *Engine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
 	out, err := g.Outbox.Diff(ctx, r.Chat, r.Message)
 	return out, refusalOf(err)
@@ -79,6 +85,11 @@ func (g *Engine) diff(ctx context.Context, r chatRequest) (json.RawMessage, erro
 func (g *Engine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
 	out, err := g.Outbox.Todo(ctx, r.Chat)
 	return out, refusalOf(err)
+}
+
+func (g *Engine) changed(ctx context.Context, r chatRequest) ([]string, error) {
+	files, err := g.Outbox.Changed(ctx, r.Chat, r.Message)
+	return files, refusalOf(err)
 }
 
 func refusalOf(err error) error {
@@ -123,6 +134,18 @@ func (g *Engine) Chats() chats.Engine {
 			}
 			a, err := g.send(ctx, "todo", chatRequest{Chat: chat})
 			return a.Result, err
+		},
+		Changed: func(ctx context.Context, chat, message string) (files []string, err error) {
+			if g.Leads() {
+				files, err := g.Outbox.Changed(ctx, chat, message)
+				return files, unavailable(err)
+			}
+			a, err := g.send(ctx, "changed", chatRequest{chat, message})
+			if err != nil {
+				return nil, err
+			}
+			err = json.Unmarshal(a.Result, &files)
+			return files, err
 		},
 	}
 }

@@ -152,6 +152,11 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note(d.Session, Red, "the turn was lost: OpenCode went away in the middle of it")
 	case events.AbortRequested:
 		r.Note(d.Session, Yellow, "%s asked to stop", r.Actor(e.Actor))
+	case events.EffectDone:
+		if len(d.Kept) > 0 {
+			r.Note("", Yellow, "kept as they are, because they were changed since: %s",
+				printable.OneLine(strings.Join(d.Kept, ", "), 1000))
+		}
 	case events.EffectFailed:
 		r.Note("", Red, "OpenCode refused: %s", d.Reason)
 	case events.OpenCode:

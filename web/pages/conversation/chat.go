@@ -37,6 +37,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /chats/{id}/queue/{message}", c.Command(c.changeQueue))
 	mux.Handle("POST /chats/{id}/abort", c.Command(c.abortTurn))
 	mux.Handle("POST /chats/{id}/undo", c.Command(c.undo))
+	mux.Handle("GET /chats/{id}/undo", c.Page(c.askUndo))
 	mux.Handle("POST /chats/{id}/fork", c.Command(c.fork))
 	mux.Handle("POST /chats/{id}/model", c.Command(c.selectModel))
 	mux.Handle("GET /chats/{id}/subagents/{subagent}", c.Page(c.showSubagent))

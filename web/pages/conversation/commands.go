@@ -76,16 +76,6 @@ func (c Conversation) redo(r *http.Request, caller api.Caller, _ string) (string
 	return c.revert(r, caller, "")
 }
 
-// revert takes back a message and what followed it, or, without a message, undoes that.
-func (c Conversation) revert(r *http.Request, caller api.Caller, message string) (string, error) {
-	id := r.PathValue("id")
-	seq, err := c.Chats.Revert(r, caller, id, message)
-	if err != nil {
-		return "", err
-	}
-	return site.ChatPath(id), c.API.Model.Wait(r.Context(), seq)
-}
-
 // forkBefore begins a new chat as this one was before a message, and leads there.
 func (c Conversation) forkBefore(r *http.Request, caller api.Caller, message string) (string, error) {
 	id, seq, err := c.Chats.Fork(r, caller, chat.Fork{Chat: r.PathValue("id"), Message: message})

@@ -186,6 +186,12 @@ const (
 	Undone      = "The last messages of this chat and their changes to files are undone. Your next message replaces them."
 	Redo        = "Redo"
 
+	UndoQuestion  = "Files were changed since"
+	UndoChanged   = "These files were changed after the turns of this chat, or cannot be compared with them:"
+	UndoKeep      = "Keep these files as they are"
+	UndoOverwrite = "Overwrite them"
+	UndoKept      = "Kept as they are, because they were changed since:"
+
 	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them. " +
 		"No file was put back: the messages changed none, or the workspace is not in a Git repository."
 	Fork = "Fork into a new chat"

@@ -1,0 +1,49 @@
+package conversation
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+)
+
+// revert takes back a message and what followed it, or, without a message, undoes that. It leads to a question if files
+// were changed since and the form does not say what becomes of them.
+func (c Conversation) revert(r *http.Request, caller api.Caller, message string) (string, error) {
+	id := r.PathValue("id")
+	seq, err := c.Chats.Revert(r, caller, id, message, r.PostFormValue("changed"))
+	var p api.Problem
+	if errors.As(err, &p) && p.Status == http.StatusConflict {
+		return site.ChatPath(id) + "/undo?" + url.Values{"message": {message}}.Encode(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return site.ChatPath(id), c.API.Model.Wait(r.Context(), seq)
+}
+
+// askUndo asks what becomes of the files that were changed since.
+func (c Conversation) askUndo(r *http.Request, caller api.Caller) (templ.Component, error) {
+	var one timeline.Chat
+	pending := 0
+	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		if one, err = c.Chat(r.Context(), db, caller, r.PathValue("id")); err != nil {
+			return err
+		}
+		waiting, err := c.Pending(r.Context(), db, caller)
+		pending = len(waiting)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	message := r.URL.Query().Get("message")
+	files, err := c.Chats.Engine.Changed(r.Context(), one.ID, message)
+	return undoQuestion(caller, pending, one, message, files), err
+}
