@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -53,6 +54,9 @@ const (
 )
 
 func UserActor(id string) string { return "user:" + id }
+
+// IsOfPerson reports whether a person caused the event.
+func (e Event) IsOfPerson() bool { return strings.HasPrefix(e.Actor, UserActor("")) }
 
 // EngineActor is engine:<id>. It is also the ce-source of the events that this OpenCode reported live.
 func EngineActor(id string) string { return "engine:" + id }

@@ -257,6 +257,22 @@ type AbortRequested struct {
 	Session string `json:"session,omitempty"`
 }
 
+// HoldsQueue reports whether the messages of persons that wait in the chat stay there after an abort: a person has
+// stopped the whole turn. ReleasesQueue says until when.
+func (d AbortRequested) HoldsQueue(e Event) bool { return d.Session == "" && e.IsOfPerson() }
+
+// ReleasesQueue reports whether an event ends the hold of the queue of its chat: a person sends the next message, or
+// sends one of the queue at once.
+func ReleasesQueue(e Event, d any) bool {
+	switch d := d.(type) {
+	case MessageSubmitted:
+		return d.Resumes == "" && e.IsOfPerson()
+	case MessageSteered:
+		return true
+	}
+	return false
+}
+
 // RevertRequested is a command to revert a message, all later ones and their changes to files. Without a message it
 // undoes the last revert. OpenCode's events have the result.
 type RevertRequested struct {

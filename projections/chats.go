@@ -89,7 +89,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 		c.Session = b.Session
 		t.putTurn(c, before)
 	case events.MessageSubmitted:
-		if m, _ := t.messages.Get(b.Message); m.Position != int64(e.Seq) { // its id was in use, so there is no new message
+		if m, _ := t.messages.Get(b.Message); m.First != int64(e.Seq) { // its id was in use, so there is no new message
 			return nil
 		}
 		c.LastActive = max(c.LastActive, t.tx.EventTime())

@@ -37,7 +37,7 @@ type Message struct {
 	Submitted   store.JSON `db:"submitted" json:"-"`
 	EngineParts store.JSON `db:"engine_parts" json:"-"`
 	Held        string     `db:"held" json:"held"`         // why it is pending
-	HeldBy      string     `db:"held_by" json:"held_by"`   // request for more budget that it waits for
+	HeldBy      string     `db:"held_by" json:"held_by"`   // request for more budget that it waits for; empty after a stop
 	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
 	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
 	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
@@ -98,6 +98,9 @@ const (
 )
 
 func updateMessages(t *tables, e events.Event, body any) error {
+	if events.ReleasesQueue(e, body) {
+		t.releaseQueue(e.Subject.ID)
+	}
 	switch b := body.(type) {
 	case events.MessageSubmitted:
 		return addSubmitted(t, e, b)
@@ -109,6 +112,10 @@ func updateMessages(t *tables, e events.Event, body any) error {
 		return steered(t, e, b)
 	case events.MessageWithdrawn:
 		return withdrawn(t, e, b)
+	case events.AbortRequested:
+		if b.HoldsQueue(e) {
+			t.holdQueue(e.Subject.ID)
+		}
 	case events.MessageSending:
 		return sending(t, e, b)
 	case events.MessageDelivered:
@@ -238,10 +245,10 @@ func recordDelivered(t *tables, e events.Event, b events.MessageDelivered) error
 	return nil
 }
 
-// recordHeld changes nothing if the message is being sent already.
+// recordHeld changes nothing if the message is being sent already, or waits because its turn was stopped.
 func recordHeld(t *tables, e events.Event, b events.MessageHeld) error {
 	m, err := t.submittedMessage(e, b.Message)
-	if err != nil || m.UserStatus != statusPending {
+	if err != nil || m.UserStatus != statusPending || m.IsHeldByStop() {
 		return err
 	}
 	t.changeOutbox(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })

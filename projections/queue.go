@@ -10,6 +10,38 @@ import (
 // The queue of a chat holds the messages of persons and schedules that wait, in the order of their positions: first
 // those that are sent at once, then those of schedules. A change of the order
 // distributes the positions of these messages among them, so that nothing else in the chat moves.
+//
+// After a person has stopped the turn, the messages of persons in the queue are held until a person sends another one
+// or sends one of them at once. The messages of schedules and of other chats go on, because no person waits for them
+// here.
+
+// heldByStop says why a message waits after its turn was stopped.
+const heldByStop = "The turn was stopped. This message waits until you send the next one, or send one of the queue now."
+
+// IsHeldByStop reports whether the message waits because a person has stopped the turn.
+func (m Message) IsHeldByStop() bool { return m.Held != "" && m.HeldBy == "" }
+
+// holdQueue holds the messages of persons in a queue. None of them joins a running turn any more.
+func (t *tables) holdQueue(chatID string) {
+	chat, _ := t.chats.Get(chatID)
+	for _, id := range strings.Fields(chat.Queue) {
+		if m, _ := t.messages.Get(id); m.Schedule == "" && m.Sender == "" && m.Held == "" {
+			t.changeOutbox(&m, func() { m.Held, m.Delivery = heldByStop, events.DeliveryQueue })
+			t.messages.Put(m)
+		}
+	}
+}
+
+// releaseQueue ends the hold of a queue.
+func (t *tables) releaseQueue(chatID string) {
+	chat, _ := t.chats.Get(chatID)
+	for _, id := range strings.Fields(chat.Queue) {
+		if m, _ := t.messages.Get(id); m.IsHeldByStop() {
+			t.changeOutbox(&m, func() { m.Held = "" })
+			t.messages.Put(m)
+		}
+	}
+}
 
 // enqueue adds a new message to the queue of its chat: to the end, or behind those of its kind that come first.
 func (t *tables) enqueue(m Message) {

@@ -60,6 +60,68 @@ func TestTheQueueIsInThePersonsOrder(t *testing.T) {
 	}
 }
 
+func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
+	t.Parallel()
+	say := func(id string) events.MessageSubmitted {
+		return events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: id}}}
+	}
+	scheduled, delegated, steers := say("schedule"), say("worker"), say("steers")
+	scheduled.Schedule, delegated.Sender, steers.Delivery = "s1", "c9", events.DeliverySteer
+	resumes := say("resumes")
+	resumes.Resumes = "per_1"
+	const person, policy = "user:u1", events.ActorPolicy
+	stop := events.AbortRequested{}
+	type happened struct {
+		by string
+		events.Data
+	}
+	for name, c := range map[string]struct {
+		happens []happened // after a and b were submitted
+		want    string     // messages that wait, with ! for one that is held
+		turn    string
+	}{
+		"stopped":                  {[]happened{{person, stop}}, "a! b!", "user"},
+		"stopped twice":            {[]happened{{person, stop}, {person, stop}}, "a! b!", "user"},
+		"stopped by a budget":      {[]happened{{policy, stop}}, "a b", "assistant"},
+		"a subagent stopped":       {[]happened{{person, events.AbortRequested{Session: "ses_2"}}}, "a b", "assistant"},
+		"one that was to steer":    {[]happened{{person, steers}, {person, stop}}, "steers! a! b!", "user"},
+		"of others":                {[]happened{{person, scheduled}, {person, delegated}, {person, stop}}, "schedule a! b! worker", "assistant"},
+		"the next message":         {[]happened{{person, stop}, {person, say("c")}}, "a b c", "assistant"},
+		"the next of a schedule":   {[]happened{{person, stop}, {"schedule:s1", scheduled}}, "schedule a! b!", "assistant"},
+		"a prompt that resumes":    {[]happened{{person, stop}, {person, resumes}}, "a! b! resumes", "assistant"},
+		"one is sent at once":      {[]happened{{person, stop}, {person, events.MessageSteered{Message: "b"}}}, "b a", "assistant"},
+		"edited":                   {[]happened{{person, stop}, {person, events.MessageEdited{Message: "a", Parts: say("A").Parts}}}, "A! b!", "user"},
+		"withdrawn":                {[]happened{{person, stop}, {person, events.MessageWithdrawn{Message: "a"}}}, "b!", "user"},
+		"sent at the same moment":  {[]happened{{person, stop}, {person, events.MessageSending{Message: "a", Session: ses, EngineMessage: msg1}}}, "a b!", "assistant"},
+		"a budget was spent since": {[]happened{{person, stop}, {policy, events.MessageHeld{Message: "a", Permission: "per_1", Reason: "spent"}}}, "a! b!", "user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m, s := still(t), &eventBuilder{t: t}
+			feed(t, m, s.created(), s.own(say("a")), s.own(say("b")))
+			for _, d := range c.happens {
+				e := s.own(d.Data)
+				e.Actor = d.by
+				feed(t, m, e)
+			}
+			all, err := pending.Messages(t.Context(), m)
+			is.NoErr(err)
+			var got []string
+			for _, one := range all {
+				_, text, _ := strings.Cut(string(one.Submitted), `"text":"`)
+				text, _, _ = strings.Cut(text, `"`)
+				if one.IsHeldByStop() {
+					text += "!"
+				}
+				got = append(got, text)
+			}
+			is.Equal(strings.Join(got, " "), c.want)
+			is.Equal(chat(t, m).Turn, c.turn)
+		})
+	}
+}
+
 func TestAWithdrawnMessageIsGoneAndNothingRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

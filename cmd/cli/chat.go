@@ -42,6 +42,7 @@ At a terminal:
   //x         send a message that begins with a slash
   \           at the end of a line: the message goes on in the next line; pasted lines are one message
   Ctrl-C      stop the turn; again: leave. After /quit the turn continues.
+              Messages that wait in the queue are held then. Your next message, or /queue now N, sends them.
 The chat shows the first and last lines of a long output. "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles
 off. If the input is a file or a pipe, only /abort and /quit are commands.
 

@@ -222,6 +222,12 @@ func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
 		switch d, _ := events.Decode(e); d := d.(type) {
 		case events.MessageSubmitted:
 			c.working = c.working || e.Seq > c.joined
+		case events.AbortRequested:
+			if d.HoldsQueue(e) && c.show.Live {
+				if err := c.noteHeld(ctx, e.Seq); err != nil {
+					return err
+				}
+			}
 		case events.MessageSending:
 			c.working = c.working || e.Seq > c.joined // it may have been held
 			if c.show.Quiet[d.Message] {

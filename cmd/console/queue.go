@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ type queuedMessage struct {
 	Parts    []events.Part `json:"parts"`
 	Delivery string        `json:"delivery"`
 	Held     string        `json:"held"` // why it waits although no turn runs
+	HeldBy   string        `json:"held_by"`
 }
 
 // slashQueue lists the messages that wait, or changes one of them. Numbers are those of the list that was shown last,
@@ -96,6 +98,25 @@ func (c *conversation) showQueue(ctx context.Context, seq uint64) error {
 		if m.Held != "" {
 			c.show.Note("", render.Dim, "     (%s)", printable.OneLine(m.Held, 200))
 		}
+	}
+	return nil
+}
+
+const whatReleases = "send the next one, or use /queue now N, to go on."
+
+// noteHeld tells how many messages wait because the turn was stopped by the event with a sequence.
+func (c *conversation) noteHeld(ctx context.Context, seq uint64) error {
+	var all []queuedMessage
+	if err := c.Query(ctx, "queue", map[string]any{"chat": c.Chat, "after": seq}, &all); err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(m queuedMessage) bool { return m.Held == "" || m.HeldBy != "" })
+	switch n := len(all); n {
+	case 0:
+	case 1:
+		c.show.Note("", render.Yellow, "Stopped. 1 queued message waits: %s", whatReleases)
+	default:
+		c.show.Note("", render.Yellow, "Stopped. %d queued messages wait: %s", n, whatReleases)
 	}
 	return nil
 }

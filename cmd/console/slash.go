@@ -32,7 +32,7 @@ const slashHelp = `/help        this list
 /undo        take the last turn back, with its changes to files; a file that was
              changed since is named first: /undo keep leaves it, /undo overwrite does not
 /redo        undo the last /undo; keep and overwrite as for /undo
-/abort       stop the turn (Ctrl-C does the same)
+/abort       stop the turn (Ctrl-C does the same); queued messages wait until you send the next one
 /quit        leave; the turn goes on
 
 Type two slashes to send a message that begins with one: //etc/hosts.

@@ -106,7 +106,15 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 		if _, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: by, Chat: id}); err != nil {
 			return err
 		}
-		return h.Notify(ctx, id, in, "stopped", "The turn is stopped.")
+		waiting, err := h.CountWaiting(ctx, id)
+		if err != nil {
+			return err
+		}
+		said := "The turn is stopped."
+		if waiting > 0 {
+			said += " The messages that wait are sent when you send the next one."
+		}
+		return h.Notify(ctx, id, in, "stopped", said)
 	case "/start", "/help":
 		return h.Notify(ctx, id, in, "help", pairedNotice)
 	}

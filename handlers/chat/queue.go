@@ -98,6 +98,20 @@ func (s *messageState) Apply(e events.Event) {
 		s.change(e, d.Message, func(m *message) { m.steer = true })
 	case events.MessageWithdrawn:
 		s.change(e, d.Message, func(m *message) { m.state = withdrawn })
+	case events.AbortRequested:
+		if d.HoldsQueue(e) {
+			s.hold(e)
+		}
+	}
+}
+
+// hold applies a stop of the turn, after which the queue waits. None of its messages joins a running turn any more.
+func (s *messageState) hold(e events.Event) {
+	s.changed = e.Seq
+	for _, m := range s.messages {
+		if m.state == waiting {
+			m.steer = false
+		}
 	}
 }
 
@@ -124,7 +138,8 @@ func (s *messageState) change(e events.Event, id string, apply func(*message)) {
 func (h *Chats) messagesOf(ctx context.Context, chat string) *handlers.Fold[*messageState] {
 	return h.messages.Get(ctx, chat, func() *handlers.Fold[*messageState] {
 		s := &messageState{messages: map[string]*message{}, causes: map[string]uint64{}}
-		return handlers.NewFold(s, events.ChatSubject(chat, "message.*"), handlers.ChatFilter(chat))
+		return handlers.NewFold(s, events.ChatSubject(chat, "message.*"),
+			events.ChatSubject(chat, events.AbortRequested{}.Kind()), handlers.ChatFilter(chat))
 	})
 }
 

@@ -100,6 +100,34 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 	}
 }
 
+func TestAStopComesBeforeTheNextMessageOfTheQueue(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	steers := submitted("s")
+	steers.Delivery = events.DeliverySteer
+	happened(t, h, submitted("a"), steers)
+	seen, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	by := handlers.Command{Actor: handlerstest.Alice}
+	_, err = h.Chats.AbortTurn(t.Context(), chat.AbortTurn{Command: by, Chat: "c1"})
+	is.NoErr(err)
+	send := func(seen uint64) error {
+		_, err := h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending("a"), Seen: seen})
+		return err
+	}
+	is.Equal(handlers.CodeOf(send(seen)), handlers.Conflict) // it was chosen before the stop
+	// the turn that it was to join is over, so that a person can send it at once again
+	_, err = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Command: by, Chat: "c1", Message: "s",
+		Delivery: events.DeliverySteer})
+	is.NoErr(err)
+	_, all := handlerstest.History(t, h.Log, "c1")
+	is.Equal(all[len(all)-1], events.MessageSteered{Message: "s"})
+	seen, err = h.Log.Last(t.Context())
+	is.NoErr(err)
+	is.NoErr(send(seen))
+}
+
 func TestAWithdrawnMessageIsNotSentNorSubmittedAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -35,6 +35,15 @@ func TestWhatWaitsIsShownWithItsReason(t *testing.T) {
 	expect.Contains(t, page, "2 messages wait")
 	_, second, _ := strings.Cut(page, `<a href="#m-second">then test</a>`)
 	expect.Contains(t, second[:100], "The budget is used up.")
+
+	b.submit(t, path+"/abort", url.Values{})
+	page = b.visit(t, path).body
+	expect.Contains(t, page, "Stopped. 1 message waits.")
+	_, first, _ := strings.Cut(page, `<a href="#m-first">`)
+	first, _, _ = strings.Cut(first, "</li>")
+	expect.Contains(t, first, "The turn was stopped.")
+	b.submit(t, path+"/messages", url.Values{"id": {"third"}, "text": {"go on"}})
+	expect.Contains(t, b.visit(t, path).body, "3 messages wait")
 }
 
 func TestAFailedMessageSaysWhyAndIsSentAgainOnce(t *testing.T) {

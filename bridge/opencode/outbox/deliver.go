@@ -23,11 +23,11 @@ import (
 
 // messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs
 // one turn at a time. At most MaxTurns run across all chats, and one account gets at most three quarters of them. A
-// steered message waits for no turn of its chat.
+// steered message waits for no turn of its chat. Messages that are held because a person stopped the turn are left out.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	waiting, err := pending.Messages(ctx, s.Model)
 	for _, m := range waiting {
-		if m.Engine != s.Engine {
+		if m.Engine != s.Engine || m.IsHeldByStop() {
 			continue
 		}
 		key := "message/" + m.ID

@@ -96,6 +96,54 @@ func TestASteeredMessageJoinsTheRunningTurn(t *testing.T) {
 	is.Equal(texts(s.awaitPrompts(3)), []string{"one", "four", "two"})
 }
 
+func TestAStopHoldsTheQueueUntilTheNextMessage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		release func(s *system, chatID string, ids []string)
+		want    []string
+	}{
+		"another message": {func(s *system, chatID string, _ []string) { s.queueMessages(chatID, "four") },
+			[]string{"one", "two", "three", "four"}},
+		"one is sent at once": {func(s *system, chatID string, ids []string) {
+			s.change(chat.ChangeMessage{Chat: chatID, Message: ids[1], Delivery: events.DeliverySteer})
+		}, []string{"one", "three", "two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			r := s.Start()
+			chatID, session := s.startTurn(1)
+			ids := s.queueMessages(chatID, "two", "three")
+			s.abortTurn(chatID, "")
+			expect.Eventually(t, "the turn is stopped", func() bool { return len(facts[events.EffectDone](s, chatID)) == 1 })
+			s.endSession(session)
+			r.Stop() // a new process holds them too
+			s.Start().Connected()
+			other := s.Chat("of another chat") // whose prompt comes after those of the queue, if it were sent
+			s.awaitPrompts(2)
+			is.Equal(len(facts[events.MessageSending](s, chatID)), 1)
+			is.Equal(len(facts[events.MessageSending](s, other)), 1)
+			c.release(s, chatID, ids)
+			sent := func() (all []string) {
+				for _, p := range s.promptsReceived() {
+					if p.session == session {
+						all = append(all, p.Parts[0].Text)
+					}
+				}
+				return all
+			}
+			for n := 2; n <= len(c.want); n++ {
+				expect.Eventually(t, "the next is sent", func() bool { return len(sent()) == n })
+				last := s.promptsReceived()[n] // after that of the other chat
+				s.Answer(session, last.MessageID)
+				s.Drained()
+			}
+			is.Equal(sent()[1:], c.want[1:])
+		})
+	}
+}
+
 func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

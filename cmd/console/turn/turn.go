@@ -33,6 +33,7 @@ const (
 type Turn struct {
 	Root    string
 	outbox  map[string]bool // messages on their way to OpenCode
+	queue   map[string]bool // messages of persons that wait
 	sent    map[string]string
 	session turnstate.Turn
 
@@ -53,7 +54,7 @@ type Turn struct {
 // New returns a turn of the chat whose own session is root, which may not be known yet.
 func New(root string) *Turn {
 	return &Turn{
-		Root: root, outbox: map[string]bool{}, sent: map[string]string{},
+		Root: root, outbox: map[string]bool{}, queue: map[string]bool{}, sent: map[string]string{},
 		Held: map[string]string{}, unreferred: map[string]bool{}, stoppedBy: map[string]bool{}, pendingStops: map[string]bool{},
 	}
 }
@@ -102,17 +103,28 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	if err != nil {
 		return false // shown by the renderer
 	}
+	if events.ReleasesQueue(e, d) {
+		for message := range t.queue {
+			if t.Held[message] == "" {
+				t.outbox[message] = true
+			}
+		}
+	}
 	switch d := d.(type) {
 	case events.SessionBound:
 		t.Root = d.Session
 	case events.MessageSubmitted:
 		t.outbox[d.Message] = true
+		if d.Resumes == "" && d.Schedule == "" && d.Sender == "" && !d.IsReport() {
+			t.queue[d.Message] = true
+		}
 		if d.Resumes != "" {
 			t.Begin()
 			t.resumes = d.Message
 			delete(t.outbox, resumeKey(d.Resumes))
 		}
 	case events.MessageWithdrawn:
+		delete(t.queue, d.Message)
 		delete(t.outbox, d.Message)
 		delete(t.Held, d.Message)
 		return true
@@ -121,6 +133,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		t.Held[d.Message] = d.Permission
 		return true
 	case events.MessageSending:
+		delete(t.queue, d.Message)
 		if delete(t.Held, d.Message); d.Message == t.resumes {
 			t.Begin() // the end of the stopped turn may come after the prompt
 		}
@@ -128,6 +141,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	case events.MessageDelivered:
 		delete(t.outbox, d.Message)
 	case events.MessageFailed:
+		delete(t.queue, d.Message)
 		delete(t.outbox, d.Message)
 		t.Failure, t.last = d.Error, turnstate.Step{}
 		t.session.Undelivered(t.session.Awaiting)
@@ -154,6 +168,11 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	case events.AbortRequested:
 		if e.Actor == events.ActorPolicy {
 			t.stoppedBy[e.Cause] = true
+		}
+		if d.HoldsQueue(e) {
+			for message := range t.queue {
+				delete(t.outbox, message)
+			}
 		}
 		if d.Session == "" {
 			t.pendingStops[e.ID], t.last.IsStopped = true, true

@@ -52,6 +52,30 @@ func TestTurnIsTheAssistantsUntilItsEnd(t *testing.T) {
 	is.Equal(f.End(), End(Failed))
 }
 
+func TestQueueThatAStopHoldsDoesNotKeepTheTurn(t *testing.T) {
+	is := is.New(t)
+	f, seq := New("ses_1"), 0
+	apply := func(d events.Data) events.Event {
+		seq++
+		e := cmdtest.Own(t, seq, "user:u", d)
+		f.Apply(e)
+		return e
+	}
+	apply(events.MessageSubmitted{Message: "m1"})
+	apply(events.MessageSending{Message: "m1", EngineMessage: "msg_1"})
+	apply(events.MessageDelivered{Message: "m1"})
+	apply(events.MessageSubmitted{Message: "m2"})
+	apply(events.MessageSubmitted{Message: "m3"})
+	stop := apply(events.AbortRequested{})
+	is.Equal(f.Whose(), projections.TurnAssistant) // until it is stopped
+	apply(events.EffectDone{Effect: stop.ID})
+	is.Equal(f.Whose(), projections.TurnUser)
+	apply(events.MessageSteered{Message: "m3"})
+	is.Equal(f.Whose(), projections.TurnAssistant)
+	apply(events.MessageWithdrawn{Message: "m3"})
+	is.Equal(f.Whose(), projections.TurnAssistant) // m2 is sent too
+}
+
 func TestLostTurnIsResumedAsANewTurn(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")

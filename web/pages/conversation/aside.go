@@ -16,11 +16,22 @@ import (
 	"pocketcoder/web/pages/visible"
 )
 
-func waitingTitle(n int) string {
-	if n == 1 {
-		return texts.WaitingOne
+// waitingTitle is the title of the queue. It counts only the held messages if there are any.
+func waitingTitle(all []queueEntry) string {
+	n, one, more := len(all), texts.WaitingOne, texts.WaitingMore
+	held := 0
+	for _, q := range all {
+		if q.IsHeldByStop() {
+			held++
+		}
 	}
-	return fmt.Sprintf(texts.WaitingMore, n)
+	if held > 0 {
+		n, one, more = held, texts.HeldOne, texts.HeldMore
+	}
+	if n == 1 {
+		return one
+	}
+	return fmt.Sprintf(more, n)
 }
 
 // textIn returns the text of a message, and whether the message has nothing else.

@@ -159,6 +159,8 @@ const (
 	ContinuePrompt = "Continue."
 	WaitingOne     = "1 message waits"
 	WaitingMore    = "%d messages wait"
+	HeldOne        = "Stopped. 1 message waits." // by a person
+	HeldMore       = "Stopped. %d messages wait."
 	NextStep       = "The assistant reads it after its current step."
 	Todo           = "%d of %d tasks done"
 
