@@ -50,7 +50,8 @@ Exit status:
   0  the turn was completed        4  it was aborted
   1  it failed: see stderr         5  it was lost: OpenCode or the answer of the model ended in the middle of it
   2  wrong usage                   6  the input ended while a request or a question waits
-  3  a request was denied or a question dismissed, and the turn stopped; also if more budget was denied
+  3  a request was denied without a reason (n) or a question dismissed, which stops the turn, even if another request
+     waits; also if more budget was denied. With a reason (n REASON) the turn goes on, and its end counts
   7  the answer is not complete: it was cut at the model's limit of output, is empty, or a filter blocked it
 `
 

@@ -294,7 +294,8 @@ func (c *conversation) sendAnswer(ctx context.Context, a pendingItem, name strin
 	case a.permission != nil:
 		a.permission.Closed = true
 		if d, ok := command.(permissions.Decide); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
-			c.turn.Deny(a.permission.Content.Permission) // other events of the turn's end may come before that of the decision
+			// other events of the turn's end may come before that of the decision
+			c.turn.Deny(a.permission.Content.Permission, d.Reason)
 		}
 		c.remove(a.permission.Content.ID, -1)
 	case answer.Rejected:

@@ -199,7 +199,7 @@ func (c *conversation) lines() lines {
 func (c *conversation) isOver() (turn.End, bool) {
 	switch {
 	case c.ended && len(c.pending) > 0:
-		return turn.Pending, true
+		return c.turn.EndWaiting(), true
 	case c.working || len(c.pending) > 0 || !c.caughtUp:
 		return 0, false
 	}
@@ -321,7 +321,7 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 		c.ended = true
 	case words == "/quit":
 		if len(c.pending) > 0 {
-			return turn.Pending, true, nil
+			return c.turn.EndWaiting(), true, nil
 		}
 		return c.turn.End(), true, nil
 	case words == "/abort":

@@ -79,3 +79,14 @@ func TestUndoListsTheRestoredFiles(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(files), 0)
 }
+
+func TestInputThatEndsAfterADenialEndsAsDenied(t *testing.T) {
+	is := is.New(t)
+	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
+	c.pending, c.ended = []pendingItem{{}}, true
+	code, over := c.isOver()
+	is.Equal([]any{code, over}, []any{turn.End(turn.Pending), true})
+	c.turn.Deny("bash", "")
+	code, over = c.isOver()
+	is.Equal([]any{code, over}, []any{turn.End(turn.Denied), true})
+}

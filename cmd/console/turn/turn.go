@@ -48,6 +48,7 @@ type Turn struct {
 	last    turnstate.Step
 	Failure string
 	denied  bool
+	ended   bool // by a denial without a reason, or a question that was dismissed
 	refused bool // more than a budget allows was denied
 }
 
@@ -61,7 +62,8 @@ func New(root string) *Turn {
 
 // Begin resets the end of the previous turn.
 func (t *Turn) Begin() {
-	t.session.Outcome, t.Failure, t.denied, t.refused, t.last = "", "", false, false, turnstate.Step{}
+	t.session.Outcome, t.Failure, t.last = "", "", turnstate.Step{}
+	t.denied, t.ended, t.refused = false, false, false
 }
 
 func (t *Turn) End() End {
@@ -74,6 +76,15 @@ func (t *Turn) End() End {
 		return Pending
 	}
 	return statuses[t.Ending()]
+}
+
+// EndWaiting returns how a turn ended whose conversation is left while a request waits. After a denial that ends the
+// turn no answer to the others is of use.
+func (t *Turn) EndWaiting() End {
+	if t.ended || t.refused {
+		return Denied
+	}
+	return Pending
 }
 
 // statuses are the exit statuses of endings. A turn that has not begun is completed.
@@ -154,7 +165,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		return t.applyBudgetRequest(d.Permission)
 	case events.PermissionDecided:
 		if d.Decision == events.Denied {
-			t.Deny(d.Type)
+			t.Deny(d.Type, d.Reason)
 		}
 		if d.Decision == events.Authorized {
 			t.Grant(d.Permission)
@@ -203,9 +214,9 @@ func (t *Turn) applyBudgetRequest(ask string) (mayEnd bool) {
 	return mayEnd
 }
 
-// Deny notes that a request of a type was denied.
-func (t *Turn) Deny(typ string) {
-	t.denied = true
+// Deny notes that a request of a type was denied. With a reason the turn goes on.
+func (t *Turn) Deny(typ, reason string) {
+	t.denied, t.ended = true, t.ended || reason == ""
 	t.refused = t.refused || typ == permission.TypeBudget
 }
 
@@ -232,7 +243,7 @@ func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
 	case events.PermissionReplied:
 		t.denied = t.denied || p.Reply == "reject"
 	case events.QuestionRejected:
-		t.denied = true
+		t.denied, t.ended = true, true
 	}
 	if p.SessionID != t.Root && p.SessionID != "" {
 		return false
@@ -267,7 +278,7 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 		return false
 	}
 	if m.Info.ID > t.answer {
-		t.answer, t.denied, t.last = m.Info.ID, false, turnstate.Step{}
+		t.answer, t.denied, t.ended, t.last = m.Info.ID, false, false, turnstate.Step{}
 	}
 	if m.Info.ID == t.answer {
 		t.last.Outcome, t.last.Finish, t.last.Agent = turnstate.Outcome(m.Info), m.Info.Finish, m.Info.Agent

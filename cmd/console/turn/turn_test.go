@@ -52,6 +52,31 @@ func TestTurnIsTheAssistantsUntilItsEnd(t *testing.T) {
 	is.Equal(f.End(), End(Failed))
 }
 
+func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
+	deny := func(typ, reason string) events.Data {
+		return events.PermissionDecided{Permission: "per_1", Type: typ, Decision: events.Denied, Reason: reason}
+	}
+	for name, c := range map[string]struct {
+		happens []events.Data
+		want    End
+	}{
+		"nothing was denied":          {nil, Pending},
+		"denied":                      {[]events.Data{deny("bash", "")}, Denied},
+		"denied with a reason":        {[]events.Data{deny("bash", "not today")}, Pending},
+		"one of each":                 {[]events.Data{deny("bash", ""), deny("bash", "not today")}, Denied},
+		"more budget is denied":       {[]events.Data{deny(permission.TypeBudget, "enough")}, Denied},
+		"in the turn that is resumed": {[]events.Data{deny("bash", ""), events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, Pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := New("ses_1")
+			for i, d := range c.happens {
+				f.Apply(cmdtest.Own(t, i+1, "user:u", d))
+			}
+			is.New(t).Equal(f.EndWaiting(), c.want)
+		})
+	}
+}
+
 func TestQueueThatAStopHoldsDoesNotKeepTheTurn(t *testing.T) {
 	is := is.New(t)
 	f, seq := New("ses_1"), 0
