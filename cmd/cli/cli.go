@@ -14,7 +14,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
@@ -43,11 +46,8 @@ var ErrUsage = errors.New("wrong usage")
 func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	var rest []string
 	for {
-		if err := fs.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
-			}
-			return nil, ErrUsage
+		if err := parseFlags(fs, args); err != nil {
+			return nil, err
 		}
 		if fs.NArg() == 0 {
 			break
@@ -55,12 +55,10 @@ func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
 	}
 	if data := fs.Lookup("data"); data != nil && data.Value.String() == "" {
-		fmt.Fprintf(fs.Output(), "%s: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n", fs.Name())
-		return nil, ErrUsage
+		return nil, wrongArguments(fs, "HOME is not set; name the data directory with --data or POCKETCODER_DATA")
 	}
 	if len(rest) > most {
-		fmt.Fprintf(fs.Output(), "%s: unexpected argument %q\n", fs.Name(), rest[most])
-		return nil, ErrUsage
+		return nil, wrongArguments(fs, "unexpected argument %q", rest[most])
 	}
 	return rest, nil
 }
@@ -72,8 +70,7 @@ func ParseOne(fs *flag.FlagSet, args []string, missing string) (string, error) {
 		return "", err
 	}
 	if len(rest) == 0 {
-		fmt.Fprintf(fs.Output(), "%s: %s\n", fs.Name(), missing)
-		return "", ErrUsage
+		return "", wrongArguments(fs, "%s", missing)
 	}
 	return rest[0], nil
 }
@@ -86,8 +83,7 @@ func ParseID(fs *flag.FlagSet, args []string, missing string) (string, error) {
 	}
 	id, err := events.ParseID(text)
 	if err != nil {
-		fmt.Fprintf(fs.Output(), "%s: %v\n", fs.Name(), err)
-		return "", ErrUsage
+		return "", wrongArguments(fs, "%v", err)
 	}
 	return id, nil
 }
@@ -113,8 +109,23 @@ func DataFlag(fs *flag.FlagSet, env Environment) *string {
 
 // WrongUsage prints what is wrong with the arguments on stderr, and returns ErrUsage.
 func WrongUsage(env Environment, format string, args ...any) error {
-	fmt.Fprintf(env.Stderr, format+"\n", args...)
+	return printUsageError(env.Stderr, format, args...)
+}
+
+// wrongArguments is WrongUsage for a command whose flags are parsed.
+func wrongArguments(fs *flag.FlagSet, format string, args ...any) error {
+	return printUsageError(fs.Output(), fs.Name()+": "+format, args...)
+}
+
+func printUsageError(w io.Writer, format string, args ...any) error {
+	fmt.Fprintf(w, "pocketcoder: "+format+"\n", args...)
 	return ErrUsage
+}
+
+// NoVerb reports a verb that a command does not have.
+func NoVerb[V any](env Environment, command, verb string, verbs map[string]V) error {
+	return WrongUsage(env, "%s: there is no %q; want %s", command, verb,
+		strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
 }
 
 func PrintJSON(w io.Writer, v any) error {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -16,15 +18,43 @@ type flagGroup struct {
 	flags []string
 }
 
-// NewFlags returns the flag set of a command. -h prints the usage text and the flags.
+// output is what a flag set writes to: stderr, but stdout with the help that a person asks for.
+type output struct {
+	io.Writer
+	help io.Writer
+}
+
+// NewFlags returns the flag set of a command. -h prints the usage text and the flags on stdout.
 func NewFlags(env Environment, name, text string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(env.Stderr)
+	fs.SetOutput(output{env.Stderr, env.Stdout})
 	fs.Usage = func() {
-		fmt.Fprint(env.Stderr, text)
+		fmt.Fprint(fs.Output(), text)
 		printFlags(fs, "\nFlags:\n", func(*flag.Flag) bool { return true })
 	}
 	return fs
+}
+
+// parseFlags parses the flags before the first argument. Package flag would print the help on stderr, also below each
+// error.
+func parseFlags(fs *flag.FlagSet, args []string) error {
+	usage, to := fs.Usage, fs.Output()
+	fs.Usage = func() {}
+	fs.SetOutput(io.Discard)
+	err := fs.Parse(args)
+	fs.Usage = usage
+	fs.SetOutput(to)
+	switch out, ok := to.(output); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, flag.ErrHelp):
+		return wrongArguments(fs, "%v; see pocketcoder %s -h", err, fs.Name())
+	case ok:
+		fs.SetOutput(out.help)
+		usage()
+		fs.SetOutput(to)
+	}
+	return err
 }
 
 // setFromEnvironment sets flags from environment variables, such as cpu-time from POCKETCODER_CPU_TIME.
@@ -41,9 +71,9 @@ func setFromEnvironment(fs *flag.FlagSet, env Environment, names ...string) erro
 }
 
 // groupFlags makes -h print the first group only, and -h all every group. A flag without a group is in the last one.
-func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups []flagGroup) {
+func groupFlags(fs *flag.FlagSet, text string, all bool, groups []flagGroup) {
 	fs.Usage = func() {
-		fmt.Fprint(env.Stderr, text)
+		fmt.Fprint(fs.Output(), text)
 		shown := map[string]bool{}
 		for i, g := range groups {
 			if i > 0 && !all {
@@ -60,7 +90,7 @@ func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups
 			for _, g := range groups[1:] {
 				others = append(others, strings.ToLower(g.name))
 			}
-			fmt.Fprintf(env.Stderr, "\nMore flags (%s): pocketcoder %s -h all\n", strings.Join(others, ", "), fs.Name())
+			fmt.Fprintf(fs.Output(), "\nMore flags (%s): pocketcoder %s -h all\n", strings.Join(others, ", "), fs.Name())
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestTheHelpOfUpShowsTheBasicsFirst(t *testing.T) {
 	is := is.New(t)
 	help := func(args ...string) (text string, err error) {
 		var output strings.Builder
-		err = Up(t.Context(), Environment{Stderr: &output, Getenv: func(string) string { return "" }}, args)
+		err = Up(t.Context(), Environment{Stdout: &output, Getenv: func(string) string { return "" }}, args)
 		return output.String(), err
 	}
 	basics, err := help("-h")

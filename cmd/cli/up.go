@@ -94,7 +94,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 			return err
 		})
 	args, all := helpAll(args)
-	groupFlags(env, fs, usage, all, groups)
+	groupFlags(fs, usage, all, groups)
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}

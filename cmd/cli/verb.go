@@ -3,9 +3,6 @@ package cli
 import (
 	"context"
 	"flag"
-	"maps"
-	"slices"
-	"strings"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
@@ -40,8 +37,7 @@ func RunVerb(ctx context.Context, env Environment, fs *flag.FlagSet, args []stri
 	}
 	v, ok := verbs[rest[0]]
 	if !ok {
-		return WrongUsage(env, "%s: there is no %q; want %s", fs.Name(), rest[0],
-			strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
+		return NoVerb(env, fs.Name(), rest[0], verbs)
 	}
 	if n := len(rest) - 1; n < v.least || n > v.most {
 		return WrongUsage(env, "%s %s: wrong number of arguments; see pocketcoder %[1]s -h", fs.Name(), rest[0])

@@ -46,7 +46,7 @@ func TestDoctorRefusesAnUnknownLevel(t *testing.T) {
 	stdout, stderr, err := runApp(t, "doctor", "--isolation", "steel")
 	is.Equal(err, cli.ErrUsage)
 	is.Equal(stdout, "")
-	is.Equal(stderr, "doctor: --isolation: there is no isolation \"steel\": choose auto, bwrap, landlock, container or none\n")
+	is.Equal(stderr, "pocketcoder: doctor: --isolation: there is no isolation \"steel\": choose auto, bwrap, landlock, container or none\n")
 }
 
 func TestHealthReportsTheIsolationLevel(t *testing.T) {

@@ -164,9 +164,10 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 			}
 			fmt.Fprint(env.Stdout, usage)
 			return nil
+		case "-version", "--version":
+			return cli.Version(ctx, env, args[1:])
 		}
-		fmt.Fprintf(env.Stderr, "pocketcoder: there is no command %q\n\n%s", args[0], usage)
-		return cli.ErrUsage
+		return cli.WrongUsage(env, "there is no command %q; see pocketcoder -h", args[0])
 	}
 	return command(ctx, env, args[1:])
 }

@@ -125,7 +125,7 @@ func TestPolicyTestReadsRulesFromAFile(t *testing.T) {
 		stdout, stderr, err := policyTest(t, "", "make test && (rm x)", "--rules", given)
 		is.NoErr(err)
 		is.Equal(stdout, "deny: a rule denies it: deny bash: rm*\n")
-		is.Equal(stderr, "policy test: rule 2 (bash: ls; id) is invalid and ignored: column 3: ';' is shell syntax; a rule is for one command\n")
+		is.Equal(stderr, "pocketcoder: policy test: rule 2 (bash: ls; id) is invalid and ignored: column 3: ';' is shell syntax; a rule is for one command\n")
 	}
 }
 

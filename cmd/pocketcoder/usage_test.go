@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,7 @@ func TestWrongArgumentsAreReported(t *testing.T) {
 			_, stderr, err := runApp(t, strings.Fields(args)...)
 			is.True(errors.Is(err, cli.ErrUsage))
 			expect.Contains(t, stderr, want) // stderr names what was wrong
+			is.True(strings.HasPrefix(stderr, "pocketcoder: ") && strings.Count(stderr, "\n") == 1)
 		})
 	}
 }
@@ -63,11 +65,11 @@ func TestHelpHasExamples(t *testing.T) {
 	for _, name := range []string{"chat", "chats", "replay", "admin rebuild", "admin nats-context", "policy why",
 		"doctor"} {
 		is := is.New(t)
-		_, stderr, err := runApp(t, append(strings.Fields(name), "-h")...)
+		stdout, _, err := runApp(t, append(strings.Fields(name), "-h")...)
 		is.True(errors.Is(err, flag.ErrHelp))
-		expect.Contains(t, stderr, "pocketcoder "+name)
-		expect.Contains(t, stderr, "Exit status:")
-		expect.Contains(t, stderr, "POCKETCODER_DATA")
+		expect.Contains(t, stdout, "pocketcoder "+name)
+		expect.Contains(t, stdout, "Exit status:")
+		expect.Contains(t, stdout, "POCKETCODER_DATA")
 	}
 }
 
@@ -80,8 +82,8 @@ func TestHelpOfACommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			_, want, _ := runApp(t, append(strings.Fields(name), "-h")...)
-			_, got, err := runApp(t, append([]string{"help"}, strings.Fields(name)...)...)
+			want, _, _ := runApp(t, append(strings.Fields(name), "-h")...)
+			got, _, err := runApp(t, append([]string{"help"}, strings.Fields(name)...)...)
 			is.True(errors.Is(err, flag.ErrHelp))
 			got, _, _ = strings.Cut(got, "\nFlags:") // whose defaults differ with HOME
 			got, _, _ = strings.Cut(got, "\nBasics:")
@@ -101,9 +103,9 @@ func TestHelpOfACommand(t *testing.T) {
 func TestFormerNamesOfCommandsStillWork(t *testing.T) {
 	for former, now := range formerNames {
 		is := is.New(t)
-		_, old, err := runApp(t, former, "-h")
+		old, _, err := runApp(t, former, "-h")
 		is.True(errors.Is(err, flag.ErrHelp))
-		_, got, _ := runApp(t, append(slices.Clone(now), "-h")...)
+		got, _, _ := runApp(t, append(slices.Clone(now), "-h")...)
 		old, _, _ = strings.Cut(old, "\nFlags:") // whose defaults differ with HOME
 		is.True(strings.HasPrefix(got, old) && strings.HasPrefix(old, "pocketcoder "+now[0]))
 	}
@@ -113,7 +115,7 @@ func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 	is := is.New(t)
 	env, output := clitest.Environment(nil)
 	is.Equal(run(t.Context(), env, []string{"chats"}), cli.ErrUsage)
-	is.Equal(output.String(), "chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
+	is.Equal(output.String(), "pocketcoder: chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
 }
 
 func TestMissingSystemIsReported(t *testing.T) {
@@ -127,9 +129,64 @@ func TestMissingSystemIsReported(t *testing.T) {
 
 func TestHelpWithoutFlagsHasNoListOfThem(t *testing.T) {
 	is := is.New(t)
-	_, stderr, err := runApp(t, "policy", "-h")
+	stdout, _, err := runApp(t, "policy", "-h")
 	is.True(errors.Is(err, flag.ErrHelp))
-	expect.Lacks(t, stderr, "Flags:")
-	_, stderr, _ = runApp(t, "replay", "-h")
-	expect.Lacks(t, stderr, "18446744073709551615")
+	expect.Lacks(t, stdout, "Flags:")
+	stdout, _, _ = runApp(t, "replay", "-h")
+	expect.Lacks(t, stdout, "18446744073709551615")
+}
+
+// commandNames are the commands of the usage text.
+func commandNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, line := range regexp.MustCompile(`(?m)^  pocketcoder (\S+)`).FindAllStringSubmatch(usage, -1) {
+		names = append(names, line[1])
+	}
+	if len(names) < 25 {
+		t.Fatalf("the usage text has %d commands", len(names))
+	}
+	return names
+}
+
+func TestEveryCommandAnswersHelpAndUnknownFlagsAlike(t *testing.T) {
+	for _, name := range commandNames(t) {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			stdout, stderr, err := runApp(t, name, "-h")
+			is.True(errors.Is(err, flag.ErrHelp))
+			is.Equal(stderr, "")
+			is.True(strings.HasPrefix(stdout, "pocketcoder "+name))
+			stdout, stderr, err = runApp(t, name, "--nonsense")
+			is.Equal(err, cli.ErrUsage)
+			is.Equal(stdout, "")
+			is.True(strings.HasPrefix(stderr, "pocketcoder: ") && strings.Count(stderr, "\n") == 1)
+			expect.Contains(t, stderr, "flag provided but not defined: -nonsense; see pocketcoder ")
+		})
+	}
+}
+
+func TestUnknownVerbsAreAnsweredAlike(t *testing.T) {
+	for _, name := range []string{"schedule", "user", "agent", "note", "model", "policy", "budget", "device",
+		"key", "mcp", "procedure", "sandbox", "admin"} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			_, stderr, err := runApp(t, name, "nonsense")
+			is.Equal(err, cli.ErrUsage)
+			is.True(strings.HasPrefix(stderr, "pocketcoder: "+name+`: there is no "nonsense"; want `))
+			is.Equal(strings.Count(stderr, "\n"), 1)
+		})
+	}
+	is := is.New(t)
+	_, stderr, err := runApp(t, "nonsense")
+	is.Equal(err, cli.ErrUsage)
+	is.Equal(stderr, "pocketcoder: there is no command \"nonsense\"; see pocketcoder -h\n")
+}
+
+func TestTheVersionIsAFlagToo(t *testing.T) {
+	is := is.New(t)
+	want, _, err := runApp(t, "version")
+	is.NoErr(err)
+	stdout, _, err := runApp(t, "--version")
+	is.NoErr(err)
+	is.Equal(stdout, want)
 }

@@ -6,6 +6,7 @@ package admin
 
 import (
 	"context"
+	"strings"
 
 	"pocketcoder/cmd/cli"
 )
@@ -31,6 +32,9 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) > 0 {
 		if run, ok := adminCommands[args[0]]; ok {
 			return run(ctx, env, args[1:])
+		}
+		if !strings.HasPrefix(args[0], "-") {
+			return cli.NoVerb(env, "admin", args[0], adminCommands)
 		}
 	}
 	if _, err := cli.Parse(cli.NewFlags(env, "admin", adminUsage), args, 0); err != nil {

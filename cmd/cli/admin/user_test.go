@@ -161,11 +161,11 @@ func TestUserCommandReportsErrors(t *testing.T) {
 		{"disable \x1b[31m", "", "there is no account ␛[31m", nil},
 	} {
 		is := is.New(t)
-		_, stderr, err := user(t, d, c.stdin, strings.Fields(c.args)...)
+		stdout, stderr, err := user(t, d, c.stdin, strings.Fields(c.args)...)
 		is.True(err != nil) // c.args
 		if c.err != nil {
-			is.True(errors.Is(err, c.err))     // c.args
-			expect.Contains(t, stderr, c.want) // c.args
+			is.True(errors.Is(err, c.err))            // c.args
+			expect.Contains(t, stdout+stderr, c.want) // c.args
 			continue
 		}
 		is.True(!errors.Is(err, cli.ErrUsage))

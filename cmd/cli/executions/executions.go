@@ -46,6 +46,9 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") && !help {
 		return cli.Worker(ctx, env, args) // an earlier name of "pocketcoder worker"
 	}
+	if len(args) > 0 && !help {
+		return cli.NoVerb(env, "sandbox", args[0], sandboxVerbs)
+	}
 	if _, err := cli.Parse(cli.NewFlags(env, "sandbox", sandboxUsage), args, 0); err != nil {
 		return err
 	}

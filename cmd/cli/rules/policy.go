@@ -68,7 +68,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if _, err := cli.Parse(cli.NewFlags(env, "policy", policyUsage), args[:1], 1); err != nil {
 		return err
 	}
-	return cli.WrongUsage(env, "policy: there is no %q; see pocketcoder policy -h", args[0])
+	return cli.NoVerb(env, "policy", args[0], policyVerbs)
 }
 
 const policyTestUsage = `pocketcoder policy test 'CMD': what the rules decide about a command, and why. It runs nothing. It uses the rules of the
@@ -169,7 +169,7 @@ func policyRules(ctx context.Context, env cli.Environment, d datadir.Dir, given 
 	}
 	for i, r := range rules {
 		if err := r.Check(); err != nil {
-			fmt.Fprintf(env.Stderr, "policy test: rule %d (%s) is invalid and ignored: %v\n", i+1, r, err)
+			fmt.Fprintf(env.Stderr, "pocketcoder: policy test: rule %d (%s) is invalid and ignored: %v\n", i+1, r, err)
 		}
 	}
 	return rules, nil

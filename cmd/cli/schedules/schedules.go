@@ -51,7 +51,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) == 0 {
 		return list(ctx, env, args)
 	}
-	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
+	verbs := map[string]func(context.Context, cli.Environment, []string) error{
 		"add": add, "list": list, "show": show, "preview": showPreview, "run": run, "cancel": cancel,
 		"pause": func(ctx context.Context, env cli.Environment, args []string) error {
 			return enable(ctx, env, args, false)
@@ -59,9 +59,13 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 		"resume": func(ctx context.Context, env cli.Environment, args []string) error {
 			return enable(ctx, env, args, true)
 		},
-	}[args[0]]
-	if !ok {
+	}
+	command, ok := verbs[args[0]]
+	switch {
+	case !ok && strings.HasPrefix(args[0], "-"):
 		return list(ctx, env, args)
+	case !ok:
+		return cli.NoVerb(env, "schedule", args[0], verbs)
 	}
 	return command(ctx, env, args[1:])
 }
