@@ -20,6 +20,7 @@ const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what 
 
   pocketcoder chat                                  a new chat
   pocketcoder chat h2k0x9c3v7m1q5z                  continue a chat of "pocketcoder chats"
+  pocketcoder chat --continue                       continue the newest chat
   pocketcoder chat -m "why does the build fail?"    one turn, then exit
   pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
   printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
@@ -61,6 +62,7 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 	fs.StringVar(&o.Message, "m", "", "send this `text`, see the turn through, and exit")
 	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything) or none (deny everything); POCKETCODER_APPROVE says it for scripts and with -m")
 	fs.StringVar(&o.Title, "title", "", "`title` of a new chat; the beginning of the first message when empty")
+	fs.BoolVar(&o.Continue, "continue", false, "continue the newest chat")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return o, data, err
@@ -87,6 +89,8 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 		return o, data, WrongUsage(env, "chat: the message is empty")
 	case len(o.Message) > chat.MaxMessage:
 		return o, data, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), chat.MaxMessage)
+	case o.Continue && (o.Chat != "" || o.Title != ""):
+		return o, data, WrongUsage(env, "chat: --continue takes the newest chat; it needs no CHAT and no --title")
 	case o.Title != "" && o.Chat != "":
 		return o, data, WrongUsage(env, "chat: --title is for a new chat, and %s exists", o.Chat)
 	}

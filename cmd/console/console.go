@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
@@ -33,12 +34,13 @@ const (
 
 // Options are the settings of a conversation.
 type Options struct {
-	Chat    string // empty for a new one
-	Message string
-	Once    bool // one turn with message
-	Approve string
-	Title   string // of a new chat; empty for the beginning of the first message
-	History string // path of the file with the lines that were typed at a terminal
+	Chat     string // empty for a new one
+	Continue bool   // the newest chat instead of a new one
+	Message  string
+	Once     bool // one turn with message
+	Approve  string
+	Title    string // of a new chat; empty for the beginning of the first message
+	History  string // path of the file with the lines that were typed at a terminal
 
 	In          io.Reader
 	Out, Err    io.Writer
@@ -53,6 +55,11 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 	defer cancel()
 	c := newConversation(s, o, interrupts)
 	c.show.Email = s.EmailOf(ctx)
+	if o.Continue {
+		if err := c.chooseNewest(ctx); err != nil {
+			return 0, err
+		}
+	}
 	after, err := c.join(ctx)
 	if err != nil {
 		return 0, err
@@ -62,6 +69,9 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 		return 0, err
 	}
 	defer c.leave()
+	if c.terminal != nil && !o.Once {
+		c.show.Note("", render.Dim, greeting)
+	}
 	if err := c.joinWorkers(ctx); err != nil {
 		return 0, err
 	}
@@ -80,6 +90,22 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 		c.printEnd(code)
 	}
 	return code, errors.Join(err, c.show.Err)
+}
+
+// greeting is the first line at a terminal.
+const greeting = "Write what should be done, and press Enter. /help lists the commands."
+
+// chooseNewest makes the chat with the newest activity the chat of the conversation.
+func (c *conversation) chooseNewest(ctx context.Context) error {
+	chats, err := c.Chats(ctx, 1)
+	if err == nil && len(chats) == 0 {
+		err = errors.New(`there is no chat yet; start one with: pocketcoder chat`)
+	}
+	if err != nil {
+		return err
+	}
+	c.Chat = chats[0].ID
+	return nil
 }
 
 // heldExit returns the exit status when messages are held and no request waits here. The request for more budget may

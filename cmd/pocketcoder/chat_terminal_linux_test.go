@@ -31,6 +31,30 @@ func (p *process) startConversation(t *testing.T, args ...string) *terminalSessi
 	return startTerminal(t, cmd)
 }
 
+func TestAConversationGreetsAndContinuesTheNewestChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := startInside(t)
+	_, stderr, code := p.cli(t, "", "chat", "--continue")
+	is.Equal(code, 1)
+	expect.Contains(t, stderr, "there is no chat yet")
+	older, newer := p.chat(t, "@@say older"), p.chat(t, "@@say newer")
+	p.turnEnds(t, older)
+	p.turnEnds(t, newer)
+	last := p.chat(t, "@@say last")
+	p.turnEnds(t, last)
+	stdout, stderr, code := p.cli(t, "", "chat", "--continue")
+	is.Equal(code, 0)
+	expect.Contains(t, stdout, "last")
+	expect.Contains(t, stderr, "go on with: pocketcoder chat "+last)
+	expect.Lacks(t, stdout, "/help lists the commands") // a script needs no greeting
+
+	s := p.startConversation(t)
+	s.awaitText("Write what should be done, and press Enter. /help lists the commands.")
+	s.typeText("/quit\r")
+	s.awaitExit()
+}
+
 // twoCommands returns a script that requests two commands at once.
 func twoCommands(first, second string) string {
 	return call("bash", map[string]any{"command": first, "description": "first"}) + "\n" +

@@ -37,6 +37,7 @@ func TestWrongArgumentsAreReported(t *testing.T) {
 		"chat -m=":                   "the message is empty",
 		"chat --approve maybe":       `--approve must be ask, all or none, got "maybe"`,
 		"chat c1 --title x":          "--title is for a new chat",
+		"chat c1 --continue":         "--continue takes the newest chat",
 		"chats --limit 0":            "--limit must be at least 1, got 0",
 		"chats x":                    `unexpected argument "x"`,
 		"replay":                     "which chat?",
