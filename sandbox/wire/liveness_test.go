@@ -205,7 +205,10 @@ func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
 					s.Shutdown()
 					s.WaitForShutdown()
 					startNATSAt(t, port)
-					expect.Eventually(t, "both are back", func() bool { return caller.IsConnected() && worker.IsConnected() })
+					// A connection is there before the server knows its subscriptions. A result that is sent in between is lost.
+					expect.Eventually(t, "both are back, with their subscriptions", func() bool {
+						return caller.IsConnected() && worker.IsConnected() && caller.Flush() == nil && worker.Flush() == nil
+					})
 					close(goOn)
 				}()
 			}

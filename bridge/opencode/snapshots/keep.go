@@ -131,7 +131,7 @@ func (s *Snapshots) Restore(name string) error {
 	defer root.Close()
 	for i, k := range all {
 		if err := k.restore(root, filepath.Join(dir, strconv.Itoa(i))); err != nil {
-			return fmt.Errorf("restore %s, of which %s has a copy: %w", k.Name, dir, err)
+			return fmt.Errorf("restore %s, whose copy is in %s: %w", k.Name, dir, err)
 		}
 	}
 	return s.Discard(name)
