@@ -61,7 +61,7 @@ func ListPending(ctx context.Context, m *store.Model, after uint64, now string) 
 				coalesce((SELECT data->>'$.text' FROM parts WHERE message=m.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS text,
 				m.error_domain AS domain, m.error_payload AS error, m.ending AS ending, m.position AS seq
 			FROM c JOIN (`+selectEnded+`) m ON m.chat=c.chat AND m.position>c.since
-			WHERE m.engine_message_status='failed' OR m.ending IN ('complete', 'cut', 'empty', 'lost')
+			WHERE m.engine_message_status='failed' OR m.ending IN ('complete', 'cut', 'empty', 'filtered', 'lost')
 				AND EXISTS (SELECT 1 FROM parts WHERE message=m.id AND data->>'$.type'='step-finish' AND NOT removed)
 			UNION ALL
 			SELECT c.chat, c.channel, c.place, 'error', m.id, '', m.error_domain, m.error_payload, '', m.position

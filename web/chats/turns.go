@@ -60,9 +60,12 @@ func (s *Chats) Abort(r *http.Request, caller api.Caller, chatID string) error {
 	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return err
 	}
-	_, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: caller.Actor()},
+	seq, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: caller.Actor()},
 		Chat: chatID})
-	return err
+	if err != nil {
+		return err
+	}
+	return s.API.Model.Wait(r.Context(), seq) // the page says which messages wait
 }
 
 func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {

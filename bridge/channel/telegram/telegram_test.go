@@ -538,6 +538,8 @@ func TestAnAnswerThatIsNotWholeSaysSo(t *testing.T) {
 	s.telegram.AwaitText(t, "The model ended its turn without an answer."+goOn)
 	s.Answer(c, 3, "", `,"finish":"unknown"`)
 	s.telegram.AwaitText(t, "It went wrong: The answer was lost: it broke off before the model had finished it.")
+	s.Answer(c, 4, "", `,"finish":"content-filter"`)
+	s.telegram.AwaitText(t, "The provider's content filter blocked the answer.")
 }
 
 func TestAFileOfTheAssistantIsADocument(t *testing.T) {

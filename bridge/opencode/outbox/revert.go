@@ -45,7 +45,8 @@ func (o *Outbox) revert(ctx context.Context, f effects.Effect) (kept []string, e
 // may be newer.
 func (o *Outbox) discardKept(effect string, err error) error {
 	var refusal *client.Error
-	if o.Snapshots == nil || !errors.As(err, &refusal) || refusal.Status == 0 {
+	isRefused := errors.As(err, &refusal) && refusal.Status != 0 && !client.Retryable(err) || errors.Is(err, errStillRuns)
+	if o.Snapshots == nil || !isRefused {
 		return nil
 	}
 	return o.Snapshots.Discard(effect)

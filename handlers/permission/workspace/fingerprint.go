@@ -65,7 +65,7 @@ func fingerprint(path string, hashable int64) events.FileFingerprint {
 	if real != path {
 		f.Target = real
 	}
-	file, err := os.OpenFile(real, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	file, err := openFile(real)
 	if err != nil {
 		f.Absent = errors.Is(err, fs.ErrNotExist)
 		return f
@@ -86,6 +86,12 @@ func fingerprint(path string, hashable int64) events.FileFingerprint {
 	}
 	f.Size, f.SHA256 = n, hex.EncodeToString(hash.Sum(nil))
 	return f
+}
+
+// openFile opens a file that may have been replaced meanwhile. It follows no link, and does not wait for the other end
+// of a pipe.
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
 // ChangedFiles returns the files that differ from their fingerprints, relative to directory.
@@ -125,11 +131,20 @@ func Contents(files []events.FileFingerprint, mayShow func(path string) bool) (a
 		if f.SHA256 == "" || f.Size > maxShownFile || !mayShow(f.Path) {
 			continue
 		}
-		text, err := os.ReadFile(cmp.Or(f.Target, f.Path))
+		text, err := readShown(cmp.Or(f.Target, f.Path))
 		sum := sha256.Sum256(text)
 		if err == nil && hex.EncodeToString(sum[:]) == f.SHA256 && utf8.Valid(text) && !bytes.ContainsRune(text, 0) {
 			all = append(all, events.FileContent{Path: f.Path, Text: string(text)})
 		}
 	}
 	return all
+}
+
+func readShown(path string) ([]byte, error) {
+	file, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxShownFile+1))
 }
