@@ -52,7 +52,7 @@ func TestOnlyRandomTextsPassAsSecrets(t *testing.T) {
 	for range 1000 {
 		b := make([]byte, 32)
 		_, _ = rand.Read(b)
-		for _, text := range []string{base64.RawURLEncoding.EncodeToString(b), hex.EncodeToString(b), rand.Text()} {
+		for _, text := range []string{base64.RawURLEncoding.EncodeToString(b), hex.EncodeToString(b), longText()} {
 			if err := secret.Check(text); err != nil {
 				t.Error(text, err)
 			}
@@ -60,27 +60,30 @@ func TestOnlyRandomTextsPassAsSecrets(t *testing.T) {
 	}
 }
 
+// longText is random. One in 20,000 texts of half its length does not pass (measured), and none of this in 300,000.
+func longText() string { return rand.Text() + rand.Text() }
+
 func TestASourceOfSecretsHasItsOwnBudget(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
 	random := func(n int) (all []string) {
 		for range n {
-			all = append(all, rand.Text())
+			all = append(all, longText())
 		}
 		return all
 	}
 	n := secret.Webhooks.Budget()
 	is.Equal(l.Conceal(secret.Webhooks, "a", random(n-1)...), 0)
 	is.Equal(l.Full(), "")
-	last := rand.Text()
+	last := longText()
 	is.Equal(l.Conceal(secret.Webhooks, "b", "deploy to staging", last), 0) // words need no place
 	is.Equal(string(l.Redactor().Bytes([]byte("deploy to staging "+last))), "deploy to staging [redacted]")
 	expect.Contains(t, l.Full(), "no further tokens of webhooks are accepted")
-	is.Equal(l.Conceal(secret.Webhooks, "c", rand.Text()), 1)
+	is.Equal(l.Conceal(secret.Webhooks, "c", longText()), 1)
 	expect.Contains(t, l.Full(), "1 of the tokens of webhooks are not redacted")
 
-	key := rand.Text()
+	key := longText()
 	is.Equal(l.Conceal(secret.MCP, "lab", key), 0) // the others still have room
 	is.Equal(string(l.Redactor().Bytes([]byte(key))), "[redacted]")
 	expect.Lacks(t, l.Full(), "MCP")
