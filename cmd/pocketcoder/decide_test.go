@@ -137,7 +137,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, bash("touch one"))
+	chat := p.chat(t, bash("touch of-a-rule"))
 	p.awaitRequest(t, chat, 0)
 	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
 	t.Log(stdout, stderr)
@@ -204,7 +204,7 @@ func TestRuleWithADurationExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, bash("touch one"))
+	chat := p.chat(t, bash("touch of-a-second"))
 	request := p.awaitRequest(t, chat, 0)
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.always",
 		permission.AllowAlways{Chat: chat, Permission: request.ID, Scope: permission.ScopeChat, For: "2s"})
@@ -257,7 +257,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, bash("touch one"))
+	chat := p.chat(t, bash("touch of-a-third"))
 	p.decide(t, chat, p.awaitRequest(t, chat, 0), events.Denied, "")
 	p.turnEnds(t, chat)
 	create := func(args ...string) {
