@@ -12,7 +12,7 @@ const (
 	EndFiltered Ending = "filtered" // the provider blocked the answer
 	EndLost     Ending = "lost"     // the stream of the provider, or OpenCode, ended before the answer did
 	EndStopped  Ending = "stopped"
-	EndDenied   Ending = "denied" // a request without a reason, or a question was dismissed
+	EndDenied   Ending = "denied" // a request was denied without a reason, or a question was dismissed
 	EndFailed   Ending = "failed"
 )
 
@@ -26,7 +26,7 @@ type Step struct {
 	HasText        bool   // other than blanks
 	HasCall        bool
 	IsWhole        bool // its last part is stored; the end of a message can be reported before its text
-	IsDenied       bool // a request of its calls
+	IsDenied       bool // a request of one of its calls was denied
 	IsStopped      bool // a stop was requested after it began
 }
 
@@ -84,7 +84,7 @@ func (s Step) Ending() Ending {
 	return EndComplete
 }
 
-// State returns the state of a turn that ended so.
+// State returns the state of a turn with this ending.
 func (e Ending) State() string {
 	return cmp.Or(map[Ending]string{EndComplete: Completed, EndStopped: Aborted, EndLost: Lost}[e], Failed)
 }

@@ -98,7 +98,7 @@ func (c *comparison) record(chat string, d events.Data) error {
 }
 
 // statuses corrects the status of each session: busy, idle, or waiting to retry. A turn that stopped between two steps
-// is lost before its session becomes idle: who sees an idle session takes its turn for completed.
+// is lost before its session becomes idle: readers treat the turn of an idle session as completed.
 func (c *comparison) statuses(ctx context.Context) error {
 	known, err := c.Model.Sessions(ctx, c.Engine)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// keptFile is a file as it is to be. Name is relative to the workspace.
+// keptFile is the state that Restore gives to a file. Name is relative to the workspace.
 type keptFile struct {
 	Name   string      `json:"name"`
 	Mode   fs.FileMode `json:"mode"`

@@ -31,7 +31,7 @@ type Snapshots struct {
 	Git func(ctx context.Context, args ...string) (string, error)
 }
 
-// repository is a git directory of OpenCode, and the directory of which it has snapshots.
+// repository is a git directory of OpenCode, and the directory whose snapshots it holds.
 type repository struct{ dir, root string }
 
 // find returns the repository that has a snapshot. OpenCode deletes snapshots after a week.
