@@ -143,7 +143,7 @@ func TestEditStartsWithTheRequestedCommand(t *testing.T) {
 	p.turnEnds(t, chat)
 	why := p.explain(t, request.ID)
 	is.Equal([]string{why.Ask.Command, why.Decision.Edited}, []string{request.Command(), request.Command() + " 2>&1"})
-	s.typeText("\x03") // no turn runs, so Ctrl-C ends the conversation
+	s.typeText("/quit\r") // Ctrl-C would stop the turn if the terminal has not read its end
 	s.awaitExit()
 }
 
