@@ -224,10 +224,7 @@ func evaluate[T any](b *tab, expression string) T {
 // awaitCondition waits until a JavaScript condition holds.
 func (b *tab) awaitCondition(what, condition string) {
 	b.t.Helper()
-	expect.Eventually(b.t, what, func() bool {
-		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](condition))
-		return err == nil && ok // while a page is loaded, the elements of the condition may be missing
-	})
+	chromiumtest.Await(b.t, b.ctx, what, condition)
 }
 
 // awaitText waits until the log of a chat has a text.

@@ -1,4 +1,4 @@
-// Package chromiumtest opens tabs in Chromium for tests, and loads pages in them.
+// Package chromiumtest opens tabs in Chromium for tests, loads pages in them and reads what they hold.
 //
 // Promises: a tab has the focus, as if its window were in front.
 //
@@ -82,14 +82,7 @@ func start(ctx context.Context, path string) (context.Context, context.CancelFun
 // which ends too early if the old page calls history.replaceState.
 func Load(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	await := func(what, condition string) {
-		t.Helper()
-		expect.Eventually(t, what, func() bool {
-			ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
-			return err == nil && ok
-		})
-	}
-	await("a page to leave", `(window.isOld = true)`)
+	Await(t, ctx, "a page to leave", `(window.isOld = true)`)
 	err := chromedp.Do(ctx, step)
 	for range 20 {
 		if err == nil || !strings.Contains(err.Error(), "net::ERR_ABORTED") {
@@ -100,7 +93,28 @@ func Load(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void]
 	if err != nil {
 		t.Fatal(err)
 	}
-	await("a new document", `window.isOld === undefined && document.readyState === "complete"`)
+	Await(t, ctx, "a new document", `window.isOld === undefined && document.readyState === "complete"`)
+}
+
+// Await waits until a JavaScript condition, or the promise of one, holds. A condition that fails does not hold yet: its
+// elements may be missing, and the page may be replaced while it is evaluated.
+func Await(t testing.TB, ctx context.Context, what, condition string) {
+	t.Helper()
+	expect.Eventually(t, what, func() bool {
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition, chromedp.EvalAwaitPromise))
+		return err == nil && ok
+	})
+}
+
+// Evaluate returns the value of a JavaScript expression as a text. It fails if the page is replaced meanwhile: wait with
+// Await after a step that leaves the page.
+func Evaluate(t testing.TB, ctx context.Context, expression string) string {
+	t.Helper()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return value
 }
 
 func focus(t testing.TB, ctx context.Context) {

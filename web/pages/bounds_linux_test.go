@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -25,10 +25,7 @@ func TestARefusedPageSaysSoAndTriesLessAndLessOften(t *testing.T) {
 	ctx := openPage(t, s, "/chats/"+chat)
 	sees := func(what, condition string) {
 		t.Helper()
-		expect.Eventually(t, what, func() bool {
-			ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
-			return err == nil && ok
-		})
+		chromiumtest.Await(t, ctx, what, condition)
 	}
 	sees("the banner", `!document.querySelector("#offline").hidden`)
 	sees("that it waits longer", `pause >= 4000`)

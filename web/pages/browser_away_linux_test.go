@@ -50,10 +50,7 @@ func (d *device) visit(path string) {
 // sees waits until a JavaScript condition, or the promise of one, holds.
 func (d *device) sees(what, condition string) {
 	d.t.Helper()
-	expect.Eventually(d.t, what, func() bool {
-		ok, err := chromedp.Run(d.ctx, chromedp.Evaluate[bool](condition, chromedp.EvalAwaitPromise))
-		return err == nil && ok
-	})
+	chromiumtest.Await(d.t, d.ctx, what, condition)
 }
 
 // hide hides the page, as a phone in a pocket does, or shows it again.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -22,10 +22,9 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 		submitMessage(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}
 	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) (value string) {
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-		is.NoErr(err)
-		return value
+	evaluate := func(expression string) string {
+		t.Helper()
+		return chromiumtest.Evaluate(t, ctx, expression)
 	}
 	expect.Eventually(t, "all messages are there", func() bool {
 		evaluate(`document.querySelector("#earlier-messages")?.scrollIntoView()`)
@@ -59,10 +58,9 @@ func TestEarlierMessagesOfAMomentComeWhenAPersonScrollsUp(t *testing.T) {
 		submitMessage(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}
 	ctx := openPage(t, s, "/chats/"+chat+"/replay")
-	evaluate := func(expression string) (value string) {
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-		is.NoErr(err)
-		return value
+	evaluate := func(expression string) string {
+		t.Helper()
+		return chromiumtest.Evaluate(t, ctx, expression)
 	}
 	const count = `document.querySelectorAll("#entries article").length`
 	scrollsUpTo := func(n string) {
@@ -76,9 +74,9 @@ func TestEarlierMessagesOfAMomentComeWhenAPersonScrollsUp(t *testing.T) {
 	}
 	scrollsUpTo("450")
 	evaluate(`(toEnd(), go(byID("earlier")))`) // the text of the last message is not there yet
-	expect.Eventually(t, "the last messages of the moment before", func() bool { return evaluate(count) == "200" })
+	chromiumtest.Await(t, ctx, "the last messages of the moment before", count+` === 200`)
 	scrollsUpTo("450")
 	evaluate(`go(byID("first"))`)
-	expect.Eventually(t, "no messages", func() bool { return evaluate(count) == "0" })
+	chromiumtest.Await(t, ctx, "no messages", count+` === 0`)
 	is.Equal(evaluate(`document.querySelector("#earlier-messages") === null`), "true")
 }

@@ -62,15 +62,13 @@ func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
 	jpegFile := photo(t)
 
 	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) (value string) {
+	evaluate := func(expression string) string {
 		t.Helper()
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-		is.NoErr(err)
-		return value
+		return chromiumtest.Evaluate(t, ctx, expression)
 	}
 	await := func(what, condition string) {
 		t.Helper()
-		expect.Eventually(t, what, func() bool { return evaluate(condition) == "true" })
+		chromiumtest.Await(t, ctx, what, condition)
 	}
 	origin := evaluate("location.origin")
 	open := func(path string) {
@@ -145,19 +143,14 @@ func TestAReloadedSetupPageKeepsItsCode(t *testing.T) {
 	is := is.New(t)
 	b := newBrowser(t, webtest.NewSystem(t))
 	ctx := chromium.OpenTab(t)
-	code := func() (value string) {
-		t.Helper()
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string](`[document.querySelector("#code")?.value, document.querySelector("#code")?.parentElement.hidden].join()`))
-		is.NoErr(err)
-		return value
-	}
+	const code = `[document.querySelector("#code")?.value, document.querySelector("#code")?.parentElement.hidden].join()`
 	chromiumtest.Load(t, ctx, chromedp.Navigate(b.url+"/setup#void"))
-	is.Equal(code(), "void,true")
+	is.Equal(chromiumtest.Evaluate(t, ctx, code), "void,true")
 	chromiumtest.Load(t, ctx, chromedp.Navigate(b.url+"/setup"))
-	is.Equal(code(), "void,true")
+	is.Equal(chromiumtest.Evaluate(t, ctx, code), "void,true")
 	// a code that the server refuses can be written again
 	is.NoErr(chromedp.Do(ctx, chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password),
 		chromedp.SendKeys(chromedp.CSS("#password_again"), webtest.Password), chromedp.Click(chromedp.CSS("form button"))))
-	expect.Eventually(t, "the code is asked for", func() bool { return code() == ",false" })
+	chromiumtest.Await(t, ctx, "the code is asked for", code+` === ",false"`)
 }

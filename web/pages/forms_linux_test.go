@@ -20,11 +20,9 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	chat := s.ChatWithAnswer(t, token)
 	submitMessage(t, s, chat, "msg_1", written("Hello."))
 	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) (value string) {
+	evaluate := func(expression string) string {
 		t.Helper()
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-		is.NoErr(err)
-		return value
+		return chromiumtest.Evaluate(t, ctx, expression)
 	}
 	open := func(path, selector string) {
 		t.Helper()
@@ -58,10 +56,8 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 		return status("per_1") == "authorized" && status("per_2") == "authorized"
 	})
 	// what moves up is not under the finger at once
-	is.Equal(evaluate(`still > Date.now() - 10000 && still !== 0`), "true")
-	expect.Eventually(t, "the group is gone", func() bool {
-		return evaluate(`document.querySelectorAll(".card").length`) == "2"
-	})
+	is.Equal(evaluate(`still !== 0`), "true")
+	chromiumtest.Await(t, ctx, "the group is gone", `document.querySelectorAll(".card").length === 2`)
 	is.Equal(evaluate(`first.isConnected`), "false") // its button has not become that of the other group, with the focus
 	is.Equal(evaluate(`document.activeElement.closest(".group")`), "null")
 	is.Equal(status("per_3"), "draft")
@@ -77,11 +73,9 @@ func TestAnApprovalNeverDropsAnEdit(t *testing.T) {
 	submitMessage(t, s, chat, "msg_1", written("Hello."))
 	ids := []string{needed(t, s, chat, "per_1", "make all"), needed(t, s, chat, "per_2", "make all")}
 	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) (value string) {
+	evaluate := func(expression string) string {
 		t.Helper()
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-		is.NoErr(err)
-		return value
+		return chromiumtest.Evaluate(t, ctx, expression)
 	}
 	is.NoErr(chromedp.Do(ctx, chromedp.EmulateViewport(360, 640)))
 	const shown = `[...document.querySelectorAll("main button")].filter((b) => b.closest(".card, .group") && b.checkVisibility()).map((b) => b.textContent)`
@@ -110,10 +104,9 @@ func TestAnApprovalNeverDropsAnEdit(t *testing.T) {
 	is.NoErr(chromedp.Do(ctx, chromedp.Click(chromedp.CSS("#edit-"+ids[0]+" summary"))))
 	is.Equal(evaluate(shown), "Approve the edited command,Approve,Deny and stop")
 	// a finger reaches its button
-	expect.Eventually(t, "the button is seen", func() bool {
-		return evaluate(`((b = document.querySelector("#edit-`+ids[0]+` button"), at = b.getBoundingClientRect()) =>
-			document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) === b)()`) == "true"
-	})
+	chromiumtest.Await(t, ctx, "the button is seen",
+		`((b = document.querySelector("#edit-`+ids[0]+` button"), at = b.getBoundingClientRect()) =>
+			document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) === b)()`)
 	is.NoErr(chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#edited-"+ids[0]), "make less"),
 		chromedp.Click(chromedp.CSS("#edit-"+ids[0]+" button"))))
 	expect.Eventually(t, "the edited command is approved", func() bool {

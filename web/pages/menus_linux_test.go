@@ -35,11 +35,9 @@ func TestAChatFitsAPhone(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 
 	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) (value string) {
+	evaluate := func(expression string) string {
 		t.Helper()
-		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-		is.NoErr(err)
-		return value
+		return chromiumtest.Evaluate(t, ctx, expression)
 	}
 	is.NoErr(chromedp.Do(ctx, chromedp.EmulateViewport(360, 640)))
 	chromiumtest.Load(t, ctx, chromedp.Navigate(evaluate("location.origin")+"/chats/"+chat))
