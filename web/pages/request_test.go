@@ -120,7 +120,10 @@ func TestACardShowsTheFilesOfACommandAndAnApprovalOfOtherFilesDoesNotCount(t *te
 	is.NoErr(os.WriteFile(script, []byte("echo new\n"), 0o600))
 	expect.Contains(t, approve(page).body, "deploy.sh changed while the request waited. Nothing was decided.")
 	expect.Contains(t, approve(page).body, "are not those that were shown") // the page still shows the old files
-	renewed := b.visit(t, "/requests/per_1").body
-	expect.Contains(t, renewed, "deploy.sh changed while the request waited. Read it again.")
+	var renewed string
+	expect.Eventually(t, "the page shows the file again", func() bool { // a live page is sent the change
+		renewed = b.visit(t, "/requests/per_1").body
+		return strings.Contains(renewed, "deploy.sh changed while the request waited. Read it again.")
+	})
 	expect.Contains(t, approve(renewed).body, "approved by ada@example.org")
 }
