@@ -169,7 +169,7 @@ var mayImport = map[string]string{
 	"web/pages/messengers":         "events handlers/channel web/api web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/settings":           "events web/api web/pages/site web/pages/texts web/pages/visible web/query web/query/schema web/records handlers handlers/agentfile handlers/channel handlers/mcpstate handlers/network handlers/notes handlers/policy handlers/proposal handlers/record/mcpserver handlers/record/note handlers/record/proposals handlers/record/rulebook projections/mcpcalls web/agents",
 	"web/pages/changes":            "events projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
-	"web/pages/conversation":       "events events/log handlers/chat handlers/record/mcpserver projections projections/executions projections/store projections/timeline web/api web/chats web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query projections/workers",
+	"web/pages/conversation":       "events events/log handlers/chat handlers/policy handlers/record/mcpserver projections projections/executions projections/store projections/timeline web/api web/chats web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query projections/workers",
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/offline":            "web/api web/pages/site web/pages/texts web/static",
 	"web/pages/replay":             "events events/log events/opencode projections projections/moments projections/timeline web/api web/export web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible",

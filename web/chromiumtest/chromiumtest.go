@@ -106,8 +106,8 @@ func Await(t testing.TB, ctx context.Context, what, condition string) {
 	})
 }
 
-// Evaluate returns the value of a JavaScript expression as a text. It fails if the page is replaced meanwhile: wait with
-// Await after a step that leaves the page.
+// Evaluate returns the value of a JavaScript expression as a text. It fails if the page is replaced meanwhile: after a
+// step that leaves the page, call Await first.
 func Evaluate(t testing.TB, ctx context.Context, expression string) string {
 	t.Helper()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))

@@ -70,7 +70,9 @@ func TestARuleIsTriedOnTheHistoryBeforeItIsSaved(t *testing.T) {
 	is.Equal(b.submit(t, "/requests/"+id+"/always", other).status, http.StatusBadRequest)
 	is.Equal(loggedIn(t, s, "bob").submit(t, "/requests/"+id+"/always", form).status, http.StatusNotFound)
 	after := b.submit(t, "/requests/"+id+"/always", form)
-	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests/" + id})
+	is.Equal(after.status, http.StatusOK)
+	is.True(strings.HasPrefix(after.path, "/chats/"+chat+"?saved=tool_permissions"))
+	expect.Contains(t, after.body, "The rule is saved: <code>bash: touch *</code> until <time")
 	expect.Contains(t, after.body, "approved by ada@example.org")
 	third := referred(t, s, chat, "per_3", "touch other")
 	expect.Contains(t, b.visit(t, "/requests/"+third+"/always").body, "of the last") // the page of a rule that exists

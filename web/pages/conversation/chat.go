@@ -15,6 +15,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/policy"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/workers"
 	"pocketcoder/web/api"
@@ -64,6 +65,7 @@ type chatView struct {
 	agents    []timeline.Agent
 	subagents []timeline.Subagent
 	workers   []workers.Worker // of its tree
+	saved     []savedRule      // that the person has just made from a request
 	seq       uint64
 }
 
@@ -103,7 +105,27 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 	if err != nil {
 		return nil, err
 	}
-	return chatPage(caller, v), nil
+	v.saved, err = c.savedRules(r, caller)
+	return chatPage(caller, v), err
+}
+
+// savedRule is a rule, and when it ends: "" for never.
+type savedRule struct{ text, ends string }
+
+// savedRules are the rules that the query names.
+func (c Conversation) savedRules(r *http.Request, caller api.Caller) (all []savedRule, err error) {
+	for _, name := range r.URL.Query()["saved"] {
+		id, _ := strings.CutPrefix(name, "tool_permissions/")
+		rule, err := c.API.Find(r.Context(), caller, "tool_permissions", id)
+		if problem := api.ProblemOf(err); err != nil && problem.Status == http.StatusNotFound {
+			continue // it was deleted since
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, savedRule{policy.Rule{Permission: rule.Text("tool"), Pattern: rule.Text("pattern"),
+			Action: policy.Action(rule.Text("action"))}.String(), rule.Text("expires_at")})
+	}
+	return all, nil
 }
 
 // chatIn returns a chat that the account may view, without its entries.

@@ -65,8 +65,9 @@ func (q Requests) showAlways(r *http.Request, caller api.Caller) (templ.Componen
 	return alwaysPage(caller, v), nil
 }
 
-// saveAlways stores the rules that the page showed, and approves the request if it is pending. If a person changed a
-// field afterwards, it stores nothing and leads to the page that shows the changed rule.
+// saveAlways stores the rules that the page showed, approves the request if it is pending, and leads to its chat, which
+// names the rules. If a person changed a field afterwards, it stores nothing and leads to the page that shows what was
+// changed.
 func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	var shown shownRule
 	err := json.Unmarshal([]byte(r.PostFormValue("shown")), &shown)
@@ -81,8 +82,15 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.
 	request := fields.request()
 	request.ShownRequest = permission.ShownRequest{Request: shown.Request, Files: shown.Files}
 	request.ShownRules = shown.Rules
-	_, err = q.Chats.AllowAlways(r, caller, id, request)
-	return singleRequestPath(id), err
+	rules, err := q.Chats.AllowAlways(r, caller, id, request)
+	if err != nil {
+		return "", err
+	}
+	about, err := q.API.Find(r.Context(), caller, "permissions", id)
+	if err != nil {
+		return "", err
+	}
+	return site.ChatPath(about.Text("chat")) + "?" + url.Values{"saved": rules}.Encode(), nil
 }
 
 // fields are those of the form: what a person asked for, with the proposed pattern if they gave none. Several proposed
