@@ -39,13 +39,13 @@ allows them; - dismisses it. An answer counts only for the request that was show
 
 At a terminal:
   Up, Down    earlier messages (kept in the data directory, without answers)
-  /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /abort, /quit
+  /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /stop, /quit; Tab completes them
   //x         send a message that begins with a slash
   \           at the end of a line: the message goes on in the next line; pasted lines are one message
   Ctrl-C      stop the turn; again: leave. After /quit the turn continues.
               Messages that wait in the queue are held then. Your next message, or /queue now N, sends them.
 The chat shows the first and last lines of a long output. "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles
-off. If the input is a file or a pipe, only /abort and /quit are commands.
+off. If the input is a file or a pipe, only /stop (or /abort) and /quit are commands.
 
 Exit status:
   0  the turn was completed        4  it was aborted

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/slash"
 	"pocketcoder/projections"
 	"pocketcoder/projections/workers"
 )
@@ -319,12 +320,12 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	switch {
 	case !ok:
 		c.ended = true
-	case words == "/quit":
+	case words == slash.Quit:
 		if len(c.pending) > 0 {
 			return c.turn.EndWaiting(), true, nil
 		}
 		return c.turn.End(), true, nil
-	case words == "/abort":
+	case isStop(words):
 		return 0, false, c.abort(ctx)
 	case line.Typed && c.isSlash(words):
 		c.remember(words)
@@ -352,6 +353,12 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 		}
 	}
 	return 0, false, err
+}
+
+// isStop reports whether a line stops the turn.
+func isStop(words string) bool {
+	c, argument, _ := slash.Find(slash.Terminal, words)
+	return c.Name == slash.Stop && argument == ""
 }
 
 // answerPrompt returns the name of the request or question that the first prompt shows, "" if none waits. An answer

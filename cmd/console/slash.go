@@ -19,37 +19,27 @@ import (
 	"pocketcoder/events"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/slash"
 )
 
-const slashHelp = `/help        this list
-/chats       list chats
-/requests    list the requests of all chats that wait for a person
-/why [ID]    explain a request: why it was allowed, denied or asked; without an ID the last one of this chat
-/model       list the models; /model NAME or its number chooses one for this chat
-/agent       list the agents; /agent NAME chooses one for this chat, /agent none OpenCode's own
-/queue       list the messages that wait; change number N of that list with
-             /queue edit N TEXT, /queue delete N, /queue up N, or /queue now N to send it at once
-/undo        take the last turn back, with its changes to files; a file that was
-             changed since is named first: /undo keep leaves it, /undo overwrite does not
-/redo        undo the last /undo; keep and overwrite as for /undo
-/abort       stop the turn (Ctrl-C does the same); queued messages wait until you send the next one
-/quit        leave; the turn goes on
-
-Type two slashes to send a message that begins with one: //etc/hosts.
+const slashHelpEnd = `
+Type two slashes to send a message that begins with one: //etc/hosts. Tab completes a command.
 A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
 To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
 
-// slashCommands are the commands of a conversation at a terminal but for /quit and /abort, which scripts have too.
+// slashCommands carry out what slash lists for a terminal, but for the two that scripts have too: quit and stop.
 var slashCommands = map[string]func(*conversation, context.Context, string) error{
-	"/help":     (*conversation).slashHelp,
-	"/chats":    (*conversation).slashChats,
-	"/requests": (*conversation).slashRequests,
-	"/why":      (*conversation).slashWhy,
-	"/model":    (*conversation).slashModel,
-	"/agent":    (*conversation).slashAgent,
-	"/queue":    (*conversation).slashQueue,
-	"/undo":     (*conversation).slashUndo,
-	"/redo":     (*conversation).slashRedo,
+	slash.Help:     (*conversation).slashHelp,
+	slash.Chats:    (*conversation).slashChats,
+	slash.Requests: (*conversation).slashRequests,
+	slash.Why:      (*conversation).slashWhy,
+	slash.Model:    (*conversation).slashModel,
+	slash.Agent:    (*conversation).slashAgent,
+	slash.Queue:    (*conversation).slashQueue,
+	slash.Undo:     (*conversation).slashUndo,
+	slash.Redo:     (*conversation).slashRedo,
+	slash.Rename:   (*conversation).slashRename,
+	slash.Archive:  (*conversation).slashArchive,
 }
 
 // isSlash reports whether a line is a command and no message. The command that is edited may begin with a slash.
@@ -70,13 +60,14 @@ func removeSlashEscape(line terminal.Line, text string) string {
 
 // slash runs a command. An error of the command does not end the conversation.
 func (c *conversation) slash(ctx context.Context, words string) error {
-	name, rest, _ := strings.Cut(words, " ")
-	run, ok := slashCommands[name]
+	command, argument, _ := slash.Find(slash.Terminal, words)
+	name, _, _ := strings.Cut(words, " ")
+	run, ok := slashCommands[command.Name]
 	if !ok {
 		c.show.Note("", render.Red, "There is no command %s. /help lists the commands. To send a message that begins with a slash, type //.", name)
 		return nil
 	}
-	err := run(c, ctx, strings.TrimSpace(rest))
+	err := run(c, ctx, argument)
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -87,7 +78,57 @@ func (c *conversation) slash(ctx context.Context, words string) error {
 }
 
 func (c *conversation) slashHelp(context.Context, string) error {
-	c.show.Line("", render.Plain, slashHelp)
+	var list strings.Builder
+	for _, command := range slash.In(slash.Terminal) {
+		fmt.Fprintf(&list, "%-20s  %s\n", command.Usage(), command.About)
+	}
+	c.show.Line("", render.Plain, list.String()+slashHelpEnd)
+	return nil
+}
+
+// completions are the commands that Tab completes, with what can follow them.
+func (c *conversation) completions() (all []string) {
+	for _, command := range slash.In(slash.Terminal) {
+		name := command.Name
+		if command.Argument != "" {
+			name += " "
+		}
+		all = append(all, name)
+		for _, word := range command.Words {
+			all = append(all, name+word)
+		}
+	}
+	for _, item := range c.pending {
+		if item.permission != nil {
+			all = append(all, slash.Why+" "+item.permission.Content.ID)
+		}
+	}
+	return all
+}
+
+// slashRename gives the chat another title.
+func (c *conversation) slashRename(ctx context.Context, title string) error {
+	if title == "" {
+		return errors.New("write the title after the command: /rename TITLE")
+	}
+	return c.updateChat(ctx, chats.Update{Title: &title}, "(the chat has a new title)")
+}
+
+// slashArchive takes the chat out of the list of chats until somebody unarchives it.
+func (c *conversation) slashArchive(ctx context.Context, _ string) error {
+	archived := true
+	return c.updateChat(ctx, chats.Update{Archived: &archived}, "(the chat is archived)")
+}
+
+func (c *conversation) updateChat(ctx context.Context, u chats.Update, done string) error {
+	if !c.exists {
+		return errors.New("the chat begins with its first message")
+	}
+	u.Command, u.Chat = client.NewCommand(), c.Chat
+	if err := c.Do(ctx, "chat.update", u); err != nil {
+		return err
+	}
+	c.show.Note("", render.Dim, "%s", done)
 	return nil
 }
 
@@ -212,7 +253,7 @@ const (
 // slashUndo reverts the newest turn that is not reverted yet.
 func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	if c.working {
-		return errors.New("the turn still runs; stop it first with /abort")
+		return errors.New("the turn still runs; stop it first with /stop")
 	}
 	t, err := c.turnBefore(ctx, c.undone)
 	if err != nil {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	permissions "pocketcoder/handlers/permission"
+	"pocketcoder/handlers/slash"
 )
 
 func TestListedModel(t *testing.T) {
@@ -86,4 +88,19 @@ func TestBackslashContinuesALine(t *testing.T) {
 func TestNoRuleIsProposedForABudgetRequest(t *testing.T) {
 	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: permissions.TypeBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
+}
+
+func TestEveryListedSlashCommandIsCarriedOut(t *testing.T) {
+	is := is.New(t)
+	names := []string{slash.Quit, slash.Stop} // which scripts have too
+	for name := range slashCommands {
+		names = append(names, name)
+	}
+	listed := 0
+	for _, c := range slash.In(slash.Terminal) {
+		listed++
+		is.True(slices.Contains(names, c.Name))
+	}
+	is.Equal(len(names), listed)
+	is.True(isStop("/abort") && isStop("/stop") && !isStop("/stop the server"))
 }

@@ -212,7 +212,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 
 	tries := 0
 	expect.Eventually(t, "it is undone once the turn has ended here too", func() bool {
-		if seen := s.seen.String(); strings.Count(seen, "stop it first with /abort") == tries &&
+		if seen := s.seen.String(); strings.Count(seen, "stop it first with /stop") == tries &&
 			!strings.Contains(seen, "Undone") {
 			tries++
 			s.typeText("/undo\r")

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/slash"
 )
 
 // NewCode requests a code with which a person pairs an account with a messenger.
@@ -44,7 +45,6 @@ const (
 	maxGuesses     = 5 // wrong codes of a sender in guessWindow; a code has 60 random bits
 	guessWindow    = 10 * time.Minute
 	maxNameOfPeer  = 100 // bytes
-	pairedNotice   = "You are paired. Write a message to talk to the assistant. /new begins a new chat, /stop stops the turn."
 	otherOwnerText = "This conversation belongs to another account, so the code was not used."
 )
 
@@ -104,6 +104,27 @@ func isCode(text string, length int) bool {
 func command(word string) string {
 	name, _, _ := strings.Cut(word, "@")
 	return strings.ToLower(name)
+}
+
+// commandIn returns the name of the command that a text is, "" if it is a message.
+func commandIn(text string) string {
+	name := command(strings.TrimSpace(text))
+	if name == "/start" { // which Telegram sends for a person who opens the bot again
+		return slash.Help
+	}
+	c, argument, _ := slash.Find(slash.Messenger, name)
+	if argument != "" {
+		return ""
+	}
+	return c.Name
+}
+
+func pairedNotice() string {
+	notice := "You are paired. Write a message to talk to the assistant, or a command:"
+	for _, c := range slash.In(slash.Messenger) {
+		notice += "\n" + c.Usage() + " – " + c.About
+	}
+	return notice
 }
 
 // redeem pairs the sender of a code. It reports whether the code was valid. An invalid code has no
@@ -179,7 +200,7 @@ func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Accoun
 	if err != nil {
 		return err
 	}
-	return h.Notify(ctx, id, in, "paired", pairedNotice)
+	return h.Notify(ctx, id, in, "paired", pairedNotice())
 }
 
 func shorten(text string, most int) string {

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/slash"
 )
 
 // Incoming is a message that a person wrote in a messenger.
@@ -99,10 +100,10 @@ func (in *Incoming) takeTrigger() bool {
 // handle carries out the command of a paired sender, or submits the message in the conversation's chat.
 func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string) error {
 	by := handlers.Command{ID: updateID(in, "command"), Actor: events.UserActor(p.User)}
-	switch command(in.Text) {
-	case "/new":
+	switch commandIn(in.Text) {
+	case slash.New:
 		return h.begin(ctx, in, id)
-	case "/stop":
+	case slash.Stop:
 		if _, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: by, Chat: id}); err != nil {
 			return err
 		}
@@ -115,8 +116,8 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 			said += " The messages that wait are sent when you send the next one."
 		}
 		return h.Notify(ctx, id, in, "stopped", said)
-	case "/start", "/help":
-		return h.Notify(ctx, id, in, "help", pairedNotice)
+	case slash.Help:
+		return h.Notify(ctx, id, in, "help", pairedNotice())
 	}
 	message := updateID(in, "message") // of the chat that the conversation had when the update came first
 	if done, err := h.IsSubmitted(ctx, message); err != nil || done {

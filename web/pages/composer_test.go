@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/slash"
 	"pocketcoder/web/webtest"
 )
 
@@ -69,6 +70,37 @@ func TestAChatUsesTheModelThatAPersonSelects(t *testing.T) {
 	is.Equal(b.submit(t, path+"/model", url.Values{"model": {""}}).path, path)
 	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/model", url.Values{"model": {""}}).status, http.StatusNotFound)
 	expect.Lacks(t, b.visit(t, path).body, " selected>acme")
+}
+
+func TestAPageCarriesOutTheCommandsThatItLists(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "admin")
+	b := loggedIn(t, s, "ada")
+	chat := s.ChatWithAnswer(t, token)
+	path := "/chats/" + chat
+	write := func(text string) shown { return b.submit(t, path+"/messages", url.Values{"text": {text}}) }
+	help := write("/help")
+	is.Equal(help.path, "/help")
+	page := b.visit(t, path).body
+	for _, c := range slash.In(slash.Page) {
+		expect.Contains(t, page, `data-command="`+c.Name+`"`)
+		expect.Contains(t, help.body, "<dt>"+c.Usage()+"</dt>")
+		write(c.Name)
+	}
+	_, messages := s.Call(t, token, "GET", webtest.RecordsPath("messages")+`?filter=role%3D"user"`, nil)
+	is.Equal(messages["totalItems"], 0.0) // none was sent as a message
+
+	_, agent := s.Call(t, token, "POST", webtest.RecordsPath("ai_agents"), webtest.Object{"name": "reviewer"})
+	is.Equal(write("/agent reviewer").path, path)
+	expect.Contains(t, b.visit(t, path).body, `<option value="`+agent["id"].(string)+`" selected>reviewer`)
+	unknown := write("/agent nobody")
+	is.Equal(unknown.status, http.StatusBadRequest)
+	expect.Contains(t, unknown.body, "none, ")
+	expect.Contains(t, unknown.body, "reviewer")
+	write("/agent none")
+	expect.Lacks(t, b.visit(t, path).body, ` selected>reviewer`)
 }
 
 func TestFilesGoWithAMessage(t *testing.T) {

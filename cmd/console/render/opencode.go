@@ -62,7 +62,7 @@ func (r *Renderer) retry(p payload.Payload) {
 		text += "; next try at " + next.Local().Format("2006-01-02 15:04:05")
 	}
 	if r.Live {
-		text += " (Ctrl-C or /abort stops waiting)"
+		text += " (Ctrl-C or /stop ends the turn)"
 	}
 	r.Note(p.SessionID, Yellow, "%s", text)
 }

@@ -67,7 +67,7 @@ func TestARetrySaysWhenAndHowToStop(t *testing.T) {
 	r.Live = true
 	r.Event(cmdtest.Numbered(e, 1))
 	expect.Contains(t, out.String(), "the model provider failed, attempt 2: too many; next try at "+at+
-		" (Ctrl-C or /abort stops waiting)")
+		" (Ctrl-C or /stop ends the turn)")
 	replayed := rendered([]events.Event{cmdtest.Numbered(e, 1)})
 	expect.Contains(t, replayed, "next try at "+at)
 	expect.Lacks(t, replayed, "stops waiting")

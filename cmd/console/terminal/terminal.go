@@ -67,6 +67,7 @@ type Terminal struct {
 	handled      bool   // the entered line was handled
 	cleared      bool   // Ctrl-C cleared the edited line
 	printed      time.Time
+	completions  []string // what Tab can make of the edited line
 }
 
 // keys are bytes that were typed together, and what was shown then.
@@ -95,6 +96,7 @@ func Open(ctx context.Context, stdin io.Reader, stdout io.Writer, interactive bo
 		io.Writer
 	}{keyReader{t}, stdout}, "")
 	t.edit.History = h
+	t.edit.AutoCompleteCallback = t.complete
 	t.edit.SetBracketedPasteMode(true)
 	t.resize()
 	resized := make(chan os.Signal, 1)
@@ -445,6 +447,42 @@ func (t *Terminal) Prompt(prompt, shown string) {
 		t.awaitsNext, t.handled, t.partial, t.visible = false, false, "", false
 		t.entered <- struct{}{}
 	}
+}
+
+// Offer sets what Tab can make of the edited line.
+func (t *Terminal) Offer(completions []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.completions = completions
+}
+
+// complete is golang.org/x/term's callback for a key. It takes Tab, and completes the line as far as all completions
+// that begin as it does agree; if that is no further, it prints them.
+func (t *Terminal) complete(line string, at int, key rune) (string, int, bool) {
+	if key != '\t' {
+		return "", 0, false
+	}
+	t.mu.Lock()
+	var fit []string
+	for _, c := range t.completions {
+		if at == len(line) && strings.HasPrefix(c, line) {
+			fit = append(fit, c)
+		}
+	}
+	t.mu.Unlock()
+	if len(fit) == 0 {
+		return line, at, true
+	}
+	shared := fit[0]
+	for _, c := range fit[1:] {
+		for !strings.HasPrefix(c, shared) {
+			shared = shared[:len(shared)-1]
+		}
+	}
+	if shared == line && len(fit) > 1 {
+		fmt.Fprintln(t, strings.Join(fit, "  "))
+	}
+	return shared, len(shared), true
 }
 
 // Handled notes that the entered line was handled: the next is read below the next prompt.

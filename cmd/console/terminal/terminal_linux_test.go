@@ -126,6 +126,24 @@ func TestSuggestedTextCanBeEdited(t *testing.T) {
 	}
 }
 
+func TestTabCompletesAsFarAsAllCompletionsAgree(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.Offer([]string{"/requests", "/redo ", "/redo keep", "/redo overwrite", "/stop"})
+	s.Prompt("> ", "")
+	s.sees(t, "> ")
+	is.Equal(s.enters(t, "/s\t\r").Text, "/stop")
+	s.Prompt("> ", "")
+	is.Equal(s.enters(t, "/red\tk\t\r").Text, "/redo keep")
+	s.Prompt("> ", "")
+	fmt.Fprint(s.person, "/r\t\t")
+	s.sees(t, "/requests  /redo   /redo keep")
+	is.Equal(s.enters(t, "\r").Text, "/re")
+	s.Prompt("> ", "")
+	is.Equal(s.enters(t, "what\t?\r").Text, "what?")
+}
+
 func TestOutputIsPrintedAboveTheEditedLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -29,6 +29,7 @@ type Conversation struct{ *site.Site }
 func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", openChat(c.Page(c.listChats)))
 	mux.Handle("GET /live", c.Live(c.liveChats))
+	mux.Handle("GET /help", c.Page(c.showHelp))
 	mux.Handle("POST /chats", c.Command(c.startChat))
 	mux.Handle("GET /chats/{id}", c.Page(c.showChat))
 	mux.Handle("POST /chats/{id}", c.Command(c.changeChat))
@@ -162,8 +163,8 @@ func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, caller
 	if err != nil {
 		return "", err
 	}
-	if to, argument, ok := commandIn(text); ok && len(files) == 0 && !r.PostForm.Has("again") {
-		return to.run(c, r, caller, argument)
+	if run, argument := commandIn(text); run != nil && len(files) == 0 && !r.PostForm.Has("again") {
+		return run(c, r, caller, argument)
 	}
 	return site.ChatPath(chat), c.send(r, caller, chat, r.PostFormValue("id"), text, files)
 }
@@ -192,7 +193,7 @@ func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, caller 
 }
 
 func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	return c.revert(r, caller, r.PostFormValue("message"))
+	return c.revert(r, caller, r.PostFormValue("message"), r.PostFormValue("changed"))
 }
 
 func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {

@@ -4,60 +4,70 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/slash"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
 )
 
-// command is what a person can write into the composer instead of a message.
-type command struct {
-	name, about string
-	run         func(c Conversation, r *http.Request, who api.Caller, argument string) (next string, err error)
-}
+// runCommand carries out what a person wrote into the composer instead of a message.
+type runCommand func(c Conversation, r *http.Request, who api.Caller, argument string) (next string, err error)
 
-// commands are all commands, in the order in which the composer lists them.
-var commands = []command{
-	{"/stop", texts.CommandStop, func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
-		return c.abortTurn(nil, r, who)
-	}},
-	{"/undo", texts.CommandUndo, Conversation.undoLast},
-	{"/redo", texts.CommandRedo, Conversation.redo},
-	{"/fork", texts.CommandFork, func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
-		return c.forkBefore(r, who, "")
-	}},
-	{"/model", texts.CommandModel, Conversation.useModel},
-	{"/rename", texts.CommandRename, func(c Conversation, r *http.Request, who api.Caller, title string) (string, error) {
-		return c.update(r, who, map[string]any{"title": title})
-	}},
-	{"/archive", texts.CommandArchive, func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
-		return c.update(r, who, map[string]any{"archived": true})
-	}},
-	{"/changes", texts.CommandChanges, func(_ Conversation, r *http.Request, _ api.Caller, _ string) (string, error) {
+// commands carry out the commands that slash lists for a page.
+var commands = map[string]runCommand{
+	slash.Help:     leadTo("/help"),
+	slash.New:      leadTo("/"),
+	slash.Chats:    leadTo("/"),
+	slash.Requests: leadTo("/requests"),
+	slash.Changes: func(_ Conversation, r *http.Request, _ api.Caller, _ string) (string, error) {
 		return site.ChatPath(r.PathValue("id")) + "/changes", nil
-	}},
-	{"/requests", texts.CommandRequests, func(Conversation, *http.Request, api.Caller, string) (string, error) { return "/requests", nil }},
+	},
+	slash.Model: Conversation.useModel,
+	slash.Agent: Conversation.useAgent,
+	slash.Undo:  Conversation.undoLast,
+	slash.Redo: func(c Conversation, r *http.Request, who api.Caller, changed string) (string, error) {
+		return c.revert(r, who, "", changed)
+	},
+	slash.Fork: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+		return c.forkBefore(r, who, "")
+	},
+	slash.Rename: func(c Conversation, r *http.Request, who api.Caller, title string) (string, error) {
+		return c.update(r, who, map[string]any{"title": title})
+	},
+	slash.Archive: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+		return c.update(r, who, map[string]any{"archived": true})
+	},
+	slash.Stop: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+		return c.abortTurn(nil, r, who)
+	},
 }
 
-// commandIn returns the command that a text is, with its argument. A text of several lines, or one that begins with
-// another word, is a message, even if it begins with a slash: it may name a file.
-func commandIn(text string) (c command, argument string, ok bool) {
-	text = strings.TrimSpace(text)
-	word, argument, _ := strings.Cut(text, " ")
-	for _, c := range commands {
-		takes := c.name == "/model" || c.name == "/rename"
-		if c.name == word && !strings.Contains(text, "\n") && (takes || argument == "") {
-			return c, strings.TrimSpace(argument), true
-		}
+func leadTo(path string) runCommand {
+	return func(Conversation, *http.Request, api.Caller, string) (string, error) { return path, nil }
+}
+
+// commandIn returns what carries out the command that a text is, with its argument; nil if it is a message. A text of
+// several lines, or one that begins with another word, is one, even if it begins with a slash: it may name a file.
+func commandIn(text string) (run runCommand, argument string) {
+	command, argument, ok := slash.Find(slash.Page, text)
+	if !ok || strings.Contains(strings.TrimSpace(text), "\n") || command.Argument == "" && argument != "" {
+		return nil, ""
 	}
-	return c, "", false
+	return commands[command.Name], argument
+}
+
+func (c Conversation) showHelp(r *http.Request, caller api.Caller) (templ.Component, error) {
+	pending, err := c.PendingCount(r.Context(), caller)
+	return helpPage(caller, pending), err
 }
 
 // undoLast takes back the last message, and what followed it.
-func (c Conversation) undoLast(r *http.Request, caller api.Caller, _ string) (string, error) {
+func (c Conversation) undoLast(r *http.Request, caller api.Caller, changed string) (string, error) {
 	var v chatView
 	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
 		v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id"))
@@ -69,11 +79,7 @@ func (c Conversation) undoLast(r *http.Request, caller api.Caller, _ string) (st
 	if err != nil {
 		return "", err
 	}
-	return c.revert(r, caller, v.aside.Prompt)
-}
-
-func (c Conversation) redo(r *http.Request, caller api.Caller, _ string) (string, error) {
-	return c.revert(r, caller, "")
+	return c.revert(r, caller, v.aside.Prompt, changed)
 }
 
 // forkBefore begins a new chat as this one was before a message, and leads there.
@@ -119,4 +125,27 @@ func (c Conversation) useModel(r *http.Request, caller api.Caller, model string)
 	_, err := c.Records.Create(r.Context(), caller, "model_selection",
 		map[string]any{"model": model, "user": caller.Account, "chat": id})
 	return site.ChatPath(id), err
+}
+
+// useAgent lets another agent answer the next messages of a chat, or OpenCode alone.
+func (c Conversation) useAgent(r *http.Request, caller api.Caller, name string) (string, error) {
+	var agents []timeline.Agent
+	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		agents, err = timeline.Agents(r.Context(), db)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	names := []string{"none"}
+	for _, a := range agents {
+		if a.Name == name {
+			return c.update(r, caller, map[string]any{"agent": a.ID})
+		}
+		names = append(names, a.Name)
+	}
+	if name != "none" {
+		return "", api.BadField("text", "validation_invalid_value", texts.UnknownAgent, strings.Join(names, ", "))
+	}
+	return c.update(r, caller, map[string]any{"agent": ""})
 }

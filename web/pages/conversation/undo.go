@@ -13,11 +13,11 @@ import (
 	"pocketcoder/web/pages/site"
 )
 
-// revert takes back a message and what followed it, or, without a message, undoes that. It leads to a question if files
-// were changed since and the form does not say what becomes of them.
-func (c Conversation) revert(r *http.Request, caller api.Caller, message string) (string, error) {
+// revert takes back a message and what followed it, or, without a message, undoes that. changed says what becomes of
+// files that were changed later: keep or overwrite. If it is empty and there are any, revert leads to that question.
+func (c Conversation) revert(r *http.Request, caller api.Caller, message, changed string) (string, error) {
 	id := r.PathValue("id")
-	seq, err := c.Chats.Revert(r, caller, id, message, r.PostFormValue("changed"))
+	seq, err := c.Chats.Revert(r, caller, id, message, changed)
 	var p api.Problem
 	if errors.As(err, &p) && p.Status == http.StatusConflict {
 		return site.ChatPath(id) + "/undo?" + url.Values{"message": {message}}.Encode(), nil
@@ -28,7 +28,7 @@ func (c Conversation) revert(r *http.Request, caller api.Caller, message string)
 	return site.ChatPath(id), c.API.Model.Wait(r.Context(), seq)
 }
 
-// askUndo asks what becomes of the files that were changed since.
+// askUndo asks what becomes of the files that were changed later.
 func (c Conversation) askUndo(r *http.Request, caller api.Caller) (templ.Component, error) {
 	var one timeline.Chat
 	pending := 0
