@@ -34,7 +34,7 @@ type Chats struct {
 type Engine struct {
 	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
 	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
-	// Changed returns the files that an undo would change although they were changed since
+	// Changed returns the files that an undo would change although they were changed later
 	Changed func(ctx context.Context, chat, message string) ([]string, error)
 }
 
@@ -62,7 +62,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Access: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Access: api.Accounts, Serve: s.abortChat},
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Access: api.Accounts, Body: forkRequest{}, Answer: openapi.AnyRecord{}, Serve: s.forkChat},
-		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that. A file that was changed since then is named with status 409, unless changed says what becomes of it.", Access: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
+		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that. A file that was changed later is named with status 409, unless changed says what becomes of it.", Access: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
 		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Access: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
 		{Method: "GET", Path: chat + "/news", About: "What happened in the chat after an event.", Access: api.Accounts, Query: newsQuery, Answer: timeline.News{}, Serve: s.newsOfChat},
 		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Access: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},

@@ -24,7 +24,7 @@ type forkRequest struct {
 // revertRequest names the OpenCode id of the message to revert. Without one, the last revert is undone.
 type revertRequest struct {
 	Message string `json:"message,omitempty"`
-	// what becomes of files that were changed since: keep or overwrite. Without it the revert is refused if there are any
+	// what becomes of files that were changed later: keep or overwrite. Without it the revert is refused if there are any
 	Changed string `json:"changed,omitempty"`
 }
 
@@ -34,7 +34,7 @@ const (
 	Overwrite = "overwrite"
 )
 
-// ChangedFault says which files a revert would change although they were changed since.
+// ChangedFault says which files a revert would change although they were changed later.
 type ChangedFault struct {
 	api.Fault
 	Files []string `json:"files"` // absolute paths
@@ -122,7 +122,7 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, caller api.Ca
 
 // Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it.
 // Without a message, it undoes the last revert. It returns the sequence of the event. changed says what becomes of
-// files that were changed since. If it is empty and there are any, Revert returns a Problem with a ChangedFault.
+// files that were changed later. If it is empty and there are any, Revert returns a Problem with a ChangedFault.
 func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, changed string) (uint64, error) {
 	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return 0, err
@@ -155,7 +155,7 @@ func (s *Chats) checkUnchanged(ctx context.Context, chatID, message string) erro
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	const text = `These files were changed since, or cannot be compared. Send changed with "keep" or "overwrite".`
+	const text = `These files were changed later, or cannot be compared. Send changed with "keep" or "overwrite".`
 	return api.Problem{Status: http.StatusConflict, Message: text + " " + strings.Join(files, ", "),
 		Data: map[string]any{"changed": ChangedFault{api.Fault{Code: "validation_conflict", Message: text}, files}}}
 }

@@ -226,7 +226,7 @@ func TestAnUndoNamesTheChangedFilesBeforeAndAsks(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, `"id":"`)
 	effect, _, _ := strings.Cut(rest, `"`)
 	s.Append(t, chat, events.EffectDone{Effect: effect, Kept: s.ChangedFiles})
-	expect.Contains(t, b.visit(t, path).body, "because they were changed since: /w/&lt;a&gt;.go, /w/b.go")
+	expect.Contains(t, b.visit(t, path).body, "because they were changed later: /w/&lt;a&gt;.go, /w/b.go")
 
 	b.submit(t, path+"/undo", url.Values{"message": {"msg_1"}, "changed": {"overwrite"}})
 	expect.Contains(t, requested(), `{"message":"msg_1","overwrite":true}`)

@@ -113,13 +113,13 @@ func TestAWaitForTheProviderIsShownAndCanBeStopped(t *testing.T) {
 	}
 	waits := foot(`{"type":"retry","attempt":2,"message":"too <many>","next":1795217500000.5}`)
 	for _, words := range []string{"The model provider failed (attempt 2): too &lt;many&gt;", "Next try:",
-		`datetime="2026-11-20T23:31:40Z"`, `action="/chats/` + chat + `/abort"`, "Stop waiting"} {
+		`datetime="2026-11-20T23:31:40Z"`, `action="/chats/` + chat + `/abort"`, "Stop the turn"} {
 		expect.Contains(t, waits, words)
 	}
-	expect.Lacks(t, foot(`{"type":"busy"}`), "Stop waiting")
-	expect.Contains(t, foot(`{"type":"retry","attempt":3,"message":"again"}`), "Stop waiting")
+	expect.Lacks(t, foot(`{"type":"busy"}`), "Stop the turn")
+	expect.Contains(t, foot(`{"type":"retry","attempt":3,"message":"again"}`), "Stop the turn")
 	s.Append(t, chat, events.TurnLost{Session: "ses_" + chat})
-	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, "Stop waiting")
+	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, "Stop the turn")
 }
 
 func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {

@@ -86,7 +86,7 @@ const (
 	Deny           = "Deny"
 	DenyAndStop    = "Deny and stop"    // ends the turn
 	DenyAndExplain = "Deny and explain" // the turn goes on with the reason
-	LeaveForm      = "Back, and change nothing"
+	LeaveForm      = "Cancel"
 	ReasonForModel = "Reason, for the model"
 	EditCommand    = "Edit"
 	RunInstead     = "Command to run instead"
@@ -151,7 +151,7 @@ const (
 	// with the attempt, and what the provider said
 	ProviderFailed = "The model provider failed (attempt %d): %s"
 	NextTry        = "Next try:"
-	StopWaiting    = "Stop waiting"
+	StopTurn       = "Stop the turn"
 
 	SendAgain = "Send again"
 	Continue  = "Continue"
@@ -188,11 +188,11 @@ const (
 	Undone      = "The last messages of this chat and their changes to files are undone. Your next message replaces them."
 	Redo        = "Redo"
 
-	UndoQuestion  = "Files were changed since"
+	UndoQuestion  = "Keep the files that were changed later?"
 	UndoChanged   = "These files were changed after the turns of this chat, or cannot be compared with them:"
 	UndoKeep      = "Keep these files as they are"
 	UndoOverwrite = "Overwrite them"
-	UndoKept      = "Kept as they are, because they were changed since:"
+	UndoKept      = "Kept as they are, because they were changed later:"
 
 	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them. " +
 		"No file was put back: the messages changed none, or the workspace is not in a Git repository."
