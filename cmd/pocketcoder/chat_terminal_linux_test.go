@@ -190,7 +190,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	s.awaitText("› ")
 	for _, c := range []struct{ types, sees string }{
 		{"/etc/hosts", "There is no command /etc/hosts. /help lists the commands"},
-		{"/help", "take the last turn back"},
+		{"/help", "undo the last turn and its changes"},
 		{"/chats", "LAST ACTIVE"},
 		{"/requests", "request"},
 		{"/why", "has no request yet"},

@@ -32,3 +32,20 @@ func TestARefusedPageSaysSoAndTriesLessAndLessOften(t *testing.T) {
 	other.Body.Close()
 	sees("that it is live", `document.querySelector("#offline").hidden && pause === 1000`)
 }
+
+func TestATurnThatShowsNothingNewSaysForHowLong(t *testing.T) {
+	expect.Long(t, "starts Chromium")
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.ChatWithAnswer(t, token)
+	submitMessage(t, s, chat, "msg_0", written("Shown."))
+	s.AppendOpenCode(t, chat, "session.status", `{"sessionID":"ses_own","status":{"type":"busy"}}`)
+	ctx := openPage(t, s, "/chats/"+chat)
+	const silence = `document.querySelector("#head .turn.running")?.dataset.silence`
+	chromiumtest.Await(t, ctx, "that the turn runs", silence+` === ""`)
+	chromiumtest.Evaluate(t, ctx, `news -= 60000`)
+	chromiumtest.Await(t, ctx, "that nothing is new", silence+`.startsWith(", nothing new for ")`)
+	submitMessage(t, s, chat, "msg_1", written("Shown."))
+	chromiumtest.Await(t, ctx, "that something is new", silence+` === ""`)
+}

@@ -113,6 +113,18 @@ function observeEarlier() {
   }
 }
 
+// A turn that shows nothing new for a while says for how long: the model provider may have stalled.
+let news = Date.now();
+for (const name of ["updated", "text"]) {
+  document.addEventListener(name, () => (news = Date.now()));
+}
+setInterval(() => {
+  const silence = Math.floor((Date.now() - news) / 1000);
+  for (const state of document.querySelectorAll("#head .turn.running")) {
+    state.dataset.silence = silence < 20 ? "" : byID("head").dataset.silent.replace("%s", silence);
+  }
+}, 1000);
+
 if (!location.hash) { // else the browser goes to that entry
   toNew();
 }

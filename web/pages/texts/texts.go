@@ -150,6 +150,7 @@ const (
 const (
 	// with the attempt, and what the provider said
 	ProviderFailed = "The model provider failed (attempt %d): %s"
+	NothingNew     = ", nothing new for %s s"
 	NextTry        = "Next try:"
 	StopTurn       = "Stop the turn"
 
