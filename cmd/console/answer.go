@@ -177,7 +177,7 @@ func (c *conversation) promptTerminal() {
 		c.covered = c.terminal.Release() || c.covered
 	}
 	c.promptedFor = c.answerPrompt()
-	c.terminal.Offer(c.completions())
+	c.terminal.SetCompletions(c.completions())
 	if !c.caughtUp || len(c.pending) == 0 {
 		c.covered = false
 		c.terminal.Prompt(c.show.Paint(render.Cyan, "› "), "")

@@ -60,11 +60,15 @@ func removeSlashEscape(line terminal.Line, text string) string {
 
 // slash runs a command. An error of the command does not end the conversation.
 func (c *conversation) slash(ctx context.Context, words string) error {
-	command, argument, _ := slash.Find(slash.Terminal, words)
+	command, argument, ok := slash.Find(slash.Terminal, words)
 	name, _, _ := strings.Cut(words, " ")
-	run, ok := slashCommands[command.Name]
 	if !ok {
 		c.show.Note("", render.Red, "There is no command %s. /help lists the commands. To send a message that begins with a slash, type //.", name)
+		return nil
+	}
+	run, ok := slashCommands[command.Name]
+	if !ok || command.Argument == "" && argument != "" {
+		c.show.Note("", render.Red, "Nothing follows %s. Write it alone.", name)
 		return nil
 	}
 	err := run(c, ctx, argument)
@@ -106,7 +110,7 @@ func (c *conversation) completions() (all []string) {
 	return all
 }
 
-// slashRename gives the chat another title.
+// slashRename changes the title of the chat.
 func (c *conversation) slashRename(ctx context.Context, title string) error {
 	if title == "" {
 		return errors.New("write the title after the command: /rename TITLE")
@@ -114,7 +118,7 @@ func (c *conversation) slashRename(ctx context.Context, title string) error {
 	return c.updateChat(ctx, chats.Update{Title: &title}, "(the chat has a new title)")
 }
 
-// slashArchive takes the chat out of the list of chats until somebody unarchives it.
+// slashArchive archives the chat.
 func (c *conversation) slashArchive(ctx context.Context, _ string) error {
 	archived := true
 	return c.updateChat(ctx, chats.Update{Archived: &archived}, "(the chat is archived)")

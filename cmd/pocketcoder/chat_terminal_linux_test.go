@@ -191,6 +191,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	for _, c := range []struct{ types, sees string }{
 		{"/etc/hosts", "There is no command /etc/hosts. /help lists the commands"},
 		{"/help", "undo the last turn and its changes"},
+		{"/stop the server", "Nothing follows /stop. Write it alone."},
 		{"/chats", "LAST ACTIVE"},
 		{"/requests", "request"},
 		{"/why", "has no request yet"},

@@ -44,7 +44,7 @@ func TestATurnThatShowsNothingNewSaysForHowLong(t *testing.T) {
 	ctx := openPage(t, s, "/chats/"+chat)
 	const silence = `document.querySelector("#head .turn.running")?.dataset.silence`
 	chromiumtest.Await(t, ctx, "that the turn runs", silence+` === ""`)
-	chromiumtest.Evaluate(t, ctx, `news -= 60000`)
+	chromiumtest.Evaluate(t, ctx, `lastNew -= 60000`)
 	chromiumtest.Await(t, ctx, "that nothing is new", silence+`.startsWith(", nothing new for ")`)
 	submitMessage(t, s, chat, "msg_1", written("Shown."))
 	chromiumtest.Await(t, ctx, "that something is new", silence+` === ""`)

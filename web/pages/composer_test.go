@@ -95,7 +95,7 @@ func TestAPageCarriesOutTheCommandsThatItLists(t *testing.T) {
 	_, agent := s.Call(t, token, "POST", webtest.RecordsPath("ai_agents"), webtest.Object{"name": "reviewer"})
 	is.Equal(write("/agent reviewer").path, path)
 	expect.Contains(t, b.visit(t, path).body, `<option value="`+agent["id"].(string)+`" selected>reviewer`)
-	unknown := write("/agent nobody")
+	unknown := write("/agent missing")
 	is.Equal(unknown.status, http.StatusBadRequest)
 	expect.Contains(t, unknown.body, "none, ")
 	expect.Contains(t, unknown.body, "reviewer")

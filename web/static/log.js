@@ -114,12 +114,12 @@ function observeEarlier() {
 }
 
 // A turn that shows nothing new for a while says for how long: the model provider may have stalled.
-let news = Date.now();
+let lastNew = Date.now();
 for (const name of ["updated", "text"]) {
-  document.addEventListener(name, () => (news = Date.now()));
+  document.addEventListener(name, () => (lastNew = Date.now()));
 }
 setInterval(() => {
-  const silence = Math.floor((Date.now() - news) / 1000);
+  const silence = Math.floor((Date.now() - lastNew) / 1000);
   for (const state of document.querySelectorAll("#head .turn.running")) {
     state.dataset.silence = silence < 20 ? "" : byID("head").dataset.silent.replace("%s", silence);
   }

@@ -67,7 +67,7 @@ type Terminal struct {
 	handled      bool   // the entered line was handled
 	cleared      bool   // Ctrl-C cleared the edited line
 	printed      time.Time
-	completions  []string // what Tab can make of the edited line
+	completions  []string // lines to which Tab can complete the edited one
 }
 
 // keys are bytes that were typed together, and what was shown then.
@@ -449,15 +449,15 @@ func (t *Terminal) Prompt(prompt, shown string) {
 	}
 }
 
-// Offer sets what Tab can make of the edited line.
-func (t *Terminal) Offer(completions []string) {
+// SetCompletions sets the lines to which Tab can complete the edited one.
+func (t *Terminal) SetCompletions(completions []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.completions = completions
 }
 
-// complete is golang.org/x/term's callback for a key. It takes Tab, and completes the line as far as all completions
-// that begin as it does agree; if that is no further, it prints them.
+// complete is golang.org/x/term's callback for a key. At Tab it adds to the line what all completions that begin with the
+// line have in common. If they have nothing more in common, it prints them.
 func (t *Terminal) complete(line string, at int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false

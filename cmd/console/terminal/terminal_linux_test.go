@@ -126,11 +126,11 @@ func TestSuggestedTextCanBeEdited(t *testing.T) {
 	}
 }
 
-func TestTabCompletesAsFarAsAllCompletionsAgree(t *testing.T) {
+func TestTabAddsWhatAllCompletionsHaveInCommon(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
-	s.Offer([]string{"/requests", "/redo ", "/redo keep", "/redo overwrite", "/stop"})
+	s.SetCompletions([]string{"/requests", "/redo ", "/redo keep", "/redo overwrite", "/stop"})
 	s.Prompt("> ", "")
 	s.sees(t, "> ")
 	is.Equal(s.enters(t, "/s\t\r").Text, "/stop")

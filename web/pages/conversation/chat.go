@@ -113,9 +113,13 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 // savedRule is a rule, and when it ends: "" for never.
 type savedRule struct{ text, ends string }
 
+// maxSaved is how many rules the page of a chat names; a request rarely needs more than three.
+const maxSaved = 20
+
 // savedRules are the rules that the query names.
 func (c Conversation) savedRules(r *http.Request, caller api.Caller) (all []savedRule, err error) {
-	for _, name := range r.URL.Query()["saved"] {
+	names := r.URL.Query()["saved"]
+	for _, name := range names[:min(len(names), maxSaved)] {
 		id, _ := strings.CutPrefix(name, "tool_permissions/")
 		rule, err := c.API.Find(r.Context(), caller, "tool_permissions", id)
 		if problem := api.ProblemOf(err); err != nil && problem.Status == http.StatusNotFound {
