@@ -156,20 +156,31 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 		}
 		return d, 0, nil
 	}
+	err = recordRequest(ctx, func(try context.Context) error {
+		_, err := f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
+		return err
+	})
+	return d, owner, err
+}
+
+// recordRequest appends exec.requested with appendOnce, and repeats that until the log answers or ctx ends. The log may
+// have stored the event without an answer, so appendOnce must recognize it. ctx must not end with the caller: an
+// execution that is stored and not known here would never have a result.
+func recordRequest(ctx context.Context, appendOnce func(context.Context) error) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, authorizeTime) // a response that is lost with the connection never arrives
-		_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
+		err := appendOnce(try)
 		cancel()
 		if !isUnanswered(err) {
-			return d, owner, err
+			return err
 		}
 		if sleep.For(ctx, authorizePause) != nil { // the server may be back before its streams are
-			return d, owner, err
+			return err
 		}
 	}
 }
 
-// The log may not answer when an approved command is to be recorded. The append is repeated for recordTimeout.
+// The log may not answer when a request is to be recorded. The append is repeated for recordTimeout.
 const (
 	authorizeTime  = 10 * time.Second       // for one try
 	authorizePause = 250 * time.Millisecond // between two tries

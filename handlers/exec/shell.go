@@ -41,7 +41,9 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 	if r.Account != "" {
 		actor = events.UserActor(r.Account)
 	}
-	d, owner, err := x.requestShell(ctx, actor, r.Session, r.Call == PrivateShell, func(owner string) error {
+	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	d, owner, err := x.requestShell(record, actor, r.Session, r.Call == PrivateShell, func(owner string) error {
 		if r.Account == "" {
 			return nil
 		}
@@ -74,14 +76,17 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 type shellState struct {
 	handlers.ChatState
 	directory string // of the chat's own session
+	exec      string // of the shell
+	requested bool   // exec.requested of the shell is stored
 }
 
 func (s *shellState) Apply(e events.Event) {
 	s.ChatState.Apply(e)
-	if d, err := events.Decode(e); err == nil {
-		if bound, ok := d.(events.SessionBound); ok {
-			s.directory = bound.Directory
-		}
+	switch d, _ := events.Decode(e); d := d.(type) { // nil for one that cannot be decoded
+	case events.SessionBound:
+		s.directory = d.Directory
+	case events.ExecRequested:
+		s.requested = s.requested || d.Exec == s.exec
 	}
 }
 
@@ -92,22 +97,28 @@ func (x *Executions) requestShell(ctx context.Context, actor, chat string, priva
 	if _, err := events.ParseID(chat); err != nil {
 		return d, "", handlers.Refuse(handlers.Invalid, "chat: %v", err)
 	}
-	f := handlers.NewFold(&shellState{directory: x.Workspace},
+	f := handlers.NewFold(&shellState{directory: x.Workspace, exec: d.Exec},
 		events.ChatSubject(chat, d.Kind()), handlers.ChatFilter(chat), events.ChatSubject(chat, events.SessionBound{}.Kind()))
-	_, err = f.CarryOutOne(ctx, x.Log, chat, handlers.Command{Actor: actor},
-		func(s *shellState) (events.Data, uint64, error) {
-			owner = s.Owner
-			if err := s.Missing(chat); err != nil {
-				return nil, 0, err
-			}
-			if err := may(s.Owner); err != nil {
-				return nil, 0, err
-			}
-			var ok bool
-			if d.Cwd, ok = workspace.RealPath(s.directory); !ok {
-				return nil, 0, handlers.Refuse(handlers.Conflict, "the directory of the chat, %q, does not exist", s.directory)
-			}
-			return d, 0, nil
-		})
+	decide := func(s *shellState) (events.Data, uint64, error) {
+		owner = s.Owner
+		if s.requested {
+			return nil, 0, nil // an earlier try stored it, but the response was lost
+		}
+		if err := s.Missing(chat); err != nil {
+			return nil, 0, err
+		}
+		if err := may(s.Owner); err != nil {
+			return nil, 0, err
+		}
+		var ok bool
+		if d.Cwd, ok = workspace.RealPath(s.directory); !ok {
+			return nil, 0, handlers.Refuse(handlers.Conflict, "the directory of the chat, %q, does not exist", s.directory)
+		}
+		return d, 0, nil
+	}
+	err = recordRequest(ctx, func(try context.Context) error {
+		_, err := f.CarryOutOne(try, x.Log, chat, handlers.Command{Actor: actor}, decide)
+		return err
+	})
 	return d, owner, err
 }

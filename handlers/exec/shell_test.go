@@ -224,3 +224,36 @@ func TestInvalidShellRequestsAreRefused(t *testing.T) {
 	_, data := handlerstest.History(t, s.Log, "c1")
 	is.New(t).Equal(len(handlerstest.Of[events.ExecRequested](data)), 0)
 }
+
+// A browser leaves while the log stores the request: the server has it, and its answer is not read any more.
+func TestAShellThatIsLeftWhileItIsRecordedHasAnEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	conn := s.connect(natsconf.Core)
+	sent, err := conn.SubscribeSync(events.ChatSubject("c1", events.ExecRequested{}.Kind()))
+	is.NoErr(err)
+	is.NoErr(conn.Flush())
+	for range 20 {
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan wire.Result, 1)
+		go func() {
+			done <- s.exec.shell(ctx, events.UserActor("operator"), accountSees,
+				wire.Request{Session: "c1", Terminal: &wire.Terminal{Rows: 1, Cols: 1}}, io.Discard, io.Discard)
+		}()
+		_, err := sent.NextMsgWithContext(t.Context())
+		is.NoErr(err)
+		leave()
+		<-done
+	}
+	_, data := handlerstest.History(t, s.Log, "c1")
+	var requested, finished []string
+	for _, d := range handlerstest.Of[events.ExecRequested](data) {
+		requested = append(requested, d.Exec)
+	}
+	for _, d := range handlerstest.Of[events.ExecFinished](data) {
+		finished = append(finished, d.Exec)
+	}
+	is.Equal(len(requested), 20)
+	is.Equal(finished, requested)
+}
