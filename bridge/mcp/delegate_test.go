@@ -12,7 +12,9 @@ import (
 
 	"github.com/matryer/is"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
 
+	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -29,6 +31,7 @@ import (
 type delegating struct {
 	*fixture
 	t       *testing.T
+	conn    *nats.Conn
 	log     *log.Log
 	session *sdk.ClientSession
 	calls   int
@@ -41,7 +44,8 @@ type delegating struct {
 func openDelegating(t *testing.T) *delegating {
 	t.Helper()
 	is := is.New(t)
-	f := &delegating{fixture: open(t), t: t, log: eventstest.Log(t)}
+	f := &delegating{fixture: open(t), t: t, conn: eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))}
+	f.log = eventstest.Open(t, f.conn)
 	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), f.log)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,6 +167,34 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 		_, failed := f.call("mcp_status", "", map[string]any{})
 		return !failed
 	})
+}
+
+// A call ends while the log stores the question of its MCP server: the server has it, and its answer is not read any
+// more.
+func TestAQuestionThatIsLeftWhileItIsRecordedExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	sent, err := f.conn.SubscribeSync(events.ChatSubject("c1", events.QuestionRequested{}.Kind()))
+	is.NoErr(err)
+	is.NoErr(f.conn.Flush())
+	f.running("call_1")
+	for range 20 {
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, _, err := f.Elicit(ctx, gateway.Elicitation{Server: "lab", Params: &sdk.ElicitParams{Message: "Go on?"},
+				Call: gateway.Call{Chat: "c1", Session: "ses_1", Call: "call_1"}})
+			done <- err
+		}()
+		_, err := sent.NextMsgWithContext(t.Context())
+		is.NoErr(err)
+		leave()
+		is.True(<-done != nil)
+	}
+	_, data := handlerstest.History(t, f.log, "c1")
+	is.Equal(len(handlerstest.Of[events.QuestionRequested](data)), 20)
+	is.Equal(len(handlerstest.Of[events.QuestionExpired](data)), 20)
 }
 
 func TestHandoffThatWaitsReportsItsProgress(t *testing.T) {

@@ -69,7 +69,10 @@ func (s *Server) askFor(ctx context.Context, e gateway.Elicitation, all []field)
 	for _, f := range all {
 		requested.Questions = append(requested.Questions, f.question(e))
 	}
-	seq, err := s.Chats.RequestQuestion(ctx, chat.RequestQuestion{Command: s.command(), Chat: e.Chat,
+	// a question that the log stores, and whose answer is not awaited, would not expire
+	asking, asked := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+	defer asked()
+	seq, err := s.Chats.RequestQuestion(asking, chat.RequestQuestion{Command: s.command(), Chat: e.Chat,
 		QuestionRequested: requested})
 	if err != nil {
 		return a, err

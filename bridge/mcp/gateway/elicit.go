@@ -18,13 +18,15 @@ type Elicitation struct {
 type runningCall struct {
 	Call
 	ctx     context.Context
+	cancel  context.CancelFunc
 	notices []mcp.Content // for the model, about questions of the server
 }
 
 func (g *Gateway) begin(ctx context.Context, s *connection, c Call) *runningCall {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	running := &runningCall{Call: c, ctx: ctx}
+	running := &runningCall{Call: c}
+	running.ctx, running.cancel = context.WithCancel(ctx)
 	s.calls = append(s.calls, running)
 	return running
 }
@@ -33,8 +35,18 @@ func (g *Gateway) begin(ctx context.Context, s *connection, c Call) *runningCall
 func (g *Gateway) end(s *connection, running *runningCall) []mcp.Content {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	running.cancel()
 	s.calls = slices.DeleteFunc(s.calls, func(c *runningCall) bool { return c == running })
 	return running.notices
+}
+
+// cancelCalls ends the calls of a server that it has not answered.
+func (g *Gateway) cancelCalls(s *connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range s.calls {
+		c.cancel()
+	}
 }
 
 // elicit asks the person of the only running call. The protocol does not say which call a question belongs to, and a

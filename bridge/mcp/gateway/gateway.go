@@ -6,7 +6,7 @@
 //
 // Promises:
 //   - Only an approved server runs. Its tools are offered once they are pinned. If a tool changes, the server ends, and
-//     a person has to approve it again.
+//     a person has to approve it again. A server whose tools are refused ends too. It is started again later.
 //   - Every call is recorded before it is sent, and its result before it is returned.
 //   - A question of a server reaches only the person of the chat that calls it.
 //   - Values of the environment come from the secrets. They are not in the command, and they are redacted in events.
@@ -241,7 +241,7 @@ func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error)
 		return nil, err
 	}
 	began := time.Now()
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool.Name, Arguments: c.Arguments})
+	result, err := session.CallTool(running.ctx, &mcp.CallToolParams{Name: tool.Name, Arguments: c.Arguments})
 	if err == nil {
 		result.Content = append(result.Content, g.end(server, running)...)
 	}
@@ -252,7 +252,7 @@ func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error)
 	} else if returned.Result, err = json.Marshal(result); err != nil {
 		return nil, fmt.Errorf("encode the result of %s: %w", c.Tool, err)
 	}
-	if failed := g.record(context.WithoutCancel(ctx), c.Chat, returned); failed != nil {
+	if failed := g.record(ctx, c.Chat, returned); failed != nil {
 		return nil, failed
 	}
 	return result, err
@@ -273,8 +273,10 @@ func (g *Gateway) find(name string) (c *connection, session *mcp.ClientSession, 
 // recordTime limits the append of an event.
 const recordTime = 30 * time.Second
 
+// record appends an event, even if ctx has ended: a call that the log stores and whose answer is not awaited would never
+// have a result.
 func (g *Gateway) record(ctx context.Context, chat string, d events.Data) error {
-	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	e, err := events.New(chat, events.EngineActor(g.Engine), d)
 	if err != nil {

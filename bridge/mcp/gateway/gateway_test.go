@@ -15,8 +15,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -188,7 +190,7 @@ func TestMain(m *testing.M) {
 }
 
 var labTools = []string{"mcp_lab_ask", "mcp_lab_change", "mcp_lab_echo", "mcp_lab_exit",
-	"mcp_lab_fetch", "mcp_lab_variable"}
+	"mcp_lab_fetch", "mcp_lab_hang", "mcp_lab_variable"}
 
 func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
 	t.Parallel()
@@ -304,24 +306,34 @@ func TestEachCallIsRecordedWithItsResult(t *testing.T) {
 	is.True(returned[2].Error != "")
 }
 
-func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
-	t.Parallel()
+// labSecret is the secret of the remote server.
+const labSecret = "wq7zk2xv9jh4-8231"
+
+// startRemote starts the server of the tests over HTTP, and returns its host and port.
+func startRemote(t *testing.T) string {
+	t.Helper()
 	is := is.New(t)
 	path, err := lab()
 	is.NoErr(err)
 	remote := exec.Command(path, "127.0.0.1:0")
-	remote.Env = append(os.Environ(), "LAB_SECRET=wq7zk2xv9jh4-8231")
+	remote.Env = append(os.Environ(), "LAB_SECRET="+labSecret)
 	out, err := remote.StdoutPipe()
 	is.NoErr(err)
 	is.NoErr(remote.Start())
 	t.Cleanup(func() { remote.Process.Kill(); remote.Wait() })
 	address, err := bufio.NewReader(out).ReadString('\n')
 	is.NoErr(err)
+	return strings.TrimSpace(address)
+}
+
+func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	address := startRemote(t)
 	f := open(t)
-	id := f.save("", map[string]any{"name": "lab", "url": "http://" + strings.TrimSpace(address), "status": "approved",
+	id := f.save("", map[string]any{"name": "lab", "url": "http://" + address, "status": "approved",
 		"environment": []string{"X-Lab"}})
-	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab",
-		Value: "wq7zk2xv9jh4-8231"}))
+	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_echo", "hello")
 	is.NoErr(err)
@@ -331,7 +343,7 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	connections := all[id]
 	is.Equal(len(connections), 1)
 	is.Equal(fmt.Sprintf("%s %t %s:%d", connections[0].Name, connections[0].Allowed, connections[0].Host,
-		connections[0].Port), "lab true "+strings.TrimSpace(address))
+		connections[0].Port), "lab true "+address)
 	f.save(id, map[string]any{"status": "revoked"})
 	f.offers()
 }
@@ -372,6 +384,127 @@ func TestACommandReachesItsApprovedHostsOnly(t *testing.T) {
 	is.NoErr(err)
 	connections := all[id]
 	is.Equal([]bool{connections[0].Allowed, connections[1].Allowed}, []bool{true, false}) // the last answers
+}
+
+// withPID returns a command that writes its process id into the file pids of the workspace, and runs another.
+func (f *fixture) withPID(command string) string {
+	return "echo $$ >> " + filepath.Join(f.Workspace, "pids") + "; exec " + command
+}
+
+// pid returns the process id of the first command of withPID.
+func (f *fixture) pid() (pid int) {
+	f.t.Helper()
+	expect.Eventually(f.t, "the command has written its process id", func() bool {
+		body, _ := os.ReadFile(filepath.Join(f.Workspace, "pids"))
+		line, _, whole := strings.Cut(string(body), "\n")
+		pid, _ = strconv.Atoi(line)
+		return whole
+	})
+	return pid
+}
+
+func (f *fixture) ends(pid int) {
+	f.t.Helper()
+	expect.Eventually(f.t, "the process ends", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+}
+
+// hang begins a call that the server never answers. It returns when the call is recorded.
+func (f *fixture) hang() (ended <-chan error) {
+	f.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.call("mcp_lab_hang", "")
+		done <- err
+	}()
+	expect.Eventually(f.t, "the call runs", func() bool {
+		last, err := f.Log.Newest(f.t.Context(), events.ChatSubject("c1", events.MCPCalled{}.Kind()))
+		return err == nil && last > 0
+	})
+	return done
+}
+
+// A caller leaves while the log stores the call: the server has it, and its answer is not read any more.
+func TestACallThatIsLeftWhileItIsRecordedHasAResult(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	f.save("", map[string]any{"name": "lab", "command": path, "status": "approved"})
+	f.offers(labTools...)
+	sent, err := f.Conn.SubscribeSync(events.ChatSubject("c1", events.MCPCalled{}.Kind()))
+	is.NoErr(err)
+	is.NoErr(f.Conn.Flush())
+	for n := range 20 {
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Call(ctx, gateway.Call{Chat: "c1", Session: "ses_1", Call: fmt.Sprint("call_", n), Tool: "mcp_lab_hang",
+				Arguments: json.RawMessage(`{"text":""}`)})
+			done <- err
+		}()
+		_, err := sent.NextMsgWithContext(t.Context())
+		is.NoErr(err)
+		leave()
+		is.True(<-done != nil)
+	}
+	count := map[string]int{}
+	_, err = f.Log.Fold(t.Context(), events.ChatSubject("c1", "mcp.*"), 0, func(e events.Event) error {
+		count[e.Subject.Kind]++
+		return nil
+	})
+	is.NoErr(err)
+	is.Equal(count, map[string]int{events.MCPCalled{}.Kind(): 20, events.MCPReturned{}.Kind(): 20})
+}
+
+func TestAServerWhoseToolsAreRefusedEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	f.save("", map[string]any{"name": "lab", "status": "approved",
+		"command": "export LAB_ECHO=$(head -c 40000 /dev/zero | tr '\\0' x); " + f.withPID(path)})
+	s := f.server("its problem", func(s mcpserver.Server) bool { return s.Problem != "" })
+	expect.Contains(t, s.Problem, "at most 32768 are allowed")
+	is.Equal(s.Tools, nil)
+	f.ends(f.pid())
+}
+
+func TestAServerThatIsPendingAgainEndsWithItsCalls(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "command": f.withPID(path), "status": "approved"})
+	f.offers(labTools...)
+	hanging := f.hang()
+	_, err = f.call("mcp_lab_change", "says it back, and mails it")
+	is.NoErr(err)
+	f.server("pending", func(s mcpserver.Server) bool { return s.Status == mcpserver.Pending })
+	f.offers()
+	f.ends(f.pid())
+	is.True(<-hanging != nil)
+	f.save(id, map[string]any{"status": "denied"})
+	f.server("denied", func(s mcpserver.Server) bool { return s.Status == mcpserver.Denied })
+}
+
+// A server elsewhere that does not answer must not keep the gateway from starting and ending others.
+func TestARevokedRemoteServerEndsWithItsCalls(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "url": "http://" + startRemote(t), "status": "approved",
+		"environment": []string{"X-Lab"}})
+	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
+	f.offers(labTools...)
+	hanging := f.hang()
+	f.save(id, map[string]any{"status": "revoked"})
+	f.offers()
+	is.True(<-hanging != nil)
+	f.approve(id)
+	f.offers(labTools...)
 }
 
 // A command that does not speak MCP is started again and again, with longer and longer pauses.

@@ -39,7 +39,6 @@ func (g *Gateway) serve(ctx context.Context, c *connection) (unapproved bool) {
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		began := time.Now()
 		err := g.serveOnce(ctx, c)
-		g.set(c, nil, nil)
 		if errors.Is(err, errUnapproved) || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
@@ -100,7 +99,7 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 		if err != nil {
 			return err
 		}
-		defer session.Close()
+		defer g.close(c, session)
 		return g.offerTools(ctx, c, session, changed)
 	}
 	proxy := ""
@@ -117,7 +116,7 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	if err != nil {
 		return p.explain(err)
 	}
-	defer session.Close()
+	defer g.close(c, session)
 	err = g.offerTools(ctx, c, session, changed)
 	// a request fails if the command ends meanwhile
 	if errors.Is(err, errEnded) || ctx.Err() == nil && p.ctx.Err() != nil && !errors.Is(err, errUnapproved) {
@@ -145,7 +144,15 @@ func connect(ctx context.Context, client *mcp.Client, t mcp.Transport) (*mcp.Cli
 	}
 }
 
-// offerTools offers the pinned tools of a session until it ends, and lists them again whenever they change.
+// close ends a session and its calls. The session would wait for a call that the server does not answer.
+func (g *Gateway) close(c *connection, session *mcp.ClientSession) {
+	g.set(c, nil, nil)
+	g.cancelCalls(c)
+	_ = session.Close() // the server is gone, or is ended next
+}
+
+// offerTools offers the pinned tools of a session until it ends, and lists them again whenever they change. It returns
+// an error if the tools are refused.
 func (g *Gateway) offerTools(ctx context.Context, c *connection, session *mcp.ClientSession,
 	changed <-chan struct{}) error {
 	ended := make(chan error, 1)
@@ -159,11 +166,14 @@ func (g *Gateway) offerTools(ctx context.Context, c *connection, session *mcp.Cl
 		if err != nil {
 			return err
 		}
+		switch {
+		case now.Status != mcpserver.Approved:
+			return errUnapproved
+		case now.Problem != "":
+			return errors.New(now.Problem)
+		}
 		offered, _ := now.Offered()
 		g.set(c, session, offered)
-		if now.Status != mcpserver.Approved {
-			return errUnapproved
-		}
 		select {
 		case <-changed:
 		case err := <-ended:

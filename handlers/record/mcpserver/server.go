@@ -407,7 +407,7 @@ type Report struct {
 }
 
 // Apply returns the server after a report of it while it is approved. The first list of tools is pinned. A later list
-// that differs makes the server pending again.
+// that differs makes the server pending again. A list that is invalid, or of which nothing can be offered, is a problem.
 func (s Server) Apply(r Report) Server {
 	if r.Problem != "" {
 		s.Problem = r.Problem
@@ -423,7 +423,10 @@ func (s Server) Apply(r Report) Server {
 	} else if d := Difference(s.Version, r.Version, s.Tools, found); d != "" {
 		s.Status, s.FoundVersion, s.FoundTools, s.Difference = Pending, r.Version, append([]Tool{}, found...), d
 	}
-	_, refused := s.offered(s.Tools)
+	offered, refused := s.offered(s.Tools)
 	s.Problem, s.NotOffered = "", strings.Join(refused, "\n")
+	if len(offered) == 0 && len(refused) > 0 {
+		s.Problem = "none of its tools can be offered to the model"
+	}
 	return s
 }

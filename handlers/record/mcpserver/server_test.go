@@ -132,7 +132,12 @@ func TestToolsThatCannotBeOfferedAreRefusedWithASentence(t *testing.T) {
 	for _, says := range []string{`"a.b" and "a/b" would have the same name`, "is too long", "argument caller"} {
 		expect.Contains(t, all, says)
 	}
+	is.Equal([]string{s.State(), s.Problem}, []string{"active", ""})
 	s.Status = mcpserver.Revoked
 	offered, _ = s.Offered()
 	is.Equal(len(offered), 0)
+
+	none := mcpserver.Server{Name: "lab", Status: mcpserver.Approved, Command: "x"}.Apply(mcpserver.Report{
+		Tools: []mcpserver.Tool{tool("mine", "", `{"properties":{"caller":{}}}`)}})
+	is.Equal([]string{none.State(), none.Problem}, []string{"approved", "none of its tools can be offered to the model"})
 }

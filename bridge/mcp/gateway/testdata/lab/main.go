@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,7 +59,7 @@ func fetch(address string) string {
 
 func main() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "lab", Version: "1.0.0"}, nil)
-	addEcho(server, "says it back")
+	addEcho(server, cmp.Or(os.Getenv("LAB_ECHO"), "says it back"))
 	add := func(name, description string, run func(string) string) {
 		mcp.AddTool(server, &mcp.Tool{Name: name, Description: description},
 			func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
@@ -84,6 +85,7 @@ func main() {
 			}
 			return say(answer.Action + " " + string(content))
 		})
+	add("hang", "never answers", func(string) string { select {} })
 	add("exit", "ends the server", func(string) string {
 		fmt.Fprintln(os.Stderr, "asked to exit")
 		os.Exit(3)
