@@ -16,12 +16,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/worker"
+	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/webtest"
 )
@@ -86,6 +88,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		"identity": "admin@example.org", "email": "new@example.org", "password": webtest.Password, "identityField": "email", "passwordConfirm": webtest.Password,
 		"requests": []any{map[string]any{"method": "POST", "url": "/api/collections/chats/records", "body": map[string]any{"title": "of a batch"}}},
 		"patterns": []string{"git status"}, "metadata": map[string]any{"command": "git status"}, "permission": "bash",
+		api.DeadlineHeader: time.Now().Add(time.Hour).UnixMilli(),
 	}
 	if strings.Contains(o.path, "/auth-") {
 		f["collection"] = "users"

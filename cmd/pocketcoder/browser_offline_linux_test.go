@@ -1,15 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
@@ -215,6 +223,115 @@ func TestLateOfflineDecisionIsShownAsRefused(t *testing.T) {
 	b.over(l, "/chats/"+chat)
 	b.awaitCondition("that nothing is stored", `document.querySelector("#nothing-stored")?.checkVisibility() && document.querySelector("#stored-pages").childElementCount === 0`)
 	b.screenshot("offline-nothing")
+}
+
+// delaying is a proxy between a browser and a system. It delivers decisions also if the browser has gone.
+type delaying struct {
+	*line
+	before, after atomic.Pointer[chan struct{}] // held decisions wait before the delivery, or for their answer, until it is closed
+	statuses      chan int                      // of held decisions, as the system answered them
+}
+
+// newDelaying starts a proxy. It ends with the test.
+func (p *process) newDelaying(t testing.TB) *delaying {
+	t.Helper()
+	system, err := url.Parse(p.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &delaying{statuses: make(chan int, 100)}
+	proxy := &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(system)
+		r.Out.Host = r.In.Host
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before, after := d.before.Load(), d.after.Load()
+		if r.Method != "POST" || !strings.Contains(r.URL.Path, "/requests/") || before == nil && after == nil {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the browser had gone before it was sent
+		}
+		r = r.WithContext(t.Context())
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if before != nil {
+			<-*before
+			until, _ := strconv.ParseInt(r.Header.Get("Pocketcoder-Deadline"), 10, 64)
+			<-time.After(time.Until(time.UnixMilli(until + 1)))
+		}
+		answer := httptest.NewRecorder()
+		proxy.ServeHTTP(answer, r)
+		d.statuses <- answer.Code
+		if after != nil {
+			<-*after
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	d.line = &line{URL: server.URL}
+	return d
+}
+
+// hold holds the next decisions before the delivery, or after it, until release is called.
+func hold(at *atomic.Pointer[chan struct{}]) (release func()) {
+	held := make(chan struct{})
+	at.Store(&held)
+	return sync.OnceFunc(func() { at.Store(nil); close(held) })
+}
+
+// The decision left the browser and is on its way when a person takes it back.
+func TestADecisionThatIsTakenBackIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin, d := p.admin(t), p.newDelaying(t)
+	chat := admin.create(t, "chats", record{"title": "Taken back"})
+	admin.say(t, chat, bash("touch takenback.txt"))
+	request := admin.awaitRequest(t, chat)
+	b := p.openOver(t, d.line, phoneScreen)
+	b.over(d.line, "/chats/"+chat)
+	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitStored("/chats/" + chat)
+	release := hold(&d.before)
+	defer release()
+	b.click(".card.draft .decide [value=authorized]")
+	b.awaitCondition("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
+	b.click(".unsent-decision button")
+	b.awaitCondition("that it was perhaps sent", `document.querySelector(".card > .unsent-decision.taken-back b")?.textContent === "Approve"`)
+	b.awaitCondition("that it can be decided", `document.querySelector(".card.draft .decide").checkVisibility()`)
+	b.screenshot("offline-taken-back")
+
+	release()
+	is.Equal(<-d.statuses, http.StatusPreconditionFailed)
+	b.awaitCondition("that it was not carried out", `document.querySelector(".unsent-decision") === null`)
+	is.Equal(admin.list(t, "permissions", `id = "`+request["id"].(string)+`"`)[0]["status"], "draft")
+	b.click(".card.draft .decide [value=denied]")
+	b.awaitCondition("the decision", `document.querySelector(".card.denied") !== null`)
+}
+
+func TestADecisionThatIsTakenBackTooLateIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin, d := p.admin(t), p.newDelaying(t)
+	chat := admin.create(t, "chats", record{"title": "Taken back too late"})
+	admin.say(t, chat, bash("touch toolate.txt"))
+	admin.awaitRequest(t, chat)
+	b := p.openOver(t, d.line, phoneScreen)
+	b.over(d.line, "/chats/"+chat)
+	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitStored("/chats/" + chat)
+	release := hold(&d.after)
+	defer release()
+	b.click(".card.draft .decide [value=authorized]")
+	b.awaitCondition("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
+	b.click(".unsent-decision button")
+	b.awaitCondition("that it was perhaps sent", `document.querySelector(".card > .unsent-decision.taken-back") !== null`)
+	is.Equal(<-d.statuses, http.StatusNoContent)
+	b.awaitCondition("that it was carried out",
+		`document.querySelector(".card.authorized") !== null && document.querySelector(".unsent-decision") === null`)
 }
 
 func notifiedInABrowser(t *testing.T, p *process) {

@@ -127,8 +127,7 @@ func readBody(r *http.Request) ([]byte, error) {
 func readAll(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(r)
 	if err != nil {
-		var tooLong *http.MaxBytesError
-		if errors.As(err, &tooLong) {
+		if errors.As(err, new(*http.MaxBytesError)) || errors.As(err, new(Problem)) {
 			return nil, err
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {

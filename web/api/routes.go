@@ -124,6 +124,6 @@ func (s *Server) routes(others []Route) []Route {
 		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Access: Accounts, Answer: pushKey{}, Serve: s.pushKey},
 		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.sendPush},
 		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
-		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Answer: actAnswer{}, Serve: s.act},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []openapi.Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

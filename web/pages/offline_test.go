@@ -29,13 +29,13 @@ func TestTheServiceWorkerKnowsEveryFileOfItsVersion(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(program, string(own))
 	var settings struct {
-		Version, Header string
-		Files           []string
-		Texts           map[string]string
+		Version, Header, Deadline string
+		Files                     []string
+		Texts                     map[string]string
 	}
 	is.NoErr(json.Unmarshal([]byte(strings.TrimSuffix(strings.TrimPrefix(line, "const settings = "), ";")), &settings))
 	is.Equal(len(settings.Version), 16)
-	is.Equal(settings.Header, "Pocketcoder-Account")
+	is.Equal([]string{settings.Header, settings.Deadline}, []string{"Pocketcoder-Account", "Pocketcoder-Deadline"})
 	for _, path := range settings.Files {
 		is.Equal(b.visit(t, path).status, http.StatusOK) // path
 	}

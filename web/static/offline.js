@@ -51,7 +51,7 @@ function requestsOf({ path, body }) {
 
 // noteOf returns the note about a decision in a place. It adds the note if it is not there.
 function noteOf(d, place) {
-  const kind = d.refused === undefined ? "waiting" : "refused";
+  const kind = d.refused !== undefined ? "refused" : d.takenBack ? "taken-back" : "waiting";
   const there = [...place.children].find((note) => note.matches(".unsent-decision." + kind) && note.dataset.id === String(d.id));
   if (there) {
     return there;
@@ -59,7 +59,7 @@ function noteOf(d, place) {
   const note = byID("decision-" + kind).content.firstElementChild.cloneNode(true);
   note.dataset.id = d.id;
   note.querySelector("b").textContent = labelOf(d);
-  note.querySelector("button").addEventListener("click", () => tellWorker({ forget: d.id }));
+  note.querySelector("button")?.addEventListener("click", () => tellWorker({ forget: d.id }));
   if (kind === "refused") {
     note.querySelector(".reason").textContent = d.refused;
   }

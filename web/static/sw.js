@@ -1,5 +1,5 @@
-// The service worker of the web app. The server writes its settings before this text: the version, the files to store, the
-// header that names the account of a page, and texts.
+// The service worker of the web app. The server writes its settings before this text: the version, the files to store, the headers
+// that name the account of a page and the deadline of a decision, and texts.
 //
 // Pages and files come from the network. What is stored is shown only if the network fails or keeps silent. Only pages that a
 // person reads are stored, of one account at a time; never a stream, an answer of the API, a login or a setup.
@@ -52,10 +52,14 @@ self.addEventListener("fetch", (event) => {
   }
 });
 
-// within returns the answer of the network. It throws if there is none, or none of our server.
+// within returns the answer of the network. It throws if there is none. The request goes on, so it must change nothing.
 async function within(time, request) {
   const silence = new Promise((_, reject) => setTimeout(reject, time, new Error("no answer")));
-  const answer = await Promise.race([fetch(request), silence]);
+  return checkServed(await Promise.race([fetch(request), silence]));
+}
+
+// checkServed returns an answer, and throws if it says that the server cannot be reached or is not ready.
+function checkServed(answer) {
   if ([502, 503, 504].includes(answer.status)) {
     throw new Error(answer.statusText);
   }
@@ -127,7 +131,7 @@ async function account() {
   return names.find((name) => name.startsWith(pagesOf))?.slice(pagesOf.length);
 }
 
-// Decisions that could not be sent
+// Decisions
 
 const opened = new Promise((resolve, reject) => {
   const opening = indexedDB.open("decisions", 1);
@@ -154,20 +158,86 @@ async function forgetDecisions(match) {
   }
 }
 
+// change replaces a decision in the queue by what next returns for it, and deletes it if that is undefined. It returns the new one.
+// It is one transaction, so that sending and taking back do not undo each other. A decision that is not there stays away.
+async function change(id, next) {
+  const queue = (await opened).transaction("decisions", "readwrite").objectStore("decisions");
+  return new Promise((resolve, reject) => {
+    const reading = queue.get(id);
+    reading.onerror = () => reject(reading.error);
+    reading.onsuccess = () => {
+      const changed = reading.result && next(reading.result);
+      const writing = changed ? queue.put(changed) : queue.delete(id);
+      writing.onerror = () => reject(writing.error);
+      writing.onsuccess = () => resolve(changed);
+    };
+  });
+}
+
+const attempts = new Map(); // of the decisions that are being sent, by id: what ends the attempt
+
 // decide sends a decision. If the server does not answer, the decision waits, and the page is told that it was accepted.
 async function decide(request) {
   const decision = { path: new URL(request.url).pathname, body: await request.clone().text(), account: await account() };
-  try {
-    return await within(patience, request);
-  } catch {
-    if (!decision.account) {
-      return Response.error();
-    }
-    await inQueue((queue) => queue.add(decision));
-    await self.registration.sync?.register("decisions").catch(() => {}); // not every browser, and not in a private window
-    await tell();
-    return new Response(null, { status: 202, headers: { Location: new URL(request.referrer).pathname } });
+  if (!decision.account) {
+    return fetch(request);
   }
+  decision.id = await inQueue((queue) => queue.add(decision));
+  const answer = await attempt(decision);
+  if (answer) {
+    await change(decision.id, () => undefined);
+    return answer;
+  }
+  await self.registration.sync?.register("decisions").catch(() => {}); // not every browser, and not in a private window
+  await tell();
+  return new Response(null, { status: 202, headers: { Location: new URL(request.referrer).pathname } });
+}
+
+// attempt sends a decision once, and returns the answer, null if there is none. A decision that came too late was not carried out.
+async function attempt(d) {
+  const headers = { Accept: "text/plain", "Content-Type": "application/x-www-form-urlencoded", [settings.header]: d.account };
+  const ending = new AbortController();
+  attempts.set(d.id, ending);
+  try {
+    const answer = await post(patience, d.path, { headers, body: d.body }, ending, async (until) => {
+      const now = await change(d.id, (now) => (now.takenBack ? now : { ...now, until }));
+      if (!now || now.takenBack) {
+        throw new Error("taken back");
+      }
+    });
+    return answer.status === 412 ? null : answer;
+  } catch {
+    return null;
+  } finally {
+    attempts.delete(d.id);
+  }
+}
+
+// post sends a form, and gives up after a time. The server refuses the form after that, also if it is still on its way. beforeSent
+// is called with that moment, by the server's clock: the clock of a phone may be wrong. post throws if the server does not answer.
+async function post(time, path, request, ending = new AbortController(), beforeSent = () => {}) {
+  const { signal } = ending;
+  const timer = setTimeout(() => ending.abort(), time);
+  try {
+    const until = (await serverTime(signal)) + 1000 + time; // serverTime was rounded down
+    await beforeSent(until);
+    const headers = { ...request.headers, [settings.deadline]: String(until) };
+    return checkServed(await fetch(path, { ...request, method: "POST", headers, signal }));
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// serverTime returns the server's time in ms, rounded down to a second.
+async function serverTime(signal) {
+  const answer = checkServed(await fetch("/offline", { method: "HEAD", cache: "no-store", signal }));
+  return Date.parse(answer.headers.get("Date"));
+}
+
+// takeBack deletes a decision. If it was sent and can still be carried out, it stays, so that the page says so.
+async function takeBack(id) {
+  await change(id, (d) => (d.refused === undefined && d.until ? { ...d, takenBack: true } : undefined));
+  attempts.get(id)?.abort();
 }
 
 let sending = null;
@@ -175,23 +245,33 @@ const sendDecisions = () => (sending ??= sendEach().finally(() => (sending = nul
 
 async function sendEach() {
   const current = await account();
-  for (const d of await decisions()) {
-    if (d.refused === undefined && d.account === current && !(await sendOne(d))) {
+  for (const { id } of await decisions()) {
+    const d = await inQueue((queue) => queue.get(id)); // it may have been taken back meanwhile
+    if (d && d.refused === undefined && d.account === current && !attempts.has(id) && !(await (d.takenBack ? settle(d) : sendOne(d)))) {
       break;
     }
   }
   await tell();
 }
 
+// settle reports whether the server answers. Once its clock has passed the deadline of a decision that was taken back, the decision
+// was carried out before or never is, and the page shows which.
+async function settle(d) {
+  const now = await serverTime(AbortSignal.timeout(patience)).catch(() => null);
+  if (now > d.until) {
+    await change(d.id, () => undefined);
+  }
+  return now !== null;
+}
+
 // sendOne reports whether the server has answered a decision. One that it refuses stays, with the reason.
 async function sendOne(d) {
-  const headers = { Accept: "text/plain", "Content-Type": "application/x-www-form-urlencoded", [settings.header]: d.account };
-  const answer = await within(patience, new Request(d.path, { method: "POST", headers, body: d.body })).catch(() => null);
+  const answer = await attempt(d);
   if (answer === null || answer.status === 401 || answer.status === 429) {
     return false;
   }
   const refused = answer.ok ? null : await answer.text();
-  await inQueue((queue) => (answer.ok ? queue.delete(d.id) : queue.put({ ...d, refused })));
+  await change(d.id, (now) => (answer.ok ? undefined : { ...now, refused }));
   return true;
 }
 
@@ -220,7 +300,7 @@ async function receive({ claim, forget, store }) {
     await self.clients.claim();
   }
   if (forget) {
-    await inQueue((queue) => queue.delete(forget));
+    await takeBack(forget);
   }
   if (store) {
     await refresh(store).catch(() => {}); // the next visit stores it
@@ -264,8 +344,8 @@ async function act(notification, action) {
     await open(click);
     return;
   }
-  const answer = await within(buttonPatience, new Request(urls[action], { method: "POST" })).catch(() => null);
-  const unsent = answer === null;
+  const answer = await post(buttonPatience, urls[action], {}).catch(() => null);
+  const unsent = answer === null || answer.status === 412;
   let text = settings.texts.refused;
   if (unsent) {
     text = settings.texts.unsent;

@@ -38,16 +38,18 @@ func (o Offline) showPage(w http.ResponseWriter, r *http.Request) error {
 
 // settings are what static/sw.js needs to know.
 type settings struct {
-	Version string            `json:"version"` // of the files
-	Files   []string          `json:"files"`   // to store
-	Header  string            `json:"header"`  // that names the account of a page
-	Texts   map[string]string `json:"texts"`
+	Version string   `json:"version"` // of the files
+	Files   []string `json:"files"`   // to store
+	Header  string   `json:"header"`  // that names the account of a page
+	// name of the header that says until when a decision counts
+	Deadline string            `json:"deadline"`
+	Texts    map[string]string `json:"texts"`
 }
 
 // serveWorker serves the service worker from the root, because it handles the requests of pages below its own path
 // alone.
 func (o Offline) serveWorker(w http.ResponseWriter, r *http.Request) error {
-	s := settings{Files: []string{pagePath}, Header: site.AccountHeader, Texts: texts.Worker}
+	s := settings{Files: []string{pagePath}, Header: site.AccountHeader, Deadline: api.DeadlineHeader, Texts: texts.Worker}
 	files, err := static.Files.ReadDir(".")
 	if err != nil {
 		return err

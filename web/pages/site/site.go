@@ -99,6 +99,9 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 		api.BoundBody(w, r, caller)
 		err := s.loading()
 		if err == nil {
+			err = api.CheckDeadline(r)
+		}
+		if err == nil {
 			err = serve(w, r, caller)
 		}
 		if err != nil && r.Context().Err() == nil {
@@ -247,11 +250,14 @@ const maxFormMemory = 1 << 20
 
 // ParseForm reads the fields and files of a form.
 func ParseForm(r *http.Request) error {
-	err := r.ParseMultipartForm(maxFormMemory)
-	if errors.Is(err, http.ErrNotMultipart) { // it has parsed any other form
+	err := r.ParseForm() // first: for a form that is not multipart, the next call returns another error
+	if err == nil {
+		err = r.ParseMultipartForm(maxFormMemory)
+	}
+	if errors.Is(err, http.ErrNotMultipart) {
 		err = nil
 	}
-	if errors.As(err, new(*http.MaxBytesError)) {
+	if errors.As(err, new(*http.MaxBytesError)) || errors.As(err, new(api.Problem)) {
 		return err
 	}
 	if err != nil {

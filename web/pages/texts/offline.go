@@ -10,6 +10,7 @@ const (
 	StoredAt         = "As of"
 	WaitsToBeSent    = "Waiting to be sent:"
 	TakeBack         = "Take back"
+	PerhapsSent      = "Taken back, but perhaps sent already:"
 	DecisionRefused  = "Refused:"
 	Dismiss          = "Dismiss"
 	OpenRequest      = "Open the request"
@@ -33,7 +34,7 @@ const (
 // Worker are the texts of notifications that the service worker shows.
 var Worker = map[string]string{
 	"decided":  "It is decided.",
-	"unsent":   "Not sent: the server did not answer.",
+	"unsent":   "The server did not answer. Perhaps this was sent already.",
 	"approved": "Approved.",
 	"denied":   "Denied.",
 	"refused":  "Refused. Open the request to see why.",

@@ -23,7 +23,7 @@ const (
 	Offline      = "Not connected: this page is out of date."
 	NoScript     = "JavaScript is off. Reload the page to see what is new."
 	TooManyPages = "Too many pages of this account are open. Close some of them."
-	Unsent       = "Not sent: the server did not answer."
+	Unsent       = "The server did not answer. Perhaps this was sent already."
 	NewBelow     = "new ↓"
 
 	Chats         = "Chats"
