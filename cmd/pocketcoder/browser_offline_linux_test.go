@@ -228,8 +228,9 @@ func TestLateOfflineDecisionIsShownAsRefused(t *testing.T) {
 // delaying is a proxy between a browser and a system. It delivers decisions also if the browser has gone.
 type delaying struct {
 	*line
-	before, after atomic.Pointer[chan struct{}] // held decisions wait before the delivery, or for their answer, until it is closed
-	statuses      chan int                      // of held decisions, as the system answered them
+	// held decisions wait before the delivery, or for their answer, until it is closed
+	before, after atomic.Pointer[chan struct{}]
+	statuses      chan int // of held decisions, as the system answered them
 }
 
 // newDelaying starts a proxy. It ends with the test.

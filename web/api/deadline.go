@@ -10,8 +10,8 @@ import (
 	"pocketcoder/web/openapi"
 )
 
-// DeadlineHeader is the time of the server until which a request counts, in milliseconds since 1970. A client that gives
-// up after that time knows that a request that is still on its way has no effect.
+// DeadlineHeader is the time of the server until which a request counts, in milliseconds since 1970. A client that
+// gives up after that time knows that a request that is still on its way has no effect.
 const DeadlineHeader = "Pocketcoder-Deadline"
 
 // DeadlineParam describes DeadlineHeader.
@@ -22,8 +22,8 @@ var DeadlineParam = openapi.Param{Name: DeadlineHeader, Header: true, Integer: t
 var late = Problem{Status: http.StatusPreconditionFailed,
 	Message: "This came too late: it counted only until the time that it names. Nothing was done."}
 
-// CheckDeadline refuses a request that came after the deadline in its header. It replaces the body by one that ends with
-// that refusal if its end comes after the deadline.
+// CheckDeadline refuses a request that came after the deadline in its header. It replaces the body by one that ends
+// with that refusal if its end comes after the deadline.
 func CheckDeadline(r *http.Request) error {
 	text := r.Header.Get(DeadlineHeader)
 	if text == "" {

@@ -273,8 +273,8 @@ func (g *Gateway) find(name string) (c *connection, session *mcp.ClientSession, 
 // recordTime limits the append of an event.
 const recordTime = 30 * time.Second
 
-// record appends an event, even if ctx has ended: a call that the log stores and whose answer is not awaited would never
-// have a result.
+// record appends an event, even if ctx has ended: a call that the log stores and whose answer is not awaited would
+// never have a result.
 func (g *Gateway) record(ctx context.Context, chat string, d events.Data) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
