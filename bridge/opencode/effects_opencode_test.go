@@ -419,6 +419,8 @@ func undoKeepsWhatAPersonChanged(t *testing.T, w *bridgedOpenCode) {
 	is.True(gone("undo/deleted"))
 	is.Equal(w.file("undo/other"), "a person's\n")
 
+	write("undo/changed", "before\n")
+	changed(chatID, message) // the undo loses nothing
 	write("undo/changed", "turn\nand a person's\n")
 	write("undo/made", "a person's\n")
 	write("undo/deleted", "a person's\n")

@@ -263,7 +263,6 @@ func (c streamChat) isReverted(t *testing.T) {
 	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK)
 	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
 	is.Equal(c.messageTexts(t, c.chat), whole)
-	expect.Eventually(t, "OpenCode has ended the redo", func() bool { e := c.effects(t); return e[0] == e[1] })
 
 	expect.WriteFile(t, c.path(), "Danube\nand a person's\n")
 	refused := c.do(t, "POST", c.route("revert"), record{"message": c.second})
@@ -277,7 +276,6 @@ func (c streamChat) isReverted(t *testing.T) {
 	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK) // it loses nothing
 	expect.Eventually(t, "it is redone", func() bool { return c.messageTexts(t, c.chat) == whole })
 	is.Equal(river(), "Danube\nand a person's\n")
-	expect.Eventually(t, "that is ended too", func() bool { e := c.effects(t); return e[0] == e[1] })
 
 	overwritten := record{"message": c.second, "changed": "overwrite"}
 	is.Equal(c.do(t, "POST", c.route("revert"), overwritten).code, http.StatusOK)
@@ -292,28 +290,26 @@ func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
 	is := is.New(t)
 	c.must(t, "POST", c.route("abort"), nil, nil)
 	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK)
-	expect.Eventually(t, "all is carried out", func() bool { return c.effects(t) == [2]int{8, 8} })
+	effects := func() (counts [2]int) { // requested and ended
+		for _, e := range c.history(t, c.chat) {
+			switch e.Subject.Kind {
+			case events.AbortRequested{}.Kind(), events.RevertRequested{}.Kind(), events.ForkRequested{}.Kind():
+				counts[0]++
+			case events.EffectDone{}.Kind():
+				counts[1]++
+			}
+		}
+		return counts
+	}
+	expect.Eventually(t, "all is carried out", func() bool { return effects() == [2]int{8, 8} })
 	c.stop()
 	c.forgetConsumers(t)
 	expect.WriteFile(t, c.path(), "Rhône\n") // by a person
 	c.restart()
 	c.turn(t, c.chat, "@@say after the restart")
 	is.Equal(expect.ReadFile(t, c.path()), "Rhône\n")
-	is.Equal(c.effects(t), [2]int{8, 8})
+	is.Equal(effects(), [2]int{8, 8})
 	is.Equal(strings.Count(c.messageTexts(t, c.chat), "after the restart"), 2)
-}
-
-// effects counts what was requested of OpenCode, and what has ended.
-func (c streamChat) effects(t *testing.T) (counts [2]int) {
-	for _, e := range c.history(t, c.chat) {
-		switch e.Subject.Kind {
-		case events.AbortRequested{}.Kind(), events.RevertRequested{}.Kind(), events.ForkRequested{}.Kind():
-			counts[0]++
-		case events.EffectDone{}.Kind():
-			counts[1]++
-		}
-	}
-	return counts
 }
 
 // forgetConsumers deletes what NATS remembers of the readers of a stopped system's log, and the read models.

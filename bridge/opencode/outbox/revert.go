@@ -5,15 +5,39 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/snapshots"
+	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/effects"
+	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
 )
 
 // errStillRuns means that a turn was still running after it was stopped.
 var errStillRuns = errors.New("the turn that is to be undone still runs")
+
+// filesError is about the files that a revert keeps. After some tries the revert fails.
+type filesError struct{ err error }
+
+func (e filesError) Error() string { return e.err.Error() }
+func (e filesError) Unwrap() error { return e.err }
+
+// maxFilesTries is how often a revert is tried that fails because of the files that it keeps.
+const maxFilesTries = 5
+
+// tryRevert tries a revert and records its outcome. After maxFilesTries a fault of the files is the outcome, so that
+// the chat goes on.
+func (o *Outbox) tryRevert(ctx context.Context, f effects.Effect, earlierTries int) error {
+	kept, err := o.revert(ctx, f)
+	if e := (filesError{}); errors.As(err, &e) && earlierTries+1 >= maxFilesTries && ctx.Err() == nil {
+		o.Logger.Error("keep files in an undo", "chat", f.Chat, "err", err)
+		return o.record(ctx, f.Chat, events.EffectFailed{Effect: f.ID, Reason: err.Error()})
+	}
+	return o.recordOutcome(ctx, f, kept, err)
+}
 
 // revert undoes a message and everything after it, or undoes the last revert. If OpenCode reports that an earlier try
 // was successful, revert does not repeat it, because another revert would overwrite later changes of files. It returns
@@ -28,17 +52,20 @@ func (o *Outbox) revert(ctx context.Context, f effects.Effect) (kept []string, e
 		return nil, err
 	}
 	if f.Message == "" || now.Revert.MessageID != f.Message {
-		if kept, err = o.keepFiles(ctx, f, chat, now); err != nil {
-			return nil, err
+		if err := o.keepFiles(ctx, f, chat, now); err != nil {
+			return nil, filesError{err}
 		}
 		if err := o.revertIn(ctx, chat.Session, f.Message); err != nil {
 			return nil, errors.Join(err, o.discardKept(f.ID, err))
 		}
 	}
-	if o.Snapshots != nil {
-		err = o.Snapshots.Restore(f.ID)
+	if o.Snapshots == nil {
+		return nil, nil
 	}
-	return kept, err
+	if kept, err = o.Snapshots.Restore(f.ID); err != nil {
+		return nil, filesError{err}
+	}
+	return kept, nil
 }
 
 // discardKept discards the copies of files if OpenCode has refused, and so changed no file: at the next try the files
@@ -77,53 +104,56 @@ func isBusy(err error) bool {
 	return errors.As(err, &refusal) && refusal.Status == http.StatusConflict
 }
 
-// keepFiles copies the files that the effect must not change, and returns those of them that the undone turns changed
-// too. OpenCode restores a whole snapshot to undo a revert, and also before it reverts more messages. That also
-// overwrites files that no turn has changed, and leaves files that the snapshot does not have.
-func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projections.Chat,
-	now client.Session) (changed []string, err error) {
+// keepFiles copies the files that the effect must not change. OpenCode restores a whole snapshot to undo a revert, and
+// also before it reverts more messages. That also overwrites files that no turn has changed, and leaves files that the
+// snapshot does not have. An earlier try may have changed a part of the files, so those that are as OpenCode makes them
+// are not copied: their copies are of that try.
+func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projections.Chat, now client.Session) error {
 	if o.Snapshots == nil {
-		return nil, nil
+		return nil
 	}
 	files, err := o.filesOf(ctx, chat, f.Message, now)
-	if err == nil && !f.Overwrite {
-		changed, err = o.changed(ctx, files, f.Message, now)
-	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	kept, absent := changed, []string{}
+	var c snapshots.Copies
+	if !f.Overwrite {
+		if c.Changed, c.Unchanged, err = o.compare(ctx, files); err != nil {
+			return err
+		}
+	}
+	c.Files = slices.Clone(c.Changed)
 	if snapshot := now.Revert.Snapshot; snapshot != "" {
 		all, err := o.Snapshots.AllDiffering(ctx, snapshot)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, file := range all {
 			if !slices.ContainsFunc(files, func(f expectedFile) bool { return f.path == file }) {
-				kept = append(kept, file)
+				c.Files = append(c.Files, file)
 			}
 		}
 		if f.Message == "" {
 			var undone []string
 			for _, file := range files {
-				if !slices.Contains(kept, file.path) {
+				if !slices.Contains(c.Files, file.path) {
 					undone = append(undone, file.path)
 				}
 			}
-			if absent, err = o.Snapshots.Absent(ctx, snapshot, undone); err != nil {
-				return nil, err
+			if c.Absent, err = o.Snapshots.Absent(ctx, snapshot, undone); err != nil {
+				return err
 			}
 		}
 	}
-	if len(kept)+len(absent) == 0 {
-		return nil, nil
-	}
-	return changed, o.Snapshots.Keep(f.ID, kept, absent)
+	return o.Snapshots.Keep(f.ID, c)
 }
 
-// expectedFile is a file that a revert changes, and the snapshot that holds it as the turns, or the last revert, left
-// it. The snapshot is empty if there is none.
-type expectedFile struct{ path, snapshot string }
+// expectedFile is a file that a revert changes. The snapshots hold it as the turns, or the last revert, left it, and as
+// OpenCode makes it. An empty snapshot is none.
+type expectedFile struct {
+	path, snapshot string
+	made           []string // one after the other
+}
 
 // filesOf returns the files that a revert of a message changes, or, without a message, the undoing of the last revert.
 func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message string,
@@ -135,46 +165,69 @@ func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message str
 		}
 	}
 	for _, file := range undone {
-		all = append(all, expectedFile{file.Path, file.Before})
+		all = append(all, expectedFile{file.Path, file.Before, []string{now.Revert.Snapshot}})
 	}
 	if message == "" {
 		return all, nil
 	}
 	changes, err := turns.Changes(ctx, o.Model, chat.ID, message)
 	for _, file := range changes {
-		if !slices.ContainsFunc(all, func(f expectedFile) bool { return f.path == file.Path }) {
-			all = append(all, expectedFile{file.Path, file.After})
+		i := slices.IndexFunc(all, func(f expectedFile) bool { return f.path == file.Path })
+		if i < 0 {
+			i, all = len(all), append(all, expectedFile{path: file.Path, snapshot: file.After})
 		}
+		all[i].made = append(all[i].made, file.Before)
 	}
 	return all, err
 }
 
-// changed returns the files that are not as expected. Of the files that the undoing of a revert changes, those count
-// that it would lose.
-func (o *Outbox) changed(ctx context.Context, files []expectedFile, message string,
-	now client.Session) (all []string, err error) {
-	of := map[string][]string{}
+// compare returns the files that the revert would lose: they are neither as expected nor as OpenCode makes them. It
+// also returns those that are as expected, and that the revert changes.
+func (o *Outbox) compare(ctx context.Context, files []expectedFile) (changed, unchanged []string, err error) {
+	expected, made := map[string][]string{}, map[string][]string{}
 	for _, file := range files {
-		of[file.snapshot] = append(of[file.snapshot], file.path)
+		expected[file.snapshot] = append(expected[file.snapshot], file.path)
+		for _, snapshot := range file.made {
+			made[snapshot] = append(made[snapshot], file.path)
+		}
 	}
-	for snapshot, paths := range of {
+	isOther, isMade := map[string]bool{}, map[string]bool{}
+	for snapshot, paths := range expected {
 		differing, err := o.Snapshots.Differing(ctx, snapshot, paths)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, differing...)
+		for _, path := range differing {
+			isOther[path] = true
+		}
 	}
-	if message == "" && len(all) > 0 {
-		all, err = o.Snapshots.Differing(ctx, now.Revert.Snapshot, all)
+	for snapshot, paths := range made {
+		differing, err := o.Snapshots.Differing(ctx, snapshot, paths)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, path := range paths {
+			isMade[path] = isMade[path] || !slices.Contains(differing, path)
+		}
 	}
-	slices.Sort(all)
-	return all, err
+	for _, file := range files {
+		switch {
+		case isMade[file.path]:
+		case isOther[file.path]:
+			changed = append(changed, file.path)
+		default:
+			unchanged = append(unchanged, file.path)
+		}
+	}
+	slices.Sort(changed)
+	return changed, unchanged, nil
 }
 
 // Changed returns the files that a revert would change although they differ from the state that the turns of the chat,
-// or its last revert, left. A file that cannot be compared counts as one. message is OpenCode's id, empty for the
-// undoing of the last revert. The error may be ErrUnknownChat or ErrUnavailable.
-func (o *Outbox) Changed(ctx context.Context, chatID, message string) (all []string, err error) {
+// or its last revert, left. A file that cannot be compared counts as one. It waits for the earlier aborts, reverts and
+// forks of the chat. message is OpenCode's id, empty for the undoing of the last revert. The error may be
+// ErrUnknownChat or ErrUnavailable.
+func (o *Outbox) Changed(ctx context.Context, chatID, message string) ([]string, error) {
 	session, err := o.sessionOf(ctx, chatID)
 	if err != nil || session == "" || o.Snapshots == nil {
 		return nil, err
@@ -183,10 +236,15 @@ func (o *Outbox) Changed(ctx context.Context, chatID, message string) (all []str
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if o.WaitConnected(waiting) != nil {
+	if o.WaitConnected(connecting) != nil {
 		return nil, ErrUnavailable
+	}
+	waiting, cancel := context.WithTimeout(ctx, changedTimeout)
+	defer cancel()
+	if err := o.awaitEffects(waiting, chatID); err != nil {
+		return nil, errors.Join(ErrUnavailable, err)
 	}
 	now, err := o.Current().Session(waiting, session)
 	switch {
@@ -199,5 +257,27 @@ func (o *Outbox) Changed(ctx context.Context, chatID, message string) (all []str
 	if err != nil {
 		return nil, err
 	}
-	return o.changed(ctx, files, message, now)
+	changed, _, err := o.compare(ctx, files)
+	return changed, err
+}
+
+// changedTimeout limits the wait for the earlier effects of the chat.
+const changedTimeout = 20 * time.Second
+
+// awaitEffects waits until the aborts, reverts and forks of a chat that the log has now are carried out.
+func (o *Outbox) awaitEffects(ctx context.Context, chat string) error {
+	last, err := o.Log.Last(ctx)
+	if err == nil {
+		err = o.Model.Wait(ctx, last)
+	}
+	for err == nil {
+		seq := o.Model.Seq()
+		open, listErr := pending.Effects(ctx, o.Model, o.Engine)
+		isOpen := func(f effects.Effect) bool { return f.Chat == chat && uint64(f.Position) <= last }
+		if listErr != nil || !slices.ContainsFunc(open, isOpen) {
+			return listErr
+		}
+		err = o.Model.Wait(ctx, seq+1)
+	}
+	return err
 }

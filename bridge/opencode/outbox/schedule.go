@@ -427,10 +427,8 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 			e.chat, e.from = f.Into, f.Chat
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.fork(ctx, f)) }
 		default:
-			e.try = func(ctx context.Context) error {
-				kept, err := s.revert(ctx, f)
-				return s.recordOutcome(ctx, f, kept, err)
-			}
+			n := s.attempts[e.key].times
+			e.try = func(ctx context.Context) error { return s.tryRevert(ctx, f, n) }
 		}
 		open = append(open, e)
 	}

@@ -1,6 +1,7 @@
 package snapshots
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,8 +9,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 )
+
+// Copies are the files that Keep copies, as absolute paths.
+type Copies struct {
+	Files     []string // copied as they are now
+	Absent    []string // deleted by Restore
+	Unchanged []string // as they were expected: what an earlier Keep copied of them is stale
+	Changed   []string // returned by Restore
+}
 
 // keptFile is the state that Restore gives to a file. Name is relative to the workspace.
 type keptFile struct {
@@ -17,19 +27,40 @@ type keptFile struct {
 	Mode   fs.FileMode `json:"mode"`
 	Link   string      `json:"link,omitempty"` // target of a symbolic link
 	Absent bool        `json:"absent,omitempty"`
+	Copy   string      `json:"copy,omitempty"` // name of the copy of a regular file
+}
+
+// keptFiles are the content of listFile.
+type keptFiles struct {
+	Changed []string   `json:"changed"`
+	Files   []keptFile `json:"files"`
 }
 
 const listFile = "files.json"
 
-// Keep copies files as they are now, under a name, for Restore. The absent files are to be deleted then. A second Keep
-// with the same name changes nothing. Files outside the workspace, and files that are neither regular nor symbolic
-// links, are left out.
-func (s *Snapshots) Keep(name string, files, absent []string) error {
-	dir := filepath.Join(s.Kept, name)
-	if _, err := os.Stat(filepath.Join(dir, listFile)); err == nil {
-		return nil
+func (s *Snapshots) dirOf(name string) string { return filepath.Join(s.Kept, name) }
+
+// load returns what was kept under a name.
+func (s *Snapshots) load(name string) (k keptFiles, found bool, err error) {
+	list, err := os.ReadFile(filepath.Join(s.dirOf(name), listFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, false, nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err == nil {
+		err = json.Unmarshal(list, &k)
+	}
+	if err != nil {
+		err = fmt.Errorf("read the list of copies in %s: %w", s.dirOf(name), err)
+	}
+	return k, err == nil, err
+}
+
+// Keep copies files as they are now, under a name, for Restore. A second Keep with the same name renews the copies of
+// its files, and leaves those of files that it does not name. Files outside the workspace are left out, and so is what
+// is neither a regular file, nor a symbolic link, nor a directory with such files.
+func (s *Snapshots) Keep(name string, c Copies) error {
+	earlier, found, err := s.load(name)
+	if err != nil || !found && len(c.Files)+len(c.Absent) == 0 {
 		return err
 	}
 	root, real, err := s.open()
@@ -37,36 +68,75 @@ func (s *Snapshots) Keep(name string, files, absent []string) error {
 		return err
 	}
 	defer root.Close()
-	var all []keptFile
-	for i, file := range append(append([]string{}, files...), absent...) {
-		k := keptFile{Absent: i >= len(files)}
-		if k.Name, err = filepath.Rel(real, file); err != nil || !filepath.IsLocal(k.Name) {
-			continue
+	if err := os.MkdirAll(s.dirOf(name), 0o700); err != nil {
+		return err
+	}
+	k := keptFiles{Files: slices.Clone(earlier.Files), Changed: slices.Clone(c.Changed)}
+	for _, file := range earlier.Changed {
+		if !slices.Contains(c.Unchanged, file) && !slices.Contains(k.Changed, file) {
+			k.Changed = append(k.Changed, file)
 		}
-		if !k.Absent {
-			keeps, err := k.copyTo(root, filepath.Join(dir, strconv.Itoa(len(all))))
-			if err != nil {
-				return fmt.Errorf("keep %s: %w", file, err)
-			}
-			if !keeps {
+	}
+	slices.Sort(k.Changed)
+	each := func(files []string, use func(local string) error) {
+		for _, file := range files {
+			local, relErr := filepath.Rel(real, file)
+			if relErr != nil || !filepath.IsLocal(local) || err != nil {
 				continue
 			}
+			k.forget(local)
+			err = use(local)
 		}
-		all = append(all, k)
 	}
-	list, err := json.Marshal(all)
+	each(c.Unchanged, func(string) error { return nil })
+	each(c.Absent, func(local string) error {
+		k.Files = append(k.Files, keptFile{Name: local, Absent: true})
+		return nil
+	})
+	each(c.Files, func(local string) error {
+		copied, err := keeper{root, s.dirOf(name), earlier.Files}.keep(local)
+		k.Files = append(k.Files, copied...)
+		return err
+	})
+	switch {
+	case err != nil && found:
+		return fmt.Errorf("keep the files that were changed since: %w; earlier copies are in %s", err, s.dirOf(name))
+	case err != nil:
+		return errors.Join(fmt.Errorf("keep the files that were changed since: %w", err), s.Discard(name))
+	}
+	return s.store(name, k, earlier)
+}
+
+// forget deletes the entries of a file, and of those that cannot exist beside it.
+func (k *keptFiles) forget(name string) {
+	k.Files = slices.DeleteFunc(k.Files, func(f keptFile) bool {
+		return f.Name == name || strings.HasPrefix(f.Name, name+"/") || strings.HasPrefix(name, f.Name+"/")
+	})
+}
+
+// store writes the list of a name, and then deletes the copies that only the earlier list has.
+func (s *Snapshots) store(name string, k, earlier keptFiles) error {
+	list, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
-	part := filepath.Join(dir, "part")
+	part := filepath.Join(s.dirOf(name), "part")
 	if err := os.WriteFile(part, list, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(part, filepath.Join(dir, listFile))
+	if err := os.Rename(part, filepath.Join(s.dirOf(name), listFile)); err != nil {
+		return err
+	}
+	for _, f := range earlier.Files {
+		if f.Copy != "" && !slices.ContainsFunc(k.Files, func(now keptFile) bool { return now.Copy == f.Copy }) {
+			err = errors.Join(err, os.Remove(filepath.Join(s.dirOf(name), f.Copy)))
+		}
+	}
+	return err
 }
 
 // Discard deletes the copies under a name.
-func (s *Snapshots) Discard(name string) error { return os.RemoveAll(filepath.Join(s.Kept, name)) }
+func (s *Snapshots) Discard(name string) error { return os.RemoveAll(s.dirOf(name)) }
 
 // open opens the workspace, and returns its real path.
 func (s *Snapshots) open() (*os.Root, string, error) {
@@ -78,71 +148,163 @@ func (s *Snapshots) open() (*os.Root, string, error) {
 	return root, real, err
 }
 
-// copyTo copies the file, and sets the other fields. It reports whether the file can be kept.
-func (k *keptFile) copyTo(root *os.Root, path string) (bool, error) {
-	info, err := root.Lstat(k.Name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		k.Absent = true
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	k.Mode = info.Mode()
-	switch k.Mode.Type() {
-	case fs.ModeSymlink:
-		k.Link, err = root.Readlink(k.Name)
-		return true, err
-	case 0:
-	default:
-		return false, nil
-	}
-	from, err := root.Open(k.Name)
-	if err != nil {
-		return false, err
-	}
-	defer from.Close()
-	to, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return false, err
-	}
-	_, err = io.Copy(to, from)
-	return true, errors.Join(err, to.Sync(), to.Close())
+// keeper copies files of the workspace into a directory.
+type keeper struct {
+	root    *os.Root
+	dir     string
+	earlier []keptFile // a copy of one of them that is like its file is used again
 }
 
-// Restore makes the files as Keep copied them under a name, and deletes the copies. Without copies it does nothing.
-func (s *Snapshots) Restore(name string) error {
-	dir := filepath.Join(s.Kept, name)
-	list, err := os.ReadFile(filepath.Join(dir, listFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// keep copies what is in the place of a file: a regular file, a symbolic link, a directory, or nothing. What stands in
+// the place of a directory above the file is copied too, because an undo replaces it.
+func (r keeper) keep(name string) (all []keptFile, err error) {
+	above, err := notDirectoryAbove(r.root, name)
+	if err != nil {
+		return nil, err
 	}
-	var all []keptFile
-	if err == nil {
-		err = json.Unmarshal(list, &all)
+	if above != "" {
+		all, err = r.keep(above)
+		return append(all, keptFile{Name: name, Absent: true}), err
+	}
+	info, err := r.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []keptFile{{Name: name, Absent: true}}, nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	f := keptFile{Name: name, Mode: info.Mode()}
+	switch info.Mode().Type() {
+	case fs.ModeSymlink:
+		f.Link, err = r.root.Readlink(name)
+		return []keptFile{f}, err
+	case fs.ModeDir:
+		return r.keepDirectory(name)
+	case 0:
+		f.Copy, err = r.copy(f)
+		return []keptFile{f}, err
+	}
+	return nil, nil
+}
+
+func (r keeper) keepDirectory(name string) (all []keptFile, err error) {
+	all = append(all, keptFile{Name: name, Absent: true}) // as a file
+	err = fs.WalkDir(r.root.FS(), filepath.ToSlash(name), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		some, err := r.keep(filepath.FromSlash(path))
+		all = append(all, some...)
 		return err
+	})
+	return all, err
+}
+
+// notDirectoryAbove returns the file or the link that stands in the place of a directory above a file, "" for none.
+func notDirectoryAbove(root *os.Root, name string) (string, error) {
+	for i, c := range name {
+		if c != filepath.Separator {
+			continue
+		}
+		info, err := root.Lstat(name[:i])
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "", nil
+		case err != nil:
+			return "", err
+		case !info.IsDir():
+			return name[:i], nil
+		}
+	}
+	return "", nil
+}
+
+// copy copies a regular file, and returns the name of the copy.
+func (r keeper) copy(f keptFile) (string, error) {
+	for _, before := range r.earlier {
+		if before.Name == f.Name && before.Copy != "" && before.Mode == f.Mode {
+			same, err := r.isCopy(before)
+			if same || err != nil {
+				return before.Copy, err
+			}
+		}
+	}
+	from, err := r.root.Open(f.Name)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	base := filepath.Base(f.Name)
+	to, err := os.CreateTemp(r.dir, "*-"+base[:min(len(base), maxCopyName)])
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	return filepath.Base(to.Name()), errors.Join(err, to.Sync(), to.Close())
+}
+
+// maxCopyName bounds how much of a file's name its copy has.
+const maxCopyName = 200
+
+// isCopy reports whether a file is like its copy.
+func (r keeper) isCopy(f keptFile) (bool, error) {
+	now, err := r.root.Open(f.Name)
+	if err != nil {
+		return false, err
+	}
+	defer now.Close()
+	then, err := os.Open(filepath.Join(r.dir, f.Copy))
+	if err != nil {
+		return false, err
+	}
+	defer then.Close()
+	a, b := make([]byte, 1<<16), make([]byte, 1<<16)
+	for {
+		n, err := io.ReadFull(now, a)
+		m, thenErr := io.ReadFull(then, b)
+		if !bytes.Equal(a[:n], b[:m]) {
+			return false, nil
+		}
+		if err != nil || thenErr != nil {
+			isEnd := func(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+			if isEnd(err) && isEnd(thenErr) {
+				return true, nil
+			}
+			return false, errors.Join(err, thenErr)
+		}
+	}
+}
+
+// Restore makes the files as Keep copied them under a name, deletes the copies, and returns Copies.Changed. Without
+// copies it does nothing. If it fails for a file, it restores the others, and all copies stay.
+func (s *Snapshots) Restore(name string) (changed []string, err error) {
+	k, found, err := s.load(name)
+	if err != nil || !found {
+		return nil, err
 	}
 	root, _, err := s.open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
-	for i, k := range all {
-		if err := k.restore(root, filepath.Join(dir, strconv.Itoa(i))); err != nil {
-			return fmt.Errorf("restore %s, whose copy is in %s: %w", k.Name, dir, err)
+	for _, absent := range []bool{true, false} { // a file may be where a directory is to be
+		for _, f := range k.Files {
+			if f.Absent == absent {
+				if fault := f.restore(root, filepath.Join(s.dirOf(name), f.Copy)); fault != nil {
+					err = errors.Join(err, fmt.Errorf("restore %s: %w", f.Name, fault))
+				}
+			}
 		}
 	}
-	return s.Discard(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w; the copies are in %s", err, s.dirOf(name))
+	}
+	return k.Changed, s.Discard(name)
 }
 
 func (k keptFile) restore(root *os.Root, path string) error {
 	if k.Absent {
-		if err := root.Remove(k.Name); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return k.remove(root)
 	}
 	if err := root.MkdirAll(filepath.Dir(k.Name), 0o755); err != nil {
 		return err
@@ -158,7 +320,47 @@ func (k keptFile) restore(root *os.Root, path string) error {
 	} else if err := copyInto(root, part, k.Mode.Perm(), path); err != nil {
 		return err
 	}
+	if err := removeEmpty(root, k.Name); err != nil {
+		return errors.Join(err, root.Remove(part))
+	}
 	return root.Rename(part, k.Name)
+}
+
+// remove deletes the file if there is one.
+func (k keptFile) remove(root *os.Root) error {
+	if above, err := notDirectoryAbove(root, k.Name); above != "" || err != nil {
+		return err
+	}
+	info, err := root.Lstat(k.Name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		err = root.Remove(k.Name)
+	}
+	return err
+}
+
+// removeEmpty deletes a directory that has no file, in the place of a file.
+func removeEmpty(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil || !info.IsDir() {
+		return nil // Rename reports what is wrong
+	}
+	var directories []string
+	err = fs.WalkDir(root.FS(), filepath.ToSlash(name), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			err = errors.New("a directory with files is in its place")
+		}
+		directories = append(directories, path)
+		return err
+	})
+	for _, d := range slices.Backward(directories) {
+		if err == nil {
+			err = root.Remove(filepath.FromSlash(d))
+		}
+	}
+	return err
 }
 
 func copyInto(root *os.Root, name string, mode fs.FileMode, path string) error {

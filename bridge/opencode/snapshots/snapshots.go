@@ -4,6 +4,7 @@
 // Promises:
 //   - A file that cannot be compared counts as one that differs.
 //   - Files are copied before OpenCode changes them, and a copy stays until its file is restored, also after a crash.
+//   - If one file cannot be restored, the others are, and all copies stay.
 //   - No file outside the workspace is read or written, whatever links the workspace has.
 //
 // It must not know turns, or which files an undo keeps.
@@ -101,39 +102,88 @@ func (r repository) entries(ctx context.Context, s *Snapshots, snapshot string, 
 }
 
 // current returns the files that exist, as entries has them. Git applies the filters of the repository, as it did for
-// the snapshot. It reads no other file than a regular one.
+// the snapshot. It reads no other file than a regular one. A file that cannot be read is unlike every entry.
 func (r repository) current(ctx context.Context, s *Snapshots, files []string) (map[string]string, error) {
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
 	all := map[string]string{}
 	var regular []string
 	for _, file := range files {
-		info, err := os.Lstat(file)
-		switch {
-		case err != nil: // git has no file where a directory is missing, or is a file
-		case info.Mode().IsRegular():
-			regular, all[file] = append(regular, file), "100644 "
-			if info.Mode()&0o100 != 0 {
-				all[file] = "100755 "
-			}
-		case info.Mode().Type() == fs.ModeSymlink:
-			target, err := os.Readlink(file)
-			if err != nil {
-				return nil, err
-			}
-			all[file] = fmt.Sprintf("120000 %x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(target), target)))
-		default:
-			all[file] = info.Mode().Type().String()
+		entry, err := currentEntry(root, r.root, file)
+		if err != nil {
+			entry = unreadable
+		}
+		if entry != "" {
+			all[file] = entry
+		}
+		if strings.HasPrefix(entry, "100") {
+			regular = append(regular, file)
 		}
 	}
 	for some := range slices.Chunk(regular, batchSize) {
-		out, err := r.git(ctx, s, append([]string{"hash-object", "--"}, some...)...)
-		if err != nil {
+		if err := r.hash(ctx, s, some, all); err != nil {
 			return nil, err
-		}
-		for i, hash := range strings.Fields(out) {
-			all[some[i]] += hash
 		}
 	}
 	return all, nil
+}
+
+const unreadable = "unreadable"
+
+// currentEntry returns the entry of a file, without the hash of a regular one. It is empty if there is no file, as for
+// git where a directory above is missing, or is a file or a link.
+func currentEntry(root *os.Root, dir, file string) (string, error) {
+	name, err := filepath.Rel(dir, file)
+	if err != nil {
+		return "", err
+	}
+	if above, err := notDirectoryAbove(root, name); above != "" || err != nil {
+		return "", err
+	}
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case info.Mode().IsRegular() && info.Mode()&0o100 != 0:
+		return "100755 ", nil
+	case info.Mode().IsRegular():
+		return "100644 ", nil
+	case info.Mode().Type() == fs.ModeSymlink:
+		target, err := root.Readlink(name)
+		return fmt.Sprintf("120000 %x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(target), target))), err
+	}
+	return info.Mode().Type().String(), nil
+}
+
+// hash adds the hashes of regular files to their entries. A file that git cannot read fails a whole batch, so it then
+// hashes one file at a time.
+func (r repository) hash(ctx context.Context, s *Snapshots, files []string, all map[string]string) error {
+	out, err := r.git(ctx, s, append([]string{"hash-object", "--"}, files...)...)
+	hashes := strings.Fields(out)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded): // so the next files would not do better
+		return err
+	case err == nil && len(hashes) == len(files):
+		for i, hash := range hashes {
+			all[files[i]] += hash
+		}
+	case len(files) == 1:
+		all[files[0]] = unreadable
+	default:
+		for one := range slices.Chunk(files, 1) {
+			if err := r.hash(ctx, s, one, all); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Differing returns those of the files that differ now from a snapshot.
@@ -148,7 +198,8 @@ func (s *Snapshots) Differing(ctx context.Context, snapshot string, files []stri
 	}
 	now, err := r.current(ctx, s, files)
 	for _, file := range files {
-		if now[file] != before[file] {
+		isRepository := strings.HasPrefix(before[file], "160000 ") && now[file] == fs.ModeDir.String()
+		if now[file] != before[file] && !isRepository { // git changes no file of another repository
 			all = append(all, file)
 		}
 	}
@@ -161,7 +212,8 @@ func (s *Snapshots) AllDiffering(ctx context.Context, snapshot string) (all []st
 	if err != nil || !found {
 		return nil, err
 	}
-	out, err := r.git(ctx, s, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", snapshot)
+	out, err := r.git(ctx, s, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv",
+		"--ignore-submodules=all", snapshot)
 	for name := range strings.SplitSeq(out, "\x00") {
 		if name != "" {
 			all = append(all, filepath.Join(r.root, name))

@@ -1,0 +1,211 @@
+package snapshots_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/snapshots"
+	"pocketcoder/expect"
+)
+
+// workspace is a directory with snapshots in a git directory of its own, as OpenCode has them.
+type workspace struct {
+	*snapshots.Snapshots
+	t   *testing.T
+	git string // directory
+}
+
+func newWorkspace(t *testing.T) workspace {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(t.TempDir())
+	is.New(t).NoErr(err)
+	w := workspace{t: t, git: filepath.Join(real, "snapshots", "project", "worktree")}
+	w.Snapshots = &snapshots.Snapshots{Workspace: filepath.Join(real, "workspace"), Dir: filepath.Join(real, "snapshots"),
+		Kept: filepath.Join(real, "kept"), Git: func(ctx context.Context, args ...string) (string, error) {
+			c := exec.CommandContext(ctx, "git", args...)
+			c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + real, "GIT_CONFIG_NOSYSTEM=1"}
+			out, err := c.Output()
+			return string(out), err
+		}}
+	is.New(t).NoErr(os.MkdirAll(w.Workspace, 0o755))
+	w.run("init", "-q", "--bare", w.git)
+	w.run("--git-dir="+w.git, "config", "core.bare", "false")
+	w.run("--git-dir="+w.git, "config", "core.worktree", w.Workspace)
+	return w
+}
+
+func (w workspace) run(args ...string) string {
+	w.t.Helper()
+	out, err := w.Git(w.t.Context(), args...)
+	is.New(w.t).NoErr(err)
+	return strings.TrimSpace(out)
+}
+
+// take returns a snapshot of the workspace.
+func (w workspace) take() string {
+	w.t.Helper()
+	w.run("-C", w.Workspace, "--git-dir="+w.git, "add", "--all", "--sparse", ".")
+	return w.run("-C", w.Workspace, "--git-dir="+w.git, "write-tree")
+}
+
+func (w workspace) path(name string) string { return filepath.Join(w.Workspace, name) }
+
+func (w workspace) paths(names ...string) (all []string) {
+	for _, name := range names {
+		all = append(all, w.path(name))
+	}
+	return all
+}
+
+func (w workspace) write(name, text string) {
+	w.t.Helper()
+	expect.WriteFile(w.t, w.path(name), text)
+}
+
+func (w workspace) remove(name string) {
+	w.t.Helper()
+	is.New(w.t).NoErr(os.RemoveAll(w.path(name)))
+}
+
+func (w workspace) link(target, name string) {
+	w.t.Helper()
+	is.New(w.t).NoErr(os.Symlink(target, w.path(name)))
+}
+
+func (w workspace) keep(c snapshots.Copies) {
+	w.t.Helper()
+	is.New(w.t).NoErr(w.Keep("undo", c))
+}
+
+func (w workspace) restore() []string {
+	w.t.Helper()
+	changed, err := w.Restore("undo")
+	is.New(w.t).NoErr(err)
+	_, err = os.Lstat(filepath.Join(w.Kept, "undo"))
+	is.New(w.t).True(errors.Is(err, fs.ErrNotExist))
+	return changed
+}
+
+func TestASecondKeepRenewsCopies(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWorkspace(t)
+	for _, name := range []string{"same", "edited", "put back", "undone", "to delete"} {
+		w.write(name, "first\n")
+	}
+	w.keep(snapshots.Copies{Files: w.paths("same", "edited", "put back", "undone"), Absent: w.paths("to delete"),
+		Changed: w.paths("edited", "put back", "undone")})
+	w.write("edited", "other\n") // of the same size
+	w.write("put back", "as the turn left it\n")
+	w.write("undone", "as OpenCode makes it\n")
+	w.write("later", "a person's\n")
+	w.write("to delete", "a person's\n")
+	w.keep(snapshots.Copies{Files: w.paths("same", "edited", "later", "to delete"), Unchanged: w.paths("put back"),
+		Changed: w.paths("edited", "later", "to delete")})
+	copies, err := os.ReadDir(filepath.Join(w.Kept, "undo"))
+	is.NoErr(err)
+	is.Equal(len(copies), 6) // of five files, and the list
+	for _, name := range []string{"same", "edited", "put back", "undone", "later", "to delete"} {
+		w.write(name, "undone\n")
+	}
+	is.Equal(w.restore(), w.paths("edited", "later", "to delete", "undone"))
+	for name, want := range map[string]string{"same": "first\n", "edited": "other\n", "put back": "undone\n",
+		"undone": "first\n", "later": "a person's\n", "to delete": "a person's\n"} {
+		is.Equal(expect.ReadFile(t, w.path(name)), want)
+	}
+}
+
+// A person has put other things in the places of files and directories. An undo replaces them.
+func TestWhatStandsInThePlaceOfAFileIsKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWorkspace(t)
+	outside := t.TempDir()
+	expect.WriteFile(t, filepath.Join(outside, "file"), "outside\n")
+	w.write("is a file", "a person's\n")
+	w.link(outside, "is a link")
+	w.write("is a directory/sub/file", "a person's\n")
+	w.link("nowhere", "link")
+	w.keep(snapshots.Copies{Files: w.paths("is a file/a/b", "is a link/file", "is a directory", "link", "missing",
+		"../outside")})
+	for _, name := range []string{"is a file", "is a link", "is a directory", "link"} {
+		w.remove(name)
+	}
+	for _, name := range []string{"is a file/a/b", "is a link/file", "is a directory", "link", "missing"} {
+		w.write(name, "undone\n")
+	}
+	w.restore()
+	is.Equal(expect.ReadFile(t, w.path("is a file")), "a person's\n")
+	is.Equal(expect.ReadFile(t, w.path("is a directory/sub/file")), "a person's\n")
+	for name, want := range map[string]string{"is a link": outside, "link": "nowhere"} {
+		target, err := os.Readlink(w.path(name))
+		is.NoErr(err)
+		is.Equal(target, want)
+	}
+	_, err := os.Lstat(w.path("missing"))
+	is.True(errors.Is(err, fs.ErrNotExist))
+	is.Equal(expect.ReadFile(t, filepath.Join(outside, "file")), "outside\n")
+}
+
+func TestOneFileThatCannotBeRestoredKeepsAllCopies(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWorkspace(t)
+	w.write("a", "a person's\n")
+	w.write("b", "a person's\n")
+	w.keep(snapshots.Copies{Files: w.paths("a", "b")})
+	w.remove("a")
+	w.write("a/file", "of another program\n")
+	w.write("b", "undone\n")
+	_, err := w.Restore("undo")
+	is.True(err != nil)
+	expect.Contains(t, err.Error(), "restore a: a directory with files is in its place")
+	expect.Contains(t, err.Error(), "the copies are in "+filepath.Join(w.Kept, "undo"))
+	is.Equal(expect.ReadFile(t, w.path("b")), "a person's\n")
+	copies, err := filepath.Glob(filepath.Join(w.Kept, "undo", "*-a"))
+	is.NoErr(err)
+	is.Equal(len(copies), 1)
+	is.Equal(expect.ReadFile(t, copies[0]), "a person's\n")
+	w.remove("a")
+	w.restore()
+	is.Equal(expect.ReadFile(t, w.path("a")), "a person's\n")
+}
+
+func TestFilesThatCannotBeComparedDiffer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWorkspace(t)
+	for _, name := range []string{"dir/file", "linked/file", "same", "changed", "filtered"} {
+		w.write(name, "before\n")
+	}
+	w.run("init", "-q", w.path("nested"))
+	w.run("-C", w.path("nested"), "-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "one")
+	snapshot := w.take()
+	w.run("-C", w.path("nested"), "-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "two")
+	for _, name := range []string{"dir", "linked"} {
+		w.remove(name)
+	}
+	outside := t.TempDir()
+	expect.WriteFile(t, filepath.Join(outside, "file"), "before\n")
+	w.write("dir", "is a file\n")
+	w.link(outside, "linked")
+	w.write("changed", "after\n")
+	w.write(".gitattributes", "filtered filter=fails\n") // git cannot hash this file
+	w.run("--git-dir="+w.git, "config", "filter.fails.clean", "false")
+	w.run("--git-dir="+w.git, "config", "filter.fails.required", "true")
+	all := w.paths("changed", "dir/file", "filtered", "linked/file", "nested", "same")
+	differing, err := w.Differing(t.Context(), snapshot, all)
+	is.NoErr(err)
+	is.Equal(differing, w.paths("changed", "dir/file", "filtered", "linked/file"))
+	differing, err = w.Differing(t.Context(), snapshot, w.paths("missing", "dir/missing", "linked/missing"))
+	is.NoErr(err)
+	is.Equal(len(differing), 0) // they are neither here nor there
+}
