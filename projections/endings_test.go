@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 	"pocketcoder/projections/schedules"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 	"pocketcoder/projections/workers"
@@ -15,18 +17,26 @@ import (
 
 // part is a part of an assistant message: more is further JSON of it.
 func (s *eventBuilder) part(message, id, typ, more string) events.Event {
+	return s.partIn(ses, message, id, typ, more)
+}
+
+func (s *eventBuilder) partIn(session, message, id, typ, more string) events.Event {
 	return s.opencode(true, "message.part.updated", fmt.Sprintf(
-		`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"type":%q%s}}`, ses, id, message, typ, more))
+		`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"type":%q%s}}`, session, id, message, typ, more))
 }
 
 // step is an assistant message that ends for a reason with a text, empty for none.
 func (s *eventBuilder) step(message, parent, finish, text string) []events.Event {
-	all := []events.Event{s.assistant(ses, message, parent, `,"time":{"created":1}`)}
+	return s.stepIn(ses, message, parent, finish, text)
+}
+
+func (s *eventBuilder) stepIn(session, message, parent, finish, text string) []events.Event {
+	all := []events.Event{s.assistant(session, message, parent, `,"time":{"created":1}`)}
 	if text != "" {
-		all = append(all, s.part(message, "prt_"+message+"_1", "text", fmt.Sprintf(`,"text":%q`, text)))
+		all = append(all, s.partIn(session, message, "prt_"+message+"_1", "text", fmt.Sprintf(`,"text":%q`, text)))
 	}
-	return append(all, s.part(message, "prt_"+message+"_2", "step-finish", ""),
-		s.assistant(ses, message, parent, fmt.Sprintf(`,"time":{"created":1,"completed":2},"finish":%q`, finish)))
+	return append(all, s.partIn(session, message, "prt_"+message+"_2", "step-finish", ""),
+		s.assistant(session, message, parent, fmt.Sprintf(`,"time":{"created":1,"completed":2},"finish":%q`, finish)))
 }
 
 // endings are how a last step can end, with the ending of the step and of the turn.
@@ -120,6 +130,64 @@ func TestRunsOfSchedulesEndAsTheirLastStep(t *testing.T) {
 			runs, err = schedules.Of(t.Context(), m.Model, "s1", 10)
 			is.NoErr(err)
 			is.Equal(runs[0].State, c.turn.State())
+		})
+	}
+}
+
+func TestSubagentsEndAsTheirLastStep(t *testing.T) {
+	t.Parallel()
+	for name, c := range endings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m, s := still(t), &eventBuilder{t: t}
+			feed(t, m, s.created(), s.child(), s.status(child, "busy"))
+			feed(t, m, s.stepIn(child, "msg_a", "msg_p", "tool-calls", "an earlier text")...)
+			feed(t, m, s.stepIn(child, "msg_b", "msg_p", c.finish, c.text)...)
+			feed(t, m, s.status(child, "idle"))
+			want := "failed"
+			if c.turn == turnstate.EndComplete {
+				want = "completed"
+			}
+			all, err := m.Subagents(t.Context(), chatID)
+			is.NoErr(err)
+			is.Equal(all[0].Status, want)
+			is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+				tree, err := timeline.Subagents(t.Context(), db, chatID)
+				is.NoErr(err)
+				is.Equal(tree[0].Status, want)
+				return nil
+			}))
+		})
+	}
+}
+
+func TestNewsCountTurnsAsTheirLastStep(t *testing.T) {
+	t.Parallel()
+	for name, c := range endings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m, s := still(t), &eventBuilder{t: t}
+			counts := func() (counts [3]int64) { // turns that ended, failed and were stopped
+				is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+					n, err := timeline.NewsOf(t.Context(), db, []string{chatID}, 0)
+					counts = [3]int64{n.Ended, n.Failed, n.Stopped}
+					return err
+				}))
+				return counts
+			}
+			feed(t, m, s.begun()...)
+			feed(t, m, s.status(ses, "busy"))
+			feed(t, m, s.step("msg_a", msg1, "tool-calls", "an earlier text")...)
+			is.Equal(counts(), [3]int64{})
+			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
+			feed(t, m, s.status(ses, "idle"))
+			want := [3]int64{0, 1, 0}
+			if c.turn == turnstate.EndComplete {
+				want = [3]int64{1, 0, 0}
+			}
+			is.Equal(counts(), want)
 		})
 	}
 }

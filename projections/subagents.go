@@ -5,6 +5,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -48,8 +49,27 @@ func (t *tables) putSubagent(s Session) {
 	t.subagents.Put(a)
 }
 
+// ShownSubagent is a subagent and its status by its last answer, which may not be complete.
+type ShownSubagent struct {
+	Subagent
+	Ended string `db:"ended"`
+}
+
+// SelectSubagents selects ShownSubagents with the alias a. A condition follows it.
+var SelectSubagents = "SELECT a.*, " + endings.OfSubagent("a") + " AS ended FROM subagents a WHERE "
+
+// Shown returns the subagents with the status by their last answers.
+func Shown(rows []ShownSubagent) []Subagent {
+	all := make([]Subagent, len(rows))
+	for i, row := range rows {
+		all[i], all[i].Status = row.Subagent, row.Ended
+	}
+	return all
+}
+
 // Subagents lists a chat's subagents in the order they were started.
 func (m *Model) Subagents(ctx context.Context, chat string) ([]Subagent, error) {
-	return store.List[Subagent](ctx, m.Model, "subagents of "+chat,
-		"SELECT * FROM subagents WHERE chat={:chat} ORDER BY position", dbx.Params{"chat": chat})
+	rows, err := store.List[ShownSubagent](ctx, m.Model, "subagents of "+chat, SelectSubagents+"a.chat={:chat} ORDER BY a.position",
+		dbx.Params{"chat": chat})
+	return Shown(rows), err
 }

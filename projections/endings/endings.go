@@ -67,6 +67,24 @@ func OfTurn(state, last string) string {
 		`EXISTS (SELECT 1 FROM effects WHERE chat=m.chat AND kind='abort' AND session='' AND position>m.position)`, "m.", last+".") + ")"
 }
 
+// OfSubagent returns the SQL expression for the status of the subagent of an alias. A subagent whose answer is not
+// complete has failed.
+func OfSubagent(subagent string) string {
+	return strings.ReplaceAll(`CASE WHEN a.status='completed' THEN coalesce((
+			SELECT replace(ending_state(`+OfTurn("'completed'", "last")+`), 'lost', 'failed') FROM messages last
+			WHERE last.chat=a.chat AND last.session=a.subagent_id AND last.role='assistant' AND NOT last.removed
+			ORDER BY last.position DESC LIMIT 1), a.status) ELSE a.status END`, "a.", subagent+".")
+}
+
+// OfAnswer returns the SQL expression for how a turn of a chat's own session ended with the message of an alias. The
+// newest message of an ended turn is its last step, also if it broke off.
+func OfAnswer(message string) string {
+	return strings.ReplaceAll(`coalesce(nullif(`+OfMessage("m")+`, ''), (SELECT `+OfTurn("own.turn_state", "m")+` FROM sessions own
+		WHERE own.id=m.session AND NOT EXISTS (SELECT 1 FROM messages later
+			WHERE later.chat=m.chat AND later.session=m.session AND later.role='assistant' AND later.position>m.position AND NOT later.removed)), '')`,
+		"m.", message+".")
+}
+
 // stepOf returns the SQL expressions of the fields of a step. OpenCode stops a turn after a denial without a reason,
 // and after a question that a person dismissed.
 func stepOf(message string) string {

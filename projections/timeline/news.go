@@ -11,8 +11,8 @@ import (
 // News is what happened in chats after an event.
 type News struct {
 	Answers        int64      `db:"answers" json:"answers"` // messages of the assistant, without those of subagents
-	Ended          int64      `db:"ended" json:"ended"`     // turns
-	Failed         int64      `db:"failed" json:"failed"`
+	Ended          int64      `db:"ended" json:"ended"`     // turns with a whole answer, or that a denial ended
+	Failed         int64      `db:"failed" json:"failed"`   // turns, also those whose answer is not complete
 	Stopped        int64      `db:"stopped" json:"stopped"`
 	Commands       int64      `db:"commands" json:"commands"`               // that ended, or were refused
 	CommandsFailed int64      `db:"commands_failed" json:"commands_failed"` // of them
@@ -40,14 +40,19 @@ const (
 )
 
 var selectNews = `SELECT (SELECT count(*) ` + newAnswers + ` AND m.position>{:after}) AS answers,
-		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='completed' AND ` + endings.OfMessage("m") + `<>'') AS ended,
-		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='failed') +
+		` + countEnded("IN ('complete', 'denied')") + ` AS ended,
+		` + countEnded("NOT IN ('', 'complete', 'denied', 'stopped')") + ` +
 			(SELECT count(*) FROM messages m WHERE m.last_seq>{:after} AND m` + newIn + ` AND m.user_message_status='failed' AND NOT m.removed) AS failed,
-		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='aborted') AS stopped,
+		` + countEnded("='stopped'") + ` AS stopped,
 		(SELECT count(*) ` + newRuns + `) AS commands,
 		(SELECT count(*) ` + newRuns + ` AND x.status<>'completed') AS commands_failed,
 		(SELECT count(DISTINCT f.value) FROM parts p, json_each(p.data, '$.files') f WHERE NOT p.removed AND p.last_seq>{:after}
 			AND p.data->>'$.type'='patch' AND p.message IN (SELECT m.id ` + newAnswers + `)) AS files`
+
+// countEnded returns the SQL expression for the number of turns whose ending meets a condition.
+func countEnded(condition string) string {
+	return "(SELECT count(DISTINCT m.parent_id) " + newAnswers + " AND " + endings.OfAnswer("m") + " " + condition + ")"
+}
 
 // NewsOf returns what happened in the chats with these ids after an event.
 func NewsOf(ctx context.Context, db dbx.Builder, chats []string, after int64) (n News, err error) {
