@@ -185,7 +185,7 @@ func (c *conversation) openInput(ctx context.Context) error {
 		return fmt.Errorf("read the history of what was typed: %w", err)
 	}
 	if c.terminal = terminal.Open(ctx, c.In, c.Out, c.Interactive, h); c.terminal == nil {
-		c.input = readLines(ctx, c.In)
+		c.input, c.scriptAborts = readLines(ctx, c.In)
 		return nil
 	}
 	c.show.Out, c.show.Columns, c.show.Fold = c.terminal, c.terminal.Columns, shownOutput
@@ -206,9 +206,10 @@ func (c *conversation) leave() {
 // lines delivers the lines of stdin and its end.
 type lines <-chan terminal.Line
 
-// readLines reads lines until stdin ends. A line that ends with a backslash continues in the next.
-func readLines(ctx context.Context, r io.Reader) lines {
-	out := make(chan terminal.Line)
+// readLines reads lines until stdin ends. A line that ends with a backslash continues in the next. While lines are not
+// read, because a turn runs, aborts delivers that the next line stops it.
+func readLines(ctx context.Context, r io.Reader) (out chan terminal.Line, aborts chan bool) {
+	out, aborts = make(chan terminal.Line), make(chan bool)
 	go func() {
 		defer close(out)
 		in, whole := bufio.NewReader(r), ""
@@ -220,8 +221,13 @@ func readLines(ctx context.Context, r io.Reader) lines {
 				continue
 			}
 			if whole += line; whole != "" || err == nil {
+				var stop chan bool
+				if isStop(whole) {
+					stop = aborts
+				}
 				select {
 				case out <- terminal.Line{Text: whole}:
+				case stop <- true:
 				case <-ctx.Done():
 					return
 				}
@@ -231,7 +237,7 @@ func readLines(ctx context.Context, r io.Reader) lines {
 			}
 		}
 	}()
-	return out
+	return out, aborts
 }
 
 // printEnd reports on stderr an end that is not the usual one.

@@ -47,12 +47,13 @@ type conversation struct {
 	listedQueue []queuedMessage // as /queue listed them last
 	undone      string          // the message with which the undone turns begin, by OpenCode's id
 
-	input      lines
-	interrupts <-chan os.Signal
-	arrived    chan log.Batch
-	fragments  chan log.Delta
-	failed     chan error
-	connected  <-chan bool // whether there is a connection, as it changes
+	input        lines
+	scriptAborts <-chan bool // /abort of a script while a turn runs
+	interrupts   <-chan os.Signal
+	arrived      chan log.Batch
+	fragments    chan log.Delta
+	failed       chan error
+	connected    <-chan bool // whether there is a connection, as it changes
 
 	waitingWorkers chan workers.Worker // that begin to wait for a person
 }
@@ -116,6 +117,10 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 		case <-c.interrupts:
 			if code, leave, err := c.interrupt(ctx); leave || err != nil {
 				return code, err
+			}
+		case <-c.abortsOfScript():
+			if err := c.abort(ctx); err != nil {
+				return 0, err
 			}
 		case cleared := <-aborts:
 			if cleared && !c.working {
@@ -196,10 +201,18 @@ func (c *conversation) lines() lines {
 	return nil
 }
 
+// abortsOfScript returns the channel of a script's /abort while a turn runs.
+func (c *conversation) abortsOfScript() <-chan bool {
+	if c.caughtUp && c.working {
+		return c.scriptAborts
+	}
+	return nil
+}
+
 // isOver reports whether the conversation has ended, and how.
 func (c *conversation) isOver() (turn.End, bool) {
 	switch {
-	case c.ended && len(c.pending) > 0:
+	case c.ended && len(c.pending) > 0 && !c.stopping:
 		return c.turn.EndWaiting(), true
 	case c.working || len(c.pending) > 0 || !c.caughtUp:
 		return 0, false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
 	"pocketcoder/expect"
@@ -79,7 +80,8 @@ func TestParseAnswer(t *testing.T) {
 func TestBackslashContinuesALine(t *testing.T) {
 	is := is.New(t)
 	var got []string
-	for line := range readLines(t.Context(), strings.NewReader("one\ntwo\\\nthree\r\n\nlast\\")) {
+	read, _ := readLines(t.Context(), strings.NewReader("one\ntwo\\\nthree\r\n\nlast\\"))
+	for line := range read {
 		got = append(got, line.Text)
 	}
 	is.Equal(got, []string{"one", "two\nthree", "", `last\`})
@@ -103,4 +105,26 @@ func TestEveryListedSlashCommandIsCarriedOut(t *testing.T) {
 	}
 	is.Equal(len(names), listed)
 	is.True(isStop("/abort") && isStop("/stop") && !isStop("/stop the server"))
+}
+
+func TestAbortOfAScriptIsReadWhileATurnRuns(t *testing.T) {
+	is := is.New(t)
+	read, aborts := readLines(t.Context(), strings.NewReader("one\n/abort \ntwo\n/abort\n"))
+	is.Equal((<-read).Text, "one")
+	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
+	c.input, c.scriptAborts, c.caughtUp, c.working = read, aborts, true, true
+	is.True(c.lines() == nil)
+	is.True(<-c.abortsOfScript()) // the lines of a script are not read now
+	c.working = false
+	is.True(c.abortsOfScript() == nil)
+	is.Equal((<-c.lines()).Text, "two")
+	is.Equal((<-c.lines()).Text, "/abort")
+}
+
+func TestInputThatEndsAfterAnAbortWaitsForTheEndOfTheTurn(t *testing.T) {
+	is := is.New(t)
+	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
+	c.pending, c.ended, c.working, c.stopping, c.caughtUp = []pendingItem{{}}, true, true, true, true
+	_, over := c.isOver()
+	is.True(!over)
 }

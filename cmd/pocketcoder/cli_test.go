@@ -37,6 +37,8 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 		"the answer is cut":      {"@@say half of it\n@@finish length", "", "ask", turn.Incomplete, []string{"half of it"}},
 		"there is no answer":     {call("glob", map[string]any{"pattern": "*.x"}) + "\n@@next\n@@usage in=9", "", "ask", turn.Incomplete, nil},
 		"the provider recovers":  {"@@header Retry-After: 1\n@@failfirst 1 500 flaky\n@@say recovered", "", "ask", turn.Completed, []string{"attempt 1: ", "flaky", "; next try at ", "recovered"}},
+		"a pipe stops the turn":  {"@@text n=2000 delay=50", "/abort\n", "ask", turn.Aborted, nil},
+		"a pipe stops a request": {bash("echo al''lowed"), "/abort\n", "ask", turn.Aborted, nil},
 		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", turn.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {
 		t.Run(name, func(t *testing.T) {

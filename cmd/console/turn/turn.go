@@ -173,6 +173,8 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 			delete(t.outbox, resumeKey(d.Permission))
 		}
 		return t.applyBudgetRequest(d.Permission)
+	case events.QuestionAnswered:
+		t.denied = t.denied || d.Rejected // also of the tool ask_person, after which the turn may go on
 	case events.PermissionExpired:
 		delete(t.outbox, resumeKey(d.Permission))
 		return t.applyBudgetRequest(d.Permission)
@@ -181,9 +183,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 			t.stoppedBy[e.Cause] = true
 		}
 		if d.HoldsQueue(e) {
-			for message := range t.queue {
-				delete(t.outbox, message)
-			}
+			t.holdQueue()
 		}
 		if d.Session == "" {
 			t.pendingStops[e.ID], t.last.IsStopped = true, true
@@ -205,6 +205,18 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		return t.openCode(d)
 	}
 	return false
+}
+
+// holdQueue applies a stop of the turn, after which the messages of persons wait. The turn is stopped at once if none of
+// them had been sent.
+func (t *Turn) holdQueue() {
+	wasQueued := t.session.State(false, len(t.outbox) > 0) == turnstate.Queued
+	for message := range t.queue {
+		delete(t.outbox, message)
+	}
+	if wasQueued && len(t.outbox) == 0 && t.session.Awaiting == "" {
+		t.session.Outcome, t.last, t.Failure = turnstate.Aborted, turnstate.Step{}, ""
+	}
 }
 
 // applyBudgetRequest notes that a budget request waits for a person, or was decided.

@@ -101,6 +101,44 @@ func TestQueueThatAStopHoldsDoesNotKeepTheTurn(t *testing.T) {
 	is.Equal(f.Whose(), projections.TurnAssistant) // m2 is sent too
 }
 
+func TestTurnThatIsStoppedBeforeItsMessageIsSentIsAborted(t *testing.T) {
+	is := is.New(t)
+	f := New("")
+	for i, d := range []events.Data{events.MessageSubmitted{Message: "m1"}, events.AbortRequested{}} {
+		f.Apply(cmdtest.Own(t, i+1, "user:u", d))
+	}
+	is.Equal(f.Whose(), projections.TurnUser)
+	is.Equal(f.End(), End(Aborted))
+
+	f = New("ses_1") // a stop when nothing runs or waits stops no turn
+	f.Apply(cmdtest.Own(t, 1, "user:u", events.AbortRequested{}))
+	is.Equal(f.End(), End(Completed))
+}
+
+func TestDismissedQuestionOfAToolCountsAsADenial(t *testing.T) {
+	is := is.New(t)
+	f, seq := New("ses_1"), 0
+	apply := func(e events.Event) {
+		seq++
+		f.Apply(cmdtest.Numbered(e, seq))
+	}
+	message := func(id, finish string) {
+		for _, m := range []string{`"time":{"created":1}`, `"time":{"created":1,"completed":2},"finish":"` + finish + `"`} {
+			e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: "message.updated",
+				Properties: json.RawMessage(`{"sessionID":"ses_1","info":{"id":"` + id + `","role":"assistant",` + m + `}}`)})
+			is.NoErr(err)
+			apply(e)
+		}
+	}
+	message("msg_1", "tool-calls")
+	apply(cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: "q1", Answers: []string{"yes"}}))
+	is.Equal(f.End(), End(Lost)) // the turn has no end yet
+	apply(cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: "q1", Rejected: true}))
+	is.Equal(f.End(), End(Denied))
+	message("msg_2", "stop") // the model goes on
+	is.Equal(f.End(), End(Completed))
+}
+
 func TestLostTurnIsResumedAsANewTurn(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")
