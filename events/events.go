@@ -294,7 +294,7 @@ type EffectDone struct {
 	Kept   []string `json:"kept,omitempty"` // of a revert: absolute paths of the files that it kept as they were
 }
 
-// EffectFailed says that OpenCode has refused such a command for good.
+// EffectFailed says that OpenCode has refused such a command for good, or that a revert could not keep files.
 type EffectFailed struct {
 	Effect string `json:"effect"` // id of the event with the command
 	Reason string `json:"reason"`

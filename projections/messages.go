@@ -129,8 +129,7 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.SessionReplaced:
 		return setNotice(t, e, b.Message, b.Reason)
 	case events.TurnLost:
-		endTurn(t, e, b.Session, turnstate.Lost, encoded(ownError{"TurnLost",
-			"OpenCode went away in the middle of the turn"}))
+		endTurn(t, e, b.Session, turnstate.Lost, encoded(ownError{"TurnLost", turnstate.EndLost.Sentence()}))
 	case events.FileSent:
 		addFile(t, e, b)
 	case opencode.SessionDeleted:

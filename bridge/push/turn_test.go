@@ -117,7 +117,7 @@ func TestATurnWithoutAWholeAnswerIsNotDone(t *testing.T) {
 		"cut":   {"length", "half of", "chat: not finished", "The answer was cut: the model reached its limit of output."},
 		"empty": {"stop", "", "chat: not finished", "The model ended its turn without an answer."},
 		"lost": {"unknown", "", "chat: it went wrong",
-			"The answer was lost: it broke off before the model had finished it."},
+			"The turn was lost: OpenCode or the answer of the model ended in the middle of it."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +204,7 @@ func TestAFailedTurnIsNotified(t *testing.T) {
 			u.status(u.session, "busy")
 			u.answer(1, 1, "")
 			u.append(u.chat, events.TurnLost{Session: u.session})
-		}, "OpenCode went away in the middle of the turn"},
+		}, "The turn was lost: OpenCode or the answer of the model ended in the middle of it."},
 		"never delivered": {func(u turn) {
 			u.status(u.session, "busy")
 			u.answer(1, 1, completed)

@@ -110,7 +110,7 @@ func textOf(d workers.Ended) string {
 	}
 	why := cmp.Or(map[turnstate.Ending]string{
 		turnstate.EndStopped: "The worker was stopped.",
-		turnstate.EndLost:    "The turn was lost: it broke off in the middle. The worker's changes until then remain.",
+		turnstate.EndLost:    turnstate.EndLost.Sentence() + " The worker's changes until then remain.",
 		turnstate.EndFailed:  "The worker failed.",
 	}[d.Ending], d.Ending.Sentence())
 	if _, message := projections.ErrorOf(string(d.Error)); message != "" && d.Ending == turnstate.EndFailed {

@@ -23,6 +23,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turnstate"
 )
 
 // How permission requests are answered: the person decides each one, all are approved, or all are denied.
@@ -252,7 +253,7 @@ func (c *conversation) printEnd(code turn.End) {
 	case turn.Aborted:
 		fmt.Fprintln(w, "the turn was aborted; go on with:", command)
 	case turn.Lost:
-		fmt.Fprintln(w, "the turn was lost: it broke off in the middle; go on with:", command)
+		fmt.Fprintln(w, turnstate.EndLost.Sentence(), "Go on with:", command)
 	case turn.Incomplete:
 		fmt.Fprintln(w, c.turn.Ending().Sentence(), "Go on with:", command)
 	case turn.Pending:

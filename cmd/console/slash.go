@@ -20,6 +20,7 @@ import (
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/slash"
+	"pocketcoder/projections/turns"
 )
 
 const slashHelpEnd = `
@@ -273,7 +274,7 @@ func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	c.undone = t.message
 	c.show.Note("", render.Yellow, "Undone: %s", printable.OneLine(t.text, 200))
 	c.listFiles(files)
-	about := "(no file is put back: the turn changed none, or the workspace is no git repository)"
+	about := "(" + turns.NoFiles + ")"
 	if len(files) > 0 {
 		about = "(these files are as before the turn, but for those that are kept)"
 	}
@@ -358,7 +359,7 @@ func (c *conversation) revert(ctx context.Context, command, message, answer stri
 // turn.
 func (c *conversation) turnBefore(ctx context.Context, before string) (turnPrompt, error) {
 	texts, removed := map[string]string{}, map[string]bool{}
-	var turns []turnPrompt
+	var all []turnPrompt
 	kinds := []string{
 		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()),
 		events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
@@ -373,7 +374,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (turnPromp
 				}
 			case events.MessageSending:
 				if text, ok := texts[d.Message]; ok {
-					turns = append(turns, turnPrompt{d.EngineMessage, text, e.Seq})
+					all = append(all, turnPrompt{d.EngineMessage, text, e.Seq})
 				}
 			case events.OpenCode:
 				removed[payload.Read(d).MessageID] = true
@@ -384,8 +385,8 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (turnPromp
 			return turnPrompt{}, err
 		}
 	}
-	for i := len(turns) - 1; i >= 0; i-- {
-		switch t := turns[i]; {
+	for i := len(all) - 1; i >= 0; i-- {
+		switch t := all[i]; {
 		case before != "":
 			if t.message == before {
 				before = ""

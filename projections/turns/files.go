@@ -11,7 +11,7 @@ import (
 )
 
 // NoFiles says why an undo of a message without Files puts no file back.
-const NoFiles = "No file is put back: the turn changed none, or the workspace is no git repository."
+const NoFiles = "No file was put back: the turns changed none, or the workspace is not in a Git repository."
 
 // Has reports whether the conversation of a chat has a message, by OpenCode's id.
 func Has(ctx context.Context, m *projections.Model, chat, message string) (bool, error) {

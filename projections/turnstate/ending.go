@@ -98,7 +98,7 @@ func (e Ending) Sentence() string {
 		EndCut:      "The answer was cut: the model reached its limit of output.",
 		EndEmpty:    "The model ended its turn without an answer.",
 		EndFiltered: "The provider's content filter blocked the answer.",
-		EndLost:     "The answer was lost: it broke off before the model had finished it.",
+		EndLost:     "The turn was lost: OpenCode or the answer of the model ended in the middle of it.",
 		EndStopped:  "The turn was stopped.",
 		EndDenied:   "The turn stopped because a request was denied or a question was dismissed.",
 		EndFailed:   "The turn ended with an error.",

@@ -62,7 +62,7 @@ func TestAnAnswerThatIsNotWholeSaysSoAndCanBeContinued(t *testing.T) {
 	}{
 		"cut":        {"length", "half of it", "The answer was cut: the model reached its limit of output.", "cut", true},
 		"empty":      {"stop", "", "The model ended its turn without an answer.", "empty", true},
-		"broken off": {"unknown", "", "The answer was lost: it broke off before the model had finished it.", "", false},
+		"broken off": {"unknown", "", "The turn was lost: OpenCode or the answer of the model ended in the middle of it.", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

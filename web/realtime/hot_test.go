@@ -143,9 +143,9 @@ func TestHotStreamReportsATurnWithoutAnAnswer(t *testing.T) {
 		"lost while speaking": {func(chat string) {
 			s.Assistant(t, chat, "msg_1", "")
 			s.Append(t, chat, events.TurnLost{Session: "ses_own"})
-		}, "OpenCode went away in the middle of the turn"},
+		}, "The turn was lost: OpenCode or the answer of the model ended in the middle of it."},
 		"lost before": {func(chat string) { s.Append(t, chat, events.TurnLost{Session: "ses_own"}) },
-			"OpenCode went away in the middle of the turn"},
+			"The turn was lost: OpenCode or the answer of the model ended in the middle of it."},
 		"refused": {func(chat string) {
 			s.AppendOpenCode(t, chat, "session.error",
 				`{"sessionID":"ses_own","error":{"name":"UnknownError","data":{"message":"no such agent"}}}`)

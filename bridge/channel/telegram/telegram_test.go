@@ -537,7 +537,7 @@ func TestAnAnswerThatIsNotWholeSaysSo(t *testing.T) {
 	s.Answer(c, 2, "", channeltest.Finished)
 	s.telegram.AwaitText(t, "The model ended its turn without an answer."+goOn)
 	s.Answer(c, 3, "", `,"finish":"unknown"`)
-	s.telegram.AwaitText(t, "It went wrong: The answer was lost: it broke off before the model had finished it.")
+	s.telegram.AwaitText(t, "It went wrong: The turn was lost: OpenCode or the answer of the model ended in the middle of it.")
 	s.Answer(c, 4, "", `,"finish":"content-filter"`)
 	s.telegram.AwaitText(t, "The provider's content filter blocked the answer.")
 }

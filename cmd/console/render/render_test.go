@@ -181,7 +181,7 @@ true
   └ exit 2, 1.5s
 ✗ refused to run: rm
   nothing authorized it
-the turn was lost: OpenCode went away in the middle of it
+The turn was lost: OpenCode or the answer of the model ended in the middle of it.
 `, "\n"))
 }
 

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/projections/turnstate"
 )
 
 // Renderer shows a chat as it happens: events in log order, and streaming fragments in between. Each thing is shown
@@ -149,7 +150,7 @@ func (r *Renderer) Event(e events.Event) {
 		r.fileSent(d)
 	case events.TurnLost:
 		r.closeParts(d.Session)
-		r.Note(d.Session, Red, "the turn was lost: OpenCode went away in the middle of it")
+		r.Note(d.Session, Red, "%s", turnstate.EndLost.Sentence())
 	case events.AbortRequested:
 		r.Note(d.Session, Yellow, "%s asked to stop", r.Actor(e.Actor))
 	case events.EffectDone:
@@ -158,7 +159,7 @@ func (r *Renderer) Event(e events.Event) {
 				printable.OneLine(strings.Join(d.Kept, ", "), 1000))
 		}
 	case events.EffectFailed:
-		r.Note("", Red, "OpenCode refused: %s", d.Reason)
+		r.Note("", Red, "This failed: %s", d.Reason)
 	case events.OpenCode:
 		r.openCode(e, d)
 	}

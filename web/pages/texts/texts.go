@@ -103,7 +103,7 @@ var Roles = map[string]string{"user": "You", "assistant": "Assistant", "system":
 
 // States describe the states of a turn. A turn that completed needs no word.
 var States = map[string]string{
-	"queued": "queued", "running": "working", "waiting": "needs you", "failed": "failed", "aborted": "stopped", "lost": "interrupted",
+	"queued": "queued", "running": "working", "waiting": "needs you", "failed": "failed", "aborted": "stopped", "lost": "lost",
 }
 
 // The texts of the setup and of the demo.
@@ -195,7 +195,6 @@ const (
 	UndoOverwrite = "Overwrite them"
 	UndoKept      = "Kept as they are, because they were changed later:"
 
-	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them. " +
-		"No file was put back: the messages changed none, or the workspace is not in a Git repository."
-	Fork = "Fork into a new chat"
+	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them."
+	Fork           = "Fork into a new chat"
 )
