@@ -187,7 +187,7 @@ func TestTheAPIUndoesOnlyAMessageOfTheChatAndSaysIfNoFileIsPutBack(t *testing.T)
 	}
 	status, answer := revert(chat, "msg_1")
 	is.Equal(status, http.StatusOK)
-	expect.Contains(t, answer["note"].(string), "the workspace is no git repository")
+	expect.Contains(t, answer["note"].(string), "the workspace is not in a Git repository")
 }
 
 func TestAnUndoNamesTheChangedFilesBeforeAndAsks(t *testing.T) {
