@@ -212,7 +212,7 @@ func (a QuestionAsk) Request() string {
 
 // CountChangedLines returns how many lines a unified diff of one file adds and removes.
 func CountChangedLines(diff string) (added, removed int) {
-	_, hunks, _ := strings.Cut(diff, "\n@@")
+	_, hunks, _ := strings.Cut("\n"+diff, "\n@@") // the first hunk may be the first line
 	for line := range strings.SplitSeq(hunks, "\n") {
 		switch {
 		case strings.HasPrefix(line, "+"):

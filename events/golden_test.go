@@ -371,3 +371,15 @@ func TestThePackageCommentNamesEveryKind(t *testing.T) {
 		}
 	}
 }
+
+func TestChangedLinesAreCountedInEveryDiff(t *testing.T) {
+	is := is.New(t)
+	const hunks = "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+++d\n@@ -9 +10 @@\n-e\n+f\n"
+	for _, diff := range []string{hunks, "--- a\n+++ b\n" + hunks,
+		"Index: a\n=====\n--- a\t\n+++ a\t\n" + hunks} {
+		added, removed := CountChangedLines(diff)
+		is.Equal([]int{added, removed}, []int{3, 2})
+	}
+	added, removed := CountChangedLines("--- a\n+++ b\n")
+	is.Equal([]int{added, removed}, []int{0, 0})
+}

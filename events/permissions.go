@@ -86,10 +86,11 @@ type FileContent struct {
 	Text string `json:"text"`
 }
 
-// HashFiles returns the SHA-256 of fingerprints, in hex, and "" if there are none.
+// HashFiles returns the SHA-256 of fingerprints, in hex. No files have a hash too, so that a decision on a card without
+// files does not count for one with files.
 func HashFiles(files []FileFingerprint) string {
 	if len(files) == 0 {
-		return ""
+		files = []FileFingerprint{} // nil and an empty list are the same
 	}
 	sum := sha256.Sum256(MustEncode(files))
 	return hex.EncodeToString(sum[:])
