@@ -212,9 +212,13 @@ func (a QuestionAsk) Request() string {
 
 // CountChangedLines returns how many lines a unified diff of one file adds and removes.
 func CountChangedLines(diff string) (added, removed int) {
-	_, hunks, _ := strings.Cut("\n"+diff, "\n@@") // the first hunk may be the first line
-	for line := range strings.SplitSeq(hunks, "\n") {
+	_, lines, found := strings.Cut("\n"+diff, "\n@@") // the first hunk may be the first line
+	if !found {
+		lines = diff
+	}
+	for line := range strings.SplitSeq(lines, "\n") {
 		switch {
+		case !found && (strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ")): // a name
 		case strings.HasPrefix(line, "+"):
 			added++
 		case strings.HasPrefix(line, "-"):

@@ -141,7 +141,7 @@ var filled = []Data{
 	WebhookReplayed{From: 3},
 	NotificationQueued{
 		Notification: "n1", Device: "d1", User: "u1",
-		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},
+		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true, Request: "r1", Files: "f1"},
 	},
 	NotificationSent{Notification: "n1", Device: "d1", Service: "unifiedpush", Host: "push.example.org", Attempts: 2},
 	NotificationFailed{Notification: "n1", Device: "d1", Service: "webpush", Host: "push.example.org", Attempts: 6,
@@ -376,7 +376,8 @@ func TestChangedLinesAreCountedInEveryDiff(t *testing.T) {
 	is := is.New(t)
 	const hunks = "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+++d\n@@ -9 +10 @@\n-e\n+f\n"
 	for _, diff := range []string{hunks, "--- a\n+++ b\n" + hunks,
-		"Index: a\n=====\n--- a\t\n+++ a\t\n" + hunks} {
+		"Index: a\n=====\n--- a\t\n+++ a\t\n" + hunks,
+		"-b\n+c\n+++d\n-e\n+f\n"} {
 		added, removed := CountChangedLines(diff)
 		is.Equal([]int{added, removed}, []int{3, 2})
 	}

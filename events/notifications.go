@@ -21,6 +21,9 @@ type Notice struct {
 	Question   string `json:"question,omitempty"`   // the pending question
 	Server     string `json:"server,omitempty"`     // the pending record of mcp_servers
 	Whole      bool   `json:"whole,omitempty"`      // Message shows all that an approval would allow
+	// of the permission request: see PermissionAsk.Request and HashFiles. Buttons decide only this request
+	Request string `json:"request,omitempty"`
+	Files   string `json:"files,omitempty"`
 }
 
 // NotificationSent means that the push service of the device has accepted the notification.

@@ -22,6 +22,8 @@ import (
 type action struct {
 	Chat       string          `json:"chat"`
 	Permission string          `json:"permission"`
+	Request    string          `json:"request,omitempty"` // hash of the request that the notification shows
+	Files      string          `json:"files,omitempty"`   // hash of its files
 	Decision   events.Decision `json:"decision"`
 	User       string          `json:"user"`
 	Device     string          `json:"device"`
@@ -55,7 +57,8 @@ func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (
 		token := base64.RawURLEncoding.EncodeToString(b)
 		list = append(list, service.Button{Action: name, Title: title, URL: p.Sender.URL + "/api/pocketcoder/act/" + token})
 		return p.storeAction(ctx, token, action{
-			Chat: n.Chat, Permission: n.Permission, Decision: decision, User: d.User, Device: d.ID, Expires: time.Now().Add(actionLife).UTC(),
+			Chat: n.Chat, Permission: n.Permission, Request: n.Request, Files: n.Files, Decision: decision, User: d.User,
+			Device: d.ID, Expires: time.Now().Add(actionLife).UTC(),
 		})
 	}
 	if n.Whole {
@@ -76,8 +79,8 @@ func (p *Push) storeAction(ctx context.Context, token string, a action) error {
 }
 
 // Act carries out the action of the button with a token, once. address is the origin of the HTTP request. Act returns a
-// refusal if the button was used or has expired, if the request is decided, if the device is not active, or if its
-// account may not decide in the chat any more.
+// refusal if the button was used or has expired, if the request is decided or is not the one that the notification
+// shows, if the device is not active, or if its account may not decide in the chat any more.
 func (p *Push) Act(ctx context.Context, token, address string) (events.Decision, error) {
 	if len(token) > maxActionToken {
 		return "", unknownButton()
@@ -109,7 +112,9 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 	name, _ := p.shown(d.Name, maxTitle)
 	_, err = p.Decide(ctx, permission.Decide{
 		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
-		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name}, Admin: admin,
+		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision,
+		ShownRequest: permission.ShownRequest{Request: a.Request, Files: a.Files},
+		Client:       events.Client{Address: address, Device: name}, Admin: admin,
 	})
 	return err
 }

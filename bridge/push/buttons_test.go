@@ -1,6 +1,8 @@
 package push_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -91,6 +93,13 @@ func TestInvalidButtonsAreRefused(t *testing.T) {
 			s.append("c1", events.ChatUpdated{User: &bob})
 		},
 		"when the ask is decided": func(s *system, _, _ string) { s.decide("c1", "per_1", events.Denied) },
+		"when the files of the command changed": func(s *system, _, _ string) {
+			s.append("c1", events.PermissionReferred{Permission: "per_1", Cwd: "/workspace",
+				Files: []events.FileFingerprint{{Path: "/workspace/ls", Size: 1}}})
+		},
+		"when the notification shows another request": func(s *system, _, button string) {
+			s.changeButton(button, "request", strings.Repeat("0", 64))
+		},
 		"when the ask has expired": func(s *system, _, _ string) {
 			s.append("c1", events.PermissionExpired{Permission: "per_1", Reason: "gone"})
 		},
@@ -115,6 +124,21 @@ func TestInvalidButtonsAreRefused(t *testing.T) {
 			is.Equal(s.count("c1", events.PermissionDecided{}), before)
 		})
 	}
+}
+
+// changeButton changes a field of what is stored about a button.
+func (s *system) changeButton(button, field string, value any) {
+	s.t.Helper()
+	sum := sha256.Sum256([]byte(token(s.t, button)))
+	key := "act." + hex.EncodeToString(sum[:])
+	stored, _, err := s.secrets.Get(s.t.Context(), key)
+	check(s.t, err)
+	var a map[string]any
+	check(s.t, json.Unmarshal(stored, &a))
+	a[field] = value
+	stored, err = json.Marshal(a)
+	check(s.t, err)
+	check(s.t, s.secrets.Put(s.t.Context(), key, stored))
 }
 
 // expire makes a button expire.

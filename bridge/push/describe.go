@@ -16,7 +16,7 @@ import (
 // person has to decide. n.Whole reports whether a phone shows all that an approval would allow.
 func (p *Push) describeRequest(n *events.Notice, request projections.Permission, arguments, chat, why string) {
 	about := describe(request.Ask(), request.Message, arguments)
-	n.Type = typePermission
+	n.Type, n.Request, n.Files = typePermission, request.Request, request.FilesHash
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
 	n.Whole = n.Whole && !about.partial && !request.Ask().Redacted()
@@ -95,8 +95,8 @@ func verbOf(permission string) string {
 // change describes the change of a file by its unified diff: Write for a new file, Edit for an existing one.
 func change(file, diff string) description {
 	diff = strings.TrimRight(diff, "\n")
-	header, hunks, found := strings.Cut(diff, "\n@@")
-	if !found || strings.Count(header, "\n") > 3 { // not the diff of one file
+	header, hunks, found := strings.Cut("\n"+diff, "\n@@")
+	if !found || strings.Count(header, "\n") > 4 { // not the diff of one file
 		return description{title: "Edit " + path.Base(file), text: file + "\n" + diff}
 	}
 	hunks = "@@" + hunks
