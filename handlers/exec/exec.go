@@ -127,6 +127,7 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 	d = events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
 	directory, _ := workspace.RealPath(session.Directory)
 	f, c := x.Permissions.Chat(ctx, session.Chat), handlers.Command{Actor: events.EngineActor(x.Engine)}
+	var files comparedFiles
 	decide := func(s *permission.State) (events.Data, uint64, error) {
 		owner = s.Owner
 		if s.CommandRequest(r.Session, r.Call).Execution == d.Exec {
@@ -150,15 +151,17 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 		if d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd); err != nil {
 			return nil, 0, err
 		}
-		if changed := outcome.ChangedCommandFiles(directory, d.Cwd); len(changed) > 0 {
-			return nil, 0, handlers.Refuse(handlers.Conflict,
-				"%s changed after the command was approved, so the command was not run. Ask again.", strings.Join(changed, ", "))
-		}
-		return d, 0, nil
+		return d, 0, files.check(outcome)
 	}
-	err = recordRequest(ctx, func(try context.Context) error {
-		_, err := f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
-		return err
+	err = recordRequest(ctx, func(try context.Context) (err error) {
+		for {
+			if files, err = x.compareFiles(try, f, directory, r); err == nil {
+				_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
+			}
+			if !errors.Is(err, errNotCompared) || try.Err() != nil {
+				return err
+			}
+		}
 	})
 	return d, owner, err
 }
@@ -178,6 +181,40 @@ func recordRequest(ctx context.Context, appendOnce func(context.Context) error) 
 			return err
 		}
 	}
+}
+
+// comparedFiles says which files of an approved command have changed since a decision.
+type comparedFiles struct {
+	decision uint64 // sequence
+	changed  []string
+}
+
+// compareFiles compares the files of a command with those of its last decision. It reads up to 64 MiB, so it does not
+// hold the fold of the chat, for which other decisions wait.
+func (x *Executions) compareFiles(ctx context.Context, f *handlers.Fold[*permission.State], directory string,
+	r wire.Request) (comparedFiles, error) {
+	var outcome permission.Outcome
+	err := f.Read(ctx, x.Log, func(s *permission.State) error {
+		outcome = s.CommandRequest(r.Session, r.Call).Outcome
+		return nil
+	})
+	cwd, _ := workspace.RealPath(r.Cwd) // allowedCwd refuses any other directory than that of the decision
+	return comparedFiles{outcome.Seq, outcome.ChangedCommandFiles(directory, cwd)}, err
+}
+
+// errNotCompared means that a decision was made after the files were compared.
+var errNotCompared = errors.New("the command was decided again")
+
+// check refuses a command whose files differ from those of its decision.
+func (c comparedFiles) check(outcome permission.Outcome) error {
+	switch {
+	case outcome.Seq != c.decision:
+		return errNotCompared
+	case len(c.changed) > 0:
+		return handlers.Refuse(handlers.Conflict,
+			"%s changed after the command was approved, so the command was not run. Ask again.", strings.Join(c.changed, ", "))
+	}
+	return nil
 }
 
 // The log may not answer when a request is to be recorded. The append is repeated for recordTimeout.

@@ -323,3 +323,39 @@ func TestACommandIsRefusedIfAFileThatItNamesChangedAfterTheApproval(t *testing.T
 		is.Equal(out != "", c.want == "")
 	}
 }
+
+func TestTheFilesOfACommandAreThoseOfItsLastDecision(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "run.sh"), []byte("echo old\n"), 0o600))
+	r := s.request("sh run.sh")
+	decided := func(id string) {
+		handlerstest.Happened(t, s.Log, "c1", handlerstest.Asks(id, "ses_1", r.Call, "bash", []string{r.Command},
+			map[string]string{"command": r.Command}), handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: id, Decision: events.Authorized, Session: "ses_1", Call: r.Call,
+			Type: "bash", Command: r.Command, Cwd: s.workspace,
+			Files: workspace.CommandFingerprints(r.Command, s.workspace, s.workspace)}})
+	}
+	outcome := func() (last permission.Outcome) {
+		is.NoErr(s.Permissions.Chat(t.Context(), "c1").Read(t.Context(), s.Log, func(state *permission.State) error {
+			last = state.CommandRequest(r.Session, r.Call).Outcome
+			return nil
+		}))
+		return last
+	}
+	compared := func() comparedFiles {
+		files, err := s.exec.compareFiles(t.Context(), s.Permissions.Chat(t.Context(), "c1"), s.workspace, r)
+		is.NoErr(err)
+		return files
+	}
+	id := r.Call[len("call_"):]
+	decided(id)
+	files := compared()
+	is.NoErr(files.check(outcome()))
+	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "run.sh"), []byte("echo new\n"), 0o600))
+	is.NoErr(files.check(outcome())) // the check reads no files while the chat is locked
+	is.Equal(handlerstest.Refusal(t, compared().check(outcome())), handlers.Conflict)
+	decided(id + "b") // the model uses the id of the call again
+	is.Equal(files.check(outcome()), errNotCompared)
+	is.NoErr(compared().check(outcome()))
+}
