@@ -47,6 +47,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // Data is the body of an event of our own.
@@ -260,6 +261,13 @@ type AbortRequested struct {
 // HoldsQueue reports whether the messages of persons that wait in the chat stay there after an abort: a person has
 // stopped the whole turn. ReleasesQueue says until when.
 func (d AbortRequested) HoldsQueue(e Event) bool { return d.Session == "" && e.IsOfPerson() }
+
+// IsByPerson reports whether a person submitted the message, so that a stop of the turn holds it in the queue. Messages
+// of schedules, webhooks, other chats and PocketCoder are not held.
+func (d MessageSubmitted) IsByPerson(e Event) bool {
+	return d.Schedule == "" && d.Sender == "" && d.Resumes == "" && !d.IsReport() &&
+		!strings.HasPrefix(e.Actor, WebhookActor(""))
+}
 
 // ReleasesQueue reports whether an event ends the hold of the queue of its chat: a person sends the next message, or
 // sends one of the queue at once.

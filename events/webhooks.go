@@ -26,3 +26,6 @@ type WebhookReplayed struct {
 func (WebhookDelivered) Kind() string { return "webhook.delivered" }
 func (WebhookFailed) Kind() string    { return "webhook.failed" }
 func (WebhookReplayed) Kind() string  { return "webhook.replayed" }
+
+// WebhookActor is webhook:<id>, the actor of the chats and messages of a webhook.
+func WebhookActor(id string) string { return "webhook:" + id }

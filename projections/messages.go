@@ -44,6 +44,7 @@ type Message struct {
 	Reports     store.JSON `db:"reports" json:"reports"`   // delegated messages whose workers it reports on
 	Schedule    string     `db:"schedule" json:"schedule"` // record of the schedule that submitted it
 	Origin      store.JSON `db:"origin" json:"-"`          // of a person's in a messenger: events.Origin
+	ByPerson    bool       `db:"by_person" json:"-"`       // a person submitted it, so that a stop of the turn holds it
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	Position    int64      `db:"position" json:"position"` // order within the chat
 	// sequence of the event that wrote it or a part of it last: the end of a command changes its marks, but does not
@@ -173,7 +174,7 @@ func addSubmitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	}
 	m.Sender, m.Reports = b.Sender, encodedList(append(slices.Clone(b.Results), b.Silent...))
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
-	m.Delivery, m.Schedule = cmp.Or(b.Delivery, events.DeliveryQueue), b.Schedule
+	m.Delivery, m.Schedule, m.ByPerson = cmp.Or(b.Delivery, events.DeliveryQueue), b.Schedule, b.IsByPerson(e)
 	if b.Origin != nil {
 		m.Origin = encoded(b.Origin)
 	}

@@ -31,6 +31,7 @@ CREATE TABLE messages(
   reports               TEXT NOT NULL,    -- JSON list of the delegated messages whose workers it reports on
   schedule              TEXT NOT NULL,    -- record of the schedule that submitted it; empty for all others
   origin                TEXT NOT NULL,    -- JSON object: from which channel a person wrote it, and as whom; empty for none
+  by_person             INTEGER NOT NULL, -- a person submitted it: a stop of the turn holds it
   copied                INTEGER NOT NULL, -- by a fork: what it cost was spent where it was written
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none

@@ -12,8 +12,8 @@ import (
 // distributes the positions of these messages among them, so that nothing else in the chat moves.
 //
 // After a person has stopped the turn, the messages of persons in the queue are held until a person sends another one
-// or sends one of them at once. The messages of schedules and of other chats go on, because no person waits for them
-// here.
+// or sends one of them at once. The messages of schedules, webhooks and other chats go on, because no person waits for
+// them here: without a person's next message they would be held for ever.
 
 // heldByStop says why a message waits after its turn was stopped.
 const heldByStop = "The turn was stopped. This message waits until you send the next one, or send one of the queue now."
@@ -25,7 +25,7 @@ func (m Message) IsHeldByStop() bool { return m.Held != "" && m.HeldBy == "" }
 func (t *tables) holdQueue(chatID string) {
 	chat, _ := t.chats.Get(chatID)
 	for _, id := range strings.Fields(chat.Queue) {
-		if m, _ := t.messages.Get(id); m.Schedule == "" && m.Sender == "" && m.Held == "" {
+		if m, _ := t.messages.Get(id); m.ByPerson && m.Held == "" {
 			t.changeOutbox(&m, func() { m.Held, m.Delivery = heldByStop, events.DeliveryQueue })
 			t.messages.Put(m)
 		}

@@ -67,6 +67,7 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 	}
 	scheduled, delegated, steers := say("schedule"), say("worker"), say("steers")
 	scheduled.Schedule, delegated.Sender, steers.Delivery = "s1", "c9", events.DeliverySteer
+	const hook = "webhook:h1"
 	resumes := say("resumes")
 	resumes.Resumes = "per_1"
 	const person, policy = "user:u1", events.ActorPolicy
@@ -86,6 +87,8 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 		"a subagent stopped":       {[]happened{{person, events.AbortRequested{Session: "ses_2"}}}, "a b", "assistant"},
 		"one that was to steer":    {[]happened{{person, steers}, {person, stop}}, "steers! a! b!", "user"},
 		"of others":                {[]happened{{person, scheduled}, {person, delegated}, {person, stop}}, "schedule a! b! worker", "assistant"},
+		"of a webhook":             {[]happened{{hook, say("posted")}, {person, stop}}, "a! b! posted", "assistant"},
+		"the next of a webhook":    {[]happened{{person, stop}, {hook, say("posted")}}, "a! b! posted", "assistant"},
 		"the next message":         {[]happened{{person, stop}, {person, say("c")}}, "a b c", "assistant"},
 		"the next of a schedule":   {[]happened{{person, stop}, {"schedule:s1", scheduled}}, "schedule a! b!", "assistant"},
 		"a prompt that resumes":    {[]happened{{person, stop}, {person, resumes}}, "a! b! resumes", "assistant"},

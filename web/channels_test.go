@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -21,6 +22,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
 
@@ -310,4 +312,92 @@ func TestAChannelWithAWeakTokenIsRefused(t *testing.T) {
 		}
 		expect.Contains(t, fmt.Sprint(refused["data"].(map[string]any)["token"]), reason)
 	}
+}
+
+func TestAnAccountHasALimitedNumberOfWebhooks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", "admin")
+	ada, token := s.User(t, "ada", "user")
+	bob, other := s.User(t, "bob", "user")
+	body := map[string]any{"name": "ci", "user": ada}
+	var id string
+	for range 20 {
+		status, made := s.Call(t, token, "POST", hookRecords, body)
+		is.Equal(status, 200)
+		id = made["id"].(string)
+	}
+	const limit = "The account has 20 webhooks. The limit is 20. Delete a webhook that is not used any more."
+	status, refused := s.Call(t, token, "POST", hookRecords, body)
+	is.Equal(status, 400)
+	is.Equal(refused["message"], limit)
+	status, _ = s.Call(t, token, "PATCH", hookRecords+"/"+id, map[string]any{"name": "build", "user": ada})
+	is.Equal(status, 200)
+	status, made := s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob})
+	is.Equal(status, 200)
+	status, refused = s.Call(t, root, "PATCH", hookRecords+"/"+made["id"].(string), map[string]any{"user": ada})
+	is.Equal(status, 400)
+	is.Equal(refused["message"], limit)
+	status, _ = s.Call(t, token, "DELETE", hookRecords+"/"+id, nil)
+	is.Equal(status, 204)
+	status, _ = s.Call(t, token, "POST", hookRecords, body)
+	is.Equal(status, 200)
+}
+
+func TestATokenStaysRedactedIfItsReplacementCannotBeStored(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	_, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": ada})
+	id, first := made["id"].(string), made["token"].(string)
+	redacted := func(text string) string { return string(s.Log.Redactor().Bytes([]byte(text))) }
+	js, err := jetstream.New(s.Conn)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "KV_SECRETS")
+	is.NoErr(err)
+	limit := func(bytes int32) {
+		config := stream.CachedInfo().Config
+		config.MaxMsgSize = bytes
+		_, err := js.UpdateStream(t.Context(), config)
+		is.NoErr(err)
+	}
+	limit(1) // no secret fits
+	renew := "/api/pocketcoder/webhooks/" + id + "/token"
+	status, _ := s.Call(t, token, "POST", renew, nil)
+	is.Equal(status, 500)
+	is.Equal(redacted(first), "[redacted]") // it is still valid
+	limit(-1)
+	status, renewed := s.Call(t, token, "POST", renew, nil)
+	is.Equal(status, 200)
+	is.Equal(redacted(renewed["token"].(string)), "[redacted]")
+	is.Equal(redacted(first), first)
+}
+
+// The process may end between the deletions of a record and of its secret.
+func TestTheSecretOfADeletedRecordIsDeletedAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	channels := s.Web.Channels.Channels
+	create := func() (key, hook string) {
+		_, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": ada})
+		return "webhook." + made["id"].(string), made["token"].(string)
+	}
+	left, hook := create()
+	used, _ := create()
+	_, err := channels.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.UserActor(ada)},
+		Collection: channel.Webhooks, Record: strings.TrimPrefix(left, "webhook.")})
+	is.NoErr(err)
+	go channels.Follow(t.Context())
+	expect.Eventually(t, "the secret is deleted", func() bool {
+		_, found, err := channels.Secrets.Get(t.Context(), left)
+		is.NoErr(err)
+		return !found && string(s.Log.Redactor().Bytes([]byte(hook))) == hook
+	})
+	_, found, err := channels.Secrets.Get(t.Context(), used)
+	is.NoErr(err)
+	is.True(found)
 }

@@ -17,7 +17,9 @@ func (s *System) wireChannels() {
 	s.channels = &channel.Channels{
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Decide: s.gate.Decide,
 		AwaitReadModels: s.model.Wait,
-		CountWaiting:    func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
+		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
+			return outgoing.Waiting(ctx, s.model.Model, chat)
+		},
 		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 			return outgoing.Submitted(ctx, s.model.Model, message)
 		},

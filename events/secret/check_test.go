@@ -92,3 +92,34 @@ func TestASourceOfSecretsHasItsOwnBudget(t *testing.T) {
 	is.Equal(l.Full(), "")
 	is.True(!strings.Contains(string(l.Redactor().Bytes([]byte(last))), "redacted"))
 }
+
+// An upgrade finds secrets that people stored before Check.
+func TestAWeakSecretThatIsStoredIsRedactedOrNamed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	redacted := func(text string) string { return string(l.Redactor().Bytes([]byte(text))) }
+	l.Conceal(secret.Environment, "relay", "")
+	l.Conceal(secret.Environment, "admin", "correct horse")
+	l.Conceal(secret.MCP, "mcp.lab", "private/archive01", "")
+	l.Conceal(secret.Channels, "channel.mail", "deploytoproduction")
+	l.Conceal(secret.Targets, "target.ci", "12345678")
+	is.Equal(redacted("correct horse, private/archive01, deploytoproduction, 12345678"),
+		"[redacted], [redacted], [redacted], [redacted]")
+	is.Equal(l.Full(), "")
+
+	l.Conceal(secret.ProviderKeys, "llm.root.k1", "eu-central-1") // a setting
+	is.Equal(redacted("eu-central-1"), "eu-central-1")
+	is.Equal(l.Full(), "")
+
+	l.Conceal(secret.Webhooks, "webhook.old", "deploy to staging") // of any account
+	is.Equal(redacted("deploy to staging, not to production"), "deploy to staging, not to production")
+	l.Conceal(secret.MCP, "mcp.lab", "short", longText())
+	is.Equal(l.Full(), `tokens of webhooks that are too short or too easy to guess are not redacted (webhook.old): `+
+		`make a new token with "pocketcoder webhook token"; `+
+		`values of MCP servers that are too short or too easy to guess are not redacted (mcp.lab): `+
+		`store a longer value with "pocketcoder mcp secret", or write an ordinary setting into the command`)
+	l.Conceal(secret.Webhooks, "webhook.old", longText())
+	l.Conceal(secret.MCP, "mcp.lab")
+	is.Equal(l.Full(), "")
+}

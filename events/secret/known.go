@@ -23,7 +23,8 @@ type Known struct {
 // leave those of another in texts.
 type Source string
 
-// The sources of secrets. System are the random credentials that this process makes for itself; the others pass Check.
+// The sources of secrets. System are the random credentials that this process makes for itself. A secret of another
+// source passes Check when a person sets it. Secrets that are stored since an earlier version may not: see redacts.
 const (
 	System       Source = "credentials of this process"
 	Environment  Source = "secrets of the environment"
@@ -41,11 +42,31 @@ var budgets = map[Source]int{System: 600, Environment: 10, MCP: 400, ProviderKey
 // Budget returns the number of secrets that Conceal accepts from a source, in all groups together.
 func (s Source) Budget() int { return budgets[s] }
 
+// redacts reports whether Conceal replaces a secret, although it may be stored since a time before Check.
+func (s Source) redacts(secret string) bool {
+	// Any account could choose the token of its webhook, and must not hide its words in the chats of all others for ever.
+	// Ordinary settings, such as a region, are stored beside the key of a provider.
+	if s == Webhooks || s == ProviderKeys {
+		return Check(secret) == nil
+	}
+	return len(secret) >= minSecret // an administrator chose it, and the log must not show it after an upgrade either
+}
+
+// replacements say how a person replaces a secret that is too weak to be redacted. Other sources have no such secrets.
+var replacements = map[Source]string{
+	Environment: "choose a longer secret and start again",
+	MCP:         "store a longer value with \"pocketcoder mcp secret\", or write an ordinary setting into the command",
+	Channels:    "save the channel with a longer token or password",
+	Targets:     "make a new token with \"pocketcoder webhook token\"",
+	Webhooks:    "make a new token with \"pocketcoder webhook token\"",
+}
+
 // secretGroup are the secrets of a group.
 type secretGroup struct {
 	source  Source
 	secrets int
 	left    int      // secrets that did not fit into the budget
+	weak    int      // secrets that are not redacted, and that a person must replace
 	forms   [][]byte // encodings of the secrets
 }
 
@@ -71,24 +92,32 @@ func (k *Known) Redactor() Redactor {
 }
 
 // Conceal replaces the secrets of a group. They are redacted from now on; without secrets, the group is deleted. Keys
-// of JSON objects are not redacted, because people choose some of these secrets. Conceal ignores secrets that do not
-// pass Check, except those of System. It returns the number of secrets, the last ones, that it does not accept because
-// of the budget of the source; they are not redacted.
+// of JSON objects are not redacted, because people choose some of these secrets. Conceal does not redact secrets that
+// are too weak; Full names them. It returns the number of secrets, the last ones, that it does not accept because of the
+// budget of the source; they are not redacted.
 func (k *Known) Conceal(source Source, group string, secrets ...string) (left int) {
-	if source != System {
-		secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return Check(s) != nil })
-	}
+	weak := 0
+	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool {
+		if s == "" || source.redacts(s) {
+			return s == ""
+		}
+		weak++
+		return true
+	})
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.groups, group)
 	taken := secrets[:min(len(secrets), max(0, source.Budget()-k.count(source)))]
 	left = len(secrets) - len(taken)
-	if len(secrets) > 0 {
-		k.groups[group] = secretGroup{source, len(taken), left, formsOf(taken)}
+	if len(secrets)+weak > 0 {
+		k.groups[group] = secretGroup{source, len(taken), left, weak, formsOf(taken)}
 	}
 	k.redactor.Store(nil)
 	return left
 }
+
+// maxNamed is the number of groups that Full names.
+const maxNamed = 5
 
 // count returns the number of redacted secrets of a source. k.mu must be held.
 func (k *Known) count(source Source) (n int) {
@@ -100,16 +129,25 @@ func (k *Known) count(source Source) (n int) {
 	return n
 }
 
-// Full says which sources have used up their budget, or have secrets that did not fit. It is empty if none has.
+// Full says which sources have used up their budget, or have secrets that did not fit or are too weak, and how to
+// replace these. It is empty if none has.
 func (k *Known) Full() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	left := map[Source]int{}
-	for _, g := range k.groups {
+	left, weak := map[Source]int{}, map[Source][]string{}
+	for name, g := range k.groups {
 		left[g.source] += g.left
+		if g.weak > 0 {
+			weak[g.source] = append(weak[g.source], name)
+		}
 	}
 	var full []string
 	for _, source := range slices.Sorted(maps.Keys(budgets)) {
+		if groups, how := weak[source], replacements[source]; len(groups) > 0 && how != "" {
+			slices.Sort(groups)
+			full = append(full, fmt.Sprintf("%s that are too short or too easy to guess are not redacted (%s): %s", source,
+				strings.Join(groups[:min(len(groups), maxNamed)], ", "), how))
+		}
 		if left[source] > 0 {
 			full = append(full, fmt.Sprintf("%d of the %s are not redacted, because at most %d can be", left[source], source,
 				source.Budget()))

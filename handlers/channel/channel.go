@@ -95,15 +95,16 @@ type Channels struct {
 
 	// Decide decides a permission request.
 	Decide func(context.Context, permission.Decide) (uint64, error)
-	// AwaitReadModels waits until the read models include an event. CountWaiting counts the waiting messages of a chat.
-	// IsSubmitted reports whether a message is in a chat.
+	// AwaitReadModels waits until the read models include an event. CountWaiting counts the waiting messages of a chat,
+	// and those that a stop of the turn holds. IsSubmitted reports whether a message is in a chat.
 	AwaitReadModels func(ctx context.Context, seq uint64) error
-	CountWaiting    func(ctx context.Context, chat string) (int, error)
+	CountWaiting    func(ctx context.Context, chat string) (waiting, held int, err error)
 	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
 	wrong counter    // codes, by sender
 	pair  sync.Mutex // held while a code is used
 	posts sync.Mutex // held while a webhook begins a chat, so that each counts those before
+	hooks sync.Mutex // held while a webhook is saved, so that each counts those before
 }
 
 // Commands are the commands that can be sent over NATS.
@@ -185,18 +186,25 @@ func (h *Channels) save(ctx context.Context, c record.Save, key, text string) (i
 }
 
 // store stores a secret once save has saved what it belongs to. It redacts the secret first, and refuses it if the
-// number of redacted secrets is used up. If save fails, the stored secret is redacted again.
+// number of redacted secrets is used up. The secret before stays redacted until the new one is stored. If that fails,
+// both are redacted, because either may be the stored one.
 func (h *Channels) store(ctx context.Context, key, text string, save func() error) error {
-	err := h.conceal(key, text)
+	before, _, err := h.Secrets.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if h.conceal(key, text, string(before)) != nil { // the budget may have room for one of them
+		err = h.conceal(key, text)
+	}
 	if err == nil {
 		err = save()
 	}
-	if err == nil {
-		return h.Secrets.Put(ctx, key, []byte(text))
+	if err != nil {
+		_ = h.conceal(key, string(before))
+		return err
 	}
-	stored, _, failed := h.Secrets.Get(context.WithoutCancel(ctx), key)
-	if failed == nil {
-		_ = h.conceal(key, string(stored))
+	if err = h.Secrets.Put(ctx, key, []byte(text)); err == nil {
+		err = h.conceal(key, text)
 	}
 	return err
 }
@@ -211,14 +219,13 @@ const (
 	webhookPrefix = "webhook"
 )
 
-// conceal redacts the secret of a key in place of the one before; an empty text ends the redaction.
-func (h *Channels) conceal(key, text string) error {
+// collections are the collections of the records that secrets belong to, by the first token of their keys.
+var collections = map[string]string{channelPrefix: Collection, targetPrefix: Targets, webhookPrefix: Webhooks}
+
+// conceal redacts the secrets of a key in place of those before; empty texts end the redaction.
+func (h *Channels) conceal(key string, texts ...string) error {
 	prefix, _, _ := strings.Cut(key, ".")
-	if text == "" {
-		h.Log.Conceal(sources[prefix], key)
-		return nil
-	}
-	if h.Log.Conceal(sources[prefix], key, text) > 0 {
+	if h.Log.Conceal(sources[prefix], key, texts...) > 0 {
 		return handlers.RefuseFull(sources[prefix], sources[prefix].Budget())
 	}
 	return nil
@@ -228,16 +235,19 @@ func (h *Channels) conceal(key, text string) error {
 func (h *Channels) deleteSecret(ctx context.Context, key string) error {
 	err := h.Secrets.Delete(ctx, key)
 	if err == nil {
-		err = h.conceal(key, "")
+		err = h.conceal(key)
 	}
 	return err
 }
 
 // Follow redacts the stored secrets of channels, webhooks and targets, and those that any process stores later, until
-// ctx ends. It ends the redaction of those that are deleted.
+// ctx ends. It ends the redaction of those that are deleted, and deletes those whose record was deleted.
 func (h *Channels) Follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := h.clean(ctx); err != nil {
+		return err
+	}
 	ended := make(chan error, len(sources))
 	for prefix := range sources {
 		go func() {
@@ -255,6 +265,33 @@ func (h *Channels) Follow(ctx context.Context) error {
 		first = cmp.Or(first, <-ended)
 	}
 	return first
+}
+
+// clean deletes the secrets of deleted records. Such a secret is left if the process ended, or lost the log, between
+// the deletions of the two. The log must have the deletion, because a replica may not have the record of a new secret.
+func (h *Channels) clean(ctx context.Context) error {
+	for prefix, collection := range collections {
+		keys, err := h.Secrets.Keys(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			last := ""
+			records := events.ConfigSubject(collection, strings.TrimPrefix(key, prefix+"."), "*")
+			if _, err := h.Log.Fold(ctx, records, 0, func(e events.Event) error {
+				last = e.Subject.Kind
+				return nil
+			}); err != nil {
+				return err
+			}
+			if last == (events.Deleted{}).Kind() {
+				if err := h.deleteSecret(ctx, key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // check refuses a change after which the channel would not be valid.

@@ -45,7 +45,8 @@ type Thread struct {
 	Conversations []string
 }
 
-// maxWaiting is the number of messages of a conversation that may wait. Further ones are refused.
+// maxWaiting is the number of messages of a conversation that may wait. Further ones are refused. Those that a stop of
+// the turn holds do not count, because only the next message releases them.
 const maxWaiting = 20
 
 // Receive handles a message. It returns an error only if another try may succeed. A second call with the same update
@@ -104,15 +105,19 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 	case slash.New:
 		return h.begin(ctx, in, id)
 	case slash.Stop:
-		if _, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: by, Chat: id}); err != nil {
+		seq, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: by, Chat: id})
+		if err == nil {
+			err = h.AwaitReadModels(ctx, seq)
+		}
+		if err != nil {
 			return err
 		}
-		waiting, err := h.CountWaiting(ctx, id)
+		_, held, err := h.CountWaiting(ctx, id)
 		if err != nil {
 			return err
 		}
 		said := "The turn is stopped."
-		if waiting > 0 {
+		if held > 0 {
 			said += " The messages that wait are sent when you send the next one."
 		}
 		return h.Notify(ctx, id, in, "stopped", said)
@@ -123,7 +128,7 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 	if done, err := h.IsSubmitted(ctx, message); err != nil || done {
 		return err
 	}
-	if waiting, err := h.CountWaiting(ctx, id); err != nil || waiting >= maxWaiting {
+	if waiting, _, err := h.CountWaiting(ctx, id); err != nil || waiting >= maxWaiting {
 		if err == nil {
 			err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was refused. Send it again later.", waiting)
 		}

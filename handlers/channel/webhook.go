@@ -65,10 +65,38 @@ const (
 	maxAge = 5 * time.Minute // of a signature with a timestamp
 )
 
+// maxWebhooks is the number of webhooks of an account. All accounts share the budget of redacted tokens.
+const maxWebhooks = 20
+
 // SaveWebhook saves a webhook. It returns the token that it makes for a new one.
 func (h *Channels) SaveWebhook(ctx context.Context, c record.Save) (id, token string, seq uint64, err error) {
+	h.hooks.Lock()
+	defer h.hooks.Unlock()
+	if err := h.refuseTooManyWebhooks(ctx, c); err != nil {
+		return "", "", 0, err
+	}
 	c.Collection = Webhooks
 	return h.saveWithToken(ctx, c, webhookKey)
+}
+
+// refuseTooManyWebhooks refuses a further webhook of an account that has maxWebhooks. h.hooks must be held.
+func (h *Channels) refuseTooManyWebhooks(ctx context.Context, c record.Save) error {
+	raw, given := c.Set["user"]
+	var user string
+	if _ = json.Unmarshal(raw, &user); !given && !c.New {
+		return nil
+	}
+	all, err := h.ListWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(w Webhook) bool { return w.User != user })
+	isOwn := func(w Webhook) bool { return !c.New && w.ID == c.Record }
+	if len(all) < maxWebhooks || slices.ContainsFunc(all, isOwn) {
+		return nil
+	}
+	return handlers.Refuse(handlers.Conflict,
+		"The account has %d webhooks. The limit is %d. Delete a webhook that is not used any more.", len(all), maxWebhooks)
 }
 
 // saveWithToken saves a record whose token this system makes. A new record gets one, which is stored among the secrets
@@ -185,7 +213,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 		p.Key = events.NewID()
 	}
 	r.Message, r.Chat = events.ChannelID(hook.ID, p.Key, "message"), hook.Chat
-	by := handlers.Command{Actor: webhookActor + hook.ID}
+	by := handlers.Command{Actor: events.WebhookActor(hook.ID)}
 	if r.Chat == "" {
 		r.Chat = events.ChannelID(hook.ID, p.Key, "chat")
 		if err := h.beginChat(ctx, r.Message, chat.Create{Command: by, Chat: r.Chat, User: who.ID,
@@ -200,7 +228,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	if err != nil {
 		return r, err
 	}
-	waiting, err := h.CountWaiting(ctx, r.Chat)
+	waiting, _, err := h.CountWaiting(ctx, r.Chat)
 	if err == nil && waiting >= maxWaiting {
 		err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was refused. Send it again later.", waiting)
 	}
@@ -214,9 +242,6 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	}
 	return r, h.AwaitReadModels(ctx, seq)
 }
-
-// webhookActor is the start of the actor of a webhook's chats and messages. Its id follows.
-const webhookActor = "webhook:"
 
 // beginChat creates the chat of a message of a webhook. It refuses a further chat if the message is new and the limit
 // is reached.

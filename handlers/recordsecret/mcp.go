@@ -77,14 +77,23 @@ func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
 		m.conceal(secretOf(all[i]), before)
 		return handlers.RefuseFull(secret.MCP, secret.MCP.Budget())
 	}
-	return m.Secrets.Put(ctx, secretOf(all[i]), body)
+	m.conceal(secretOf(all[i]), values, before) // if it fails, either may be stored
+	if err := m.Secrets.Put(ctx, secretOf(all[i]), body); err != nil {
+		return err
+	}
+	m.conceal(secretOf(all[i]), values)
+	return nil
 }
 
 // conceal redacts the values of a server in place of those before. It returns how many do not fit.
-func (m MCPSecrets) conceal(key string, values map[string]string) (left int) {
+func (m MCPSecrets) conceal(key string, sets ...map[string]string) (left int) {
 	var secrets []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		secrets = append(secrets, credential(values[name]))
+	for _, values := range sets {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if one := credential(values[name]); !slices.Contains(secrets, one) {
+				secrets = append(secrets, one)
+			}
+		}
 	}
 	return m.Records.Log.Conceal(secret.MCP, key, secrets...)
 }
@@ -129,7 +138,7 @@ func (m MCPSecrets) Clean(ctx context.Context) error {
 		if err := m.Secrets.Delete(ctx, key); err != nil {
 			return err
 		}
-		m.conceal(key, nil)
+		m.conceal(key)
 	}
 	return nil
 }

@@ -117,37 +117,46 @@ func (k *ProviderKeys) Store(ctx context.Context, user, id string, values map[st
 		}
 	}
 	if byAdmin {
-		k.redact(key, now)
+		k.redact(key, now, kept) // if the change fails, either may be stored
 	}
 	switch {
 	case maps.Equal(kept, now):
-		return nil
 	case len(now) > 0:
 		body, err := json.Marshal(now)
+		if err == nil {
+			err = k.Secrets.Put(ctx, key, body)
+		}
 		if err != nil {
 			return err
 		}
-		return k.Secrets.Put(ctx, key, body)
 	case found:
-		return k.Secrets.Delete(ctx, key)
+		if err := k.Secrets.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	if byAdmin {
+		k.redact(key, now)
 	}
 	return nil
 }
 
 // redact redacts the values under a key in place of the values before.
-func (k *ProviderKeys) redact(key string, values map[string]string) {
-	if left := k.Records.Log.Conceal(secret.ProviderKeys, key, k.secretsOf(values)...); left > 0 {
+func (k *ProviderKeys) redact(key string, sets ...map[string]string) {
+	if left := k.Records.Log.Conceal(secret.ProviderKeys, key, k.secretsOf(sets...)...); left > 0 {
 		k.Logger.Warn("there are too many secrets to take them all out of events", "key", key, "left", left)
 	}
 }
 
 // secretsOf returns the values that are to be redacted. Redaction concerns every chat, so it leaves out a value that is
 // part of one of the paths. Log.Conceal skips a value that is not clearly a secret, such as a region.
-func (k *ProviderKeys) secretsOf(values map[string]string) (secrets []string) {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		isPart := func(path string) bool { return strings.Contains(path, values[name]) }
-		if len(values[name]) <= maxRedacted && !slices.ContainsFunc(k.Paths, isPart) {
-			secrets = append(secrets, values[name])
+func (k *ProviderKeys) secretsOf(sets ...map[string]string) (secrets []string) {
+	for _, values := range sets {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			value := values[name]
+			isPart := func(path string) bool { return strings.Contains(path, value) }
+			if len(value) <= maxRedacted && !slices.ContainsFunc(k.Paths, isPart) && !slices.Contains(secrets, value) {
+				secrets = append(secrets, value)
+			}
 		}
 	}
 	return secrets

@@ -145,15 +145,17 @@ func Busy(ctx context.Context, m *store.Model, now string) ([]Place, error) {
 }
 
 // Waiting counts the messages that wait in a chat, and in the other chats of the sender who has it as a conversation.
-func Waiting(ctx context.Context, m *store.Model, chat string) (int, error) {
+// held are those that a stop of the turn holds. They are no part of waiting.
+func Waiting(ctx context.Context, m *store.Model, chat string) (waiting, held int, err error) {
 	row, _, err := store.First[struct {
-		N int `db:"n"`
-	}](ctx, m, "waiting messages of chat "+chat, `SELECT count(*) AS n FROM messages
-		WHERE user_message_status IN ('pending', 'sending') AND role='user' AND NOT removed AND chat IN (SELECT {:chat} UNION ALL
+		All  int `db:"n"`
+		Held int `db:"held"`
+	}](ctx, m, "waiting messages of chat "+chat, `SELECT count(*) AS n, count(*) FILTER (WHERE held<>'' AND held_by='') AS held
+		FROM messages WHERE user_message_status IN ('pending', 'sending') AND role='user' AND NOT removed AND chat IN (SELECT {:chat} UNION ALL
 			SELECT other.fields->>'$.chat' FROM config v JOIN config other ON other.collection='conversations' AND NOT other.removed
 				AND other.fields->>'$.channel'=v.fields->>'$.channel' AND other.fields->>'$.place'=v.fields->>'$.place'
 			WHERE v.collection='conversations' AND NOT v.removed AND v.fields->>'$.chat'={:chat})`, dbx.Params{"chat": chat})
-	return row.N, err
+	return row.All - row.Held, row.Held, err
 }
 
 // Submitted reports whether the message is in a chat.

@@ -122,7 +122,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
 		ProviderKeys: &recordsecret.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,
-			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (int, error) { return 0, nil },
+			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (waiting, held int, err error) { return 0, 0, nil },
 			IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 				return outgoing.Submitted(ctx, s.Model.Model, message)
 			}},

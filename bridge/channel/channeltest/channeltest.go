@@ -64,7 +64,7 @@ func New(t *testing.T, fields map[string]any,
 	s.Records = &record.Records{Log: s.Log}
 	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log},
 		Accounts: s.Accounts, Decide: (&permission.Permissions{Log: s.Log}).Decide, AwaitReadModels: s.Model.Wait,
-		CountWaiting: func(ctx context.Context, chat string) (int, error) {
+		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
 			return outgoing.Waiting(ctx, s.Model.Model, chat)
 		},
 		IsSubmitted: func(ctx context.Context, message string) (bool, error) {

@@ -418,6 +418,14 @@ func TestAFloodOfMessagesIsRefused(t *testing.T) {
 	})
 	is.Equal(len(s.Submitted()), 20)
 	is.Equal(s.Submitted()[19], "message 19")
+
+	s.say(me, me, "/stop") // holds the 20, which only the next message releases
+	s.telegram.AwaitText(t, "The turn is stopped. The messages that wait are sent when you send the next one.")
+	s.say(me, me, "go on")
+	is.Equal(len(s.Submitted()), 21)
+	is.Equal(s.Submitted()[20], "go on")
+	s.say(me, me, "too many") // they wait again
+	is.Equal(len(s.Submitted()), 21)
 }
 
 func TestFilesAndADeletedChat(t *testing.T) {

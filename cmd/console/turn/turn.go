@@ -126,7 +126,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		t.Root = d.Session
 	case events.MessageSubmitted:
 		t.outbox[d.Message] = true
-		if d.Resumes == "" && d.Schedule == "" && d.Sender == "" && !d.IsReport() {
+		if d.IsByPerson(e) {
 			t.queue[d.Message] = true
 		}
 		if d.Resumes != "" {
