@@ -30,9 +30,8 @@ func streamOptions(o Options) log.Options {
 }
 
 // logHealth returns the state of the log. It is offline while nothing is stored. It is degraded while the disk is
-// almost full, while the number of redacted secrets is used up or a stored secret is not
-// redacted, and after a loss until a person has acknowledged the
-// loss.
+// almost full, while the number of redacted secrets is used up or a stored secret is not redacted, and after a loss
+// until a person has acknowledged the loss.
 func (s *System) logHealth() api.Part {
 	detail := map[string]any{"url": s.url}
 	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}

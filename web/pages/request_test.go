@@ -127,3 +127,16 @@ func TestACardShowsTheFilesOfACommandAndAnApprovalOfOtherFilesDoesNotCount(t *te
 	})
 	expect.Contains(t, approve(renewed).body, "approved by ada@example.org")
 }
+
+func TestACardSaysOnceThatACommandHasNoNetwork(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Install")
+	s.AppendCommandRequest(t, chat, "per_1", "npm install")
+	const none = "The command has no network."
+	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it. " + none, Network: none,
+		Cwd: s.Workspace})
+	is.Equal(strings.Count(loggedIn(t, s, "ada").visit(t, "/requests/per_1").body, none), 1)
+}

@@ -78,6 +78,7 @@ func TestASaveOfTheSettingsChangesOnlyWhatAPersonChanged(t *testing.T) {
 	id := rule["id"].(string)
 	path, at := "/settings/tool_permissions/"+id, webtest.RecordsPath("tool_permissions")+"/"+id
 	before := record(at)
+	expect.Contains(t, b.visit(t, "/settings/tool_permissions").body, "deny bash: rm -rf * (every chat)")
 	form := formOf(t, b.visit(t, "/settings/tool_permissions").body, path)
 	last := s.Model.Seq()
 	is.Equal(b.submit(t, path, form).status, http.StatusOK)

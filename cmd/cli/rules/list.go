@@ -42,6 +42,7 @@ Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 type listedRule struct {
 	ID      string   `json:"id"` // collection/record
 	Rule    string   `json:"rule"`
+	Action  string   `json:"action"` // allow, ask, deny; empty for a target
 	State   string   `json:"state"` // active, paused, expired, built in
 	Chat    string   `json:"chat,omitempty"`
 	Agent   string   `json:"agent,omitempty"` // its name
@@ -90,7 +91,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		}
 		for _, r := range inForce {
 			if r.ID == "" { // not stored: built in, or a flag of the running system
-				stored = append(stored, listedRule{Rule: r.String(), State: "built in"})
+				stored = append(stored, listedRule{Rule: r.String(), Action: actionOf(r), State: "built in"})
 			}
 		}
 	}
@@ -126,7 +127,7 @@ func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 				continue
 			}
 			all = append(all, listedRule{
-				ID: row.ID, Rule: f.text(collection), Limits: f.rule().Limits(), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				ID: row.ID, Rule: f.text(collection), Action: f.action(collection), Limits: f.rule().Limits(), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
 				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
 			})
 		}
@@ -146,6 +147,16 @@ func (f ruleFields) text(collection string) string {
 	return f.rule().String()
 }
 
+// action returns what the rule does. A target only limits the actions of its kind.
+func (f ruleFields) action(collection string) string {
+	if collection == "whitelist_targets" {
+		return ""
+	}
+	return actionOf(f.rule())
+}
+
+func actionOf(r policy.Rule) string { return string(cmp.Or(r.Action, policy.Allow)) }
+
 func (f ruleFields) rule() policy.Rule {
 	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value), Action: f.Action}
 }
@@ -163,7 +174,7 @@ func (f ruleFields) state(now time.Time) string {
 
 func printRules(w io.Writer, all []listedRule) error {
 	const empty = "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\"."
-	err := render.Table(w, all, empty, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
+	err := render.Table(w, all, empty, "ACTION\tRULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
 		whom := "all chats"
 		if r.Chat != "" {
 			whom = "chat " + r.Chat
@@ -174,7 +185,8 @@ func printRules(w io.Writer, all []listedRule) error {
 		if r.Expires != "" {
 			until = printable.LocalTime(r.Expires)
 		}
-		return []string{printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until,
+		rule := strings.TrimPrefix(r.Rule, r.Action+" ") // the action has a column of its own
+		return []string{cmp.Or(r.Action, "-"), printable.OneLine(rule, 60), r.State, printable.OneLine(whom, 40), until,
 			printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
 	})
 	for _, r := range all {

@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,4 +32,13 @@ func TestListedRulesShowTheirScopeAndEscapeControlCharacters(t *testing.T) {
 		{Agent: "poco"}}))
 	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
 	is.True(strings.Contains(out.String(), "chat c1") && strings.Contains(out.String(), "agent poco"))
+
+	out.Reset()
+	is.NoErr(printRules(&out, []listedRule{{Rule: "bash: ls", Action: ruleFields{Permission: "bash"}.action("whitelist_actions")},
+		{Rule: "deny bash: rm*", Action: ruleFields{Action: "deny"}.action("tool_permissions")},
+		{Rule: "target src: /w/**", Action: ruleFields{}.action("whitelist_targets")}}))
+	is.Equal(strings.Fields(out.String())[:3], []string{"ACTION", "RULE", "STATE"})
+	for _, row := range []string{"allow  *bash: ls", "deny  *bash: rm", "-  *target src"} {
+		is.True(regexp.MustCompile("(?m)^" + row).MatchString(out.String()))
+	}
 }

@@ -127,7 +127,7 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 	}
 	what := printable.VisibleLine(strings.Join(a.Content.Patterns, " · "))
 	if diff := plainText(about["diff"]); about["diff"] != nil {
-		added, removed := changedLines(diff)
+		added, removed := events.CountChangedLines(diff)
 		what += fmt.Sprintf(" (+%d −%d)", added, removed)
 	}
 	return what
@@ -136,22 +136,6 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 // byPolicy reports whether the policy itself made the request. Its message describes the request completely.
 func (a *Request) byPolicy() bool {
 	return a.Content.Permission == permission.TypeNetwork || a.Content.Permission == permission.TypeBudget
-}
-
-// changedLines counts the lines that a unified diff adds and removes.
-func changedLines(diff string) (added, removed int) {
-	inHunk := false
-	for line := range strings.SplitSeq(diff, "\n") {
-		switch {
-		case strings.HasPrefix(line, "@@"):
-			inHunk = true
-		case inHunk && strings.HasPrefix(line, "+"):
-			added++
-		case inHunk && strings.HasPrefix(line, "-"):
-			removed++
-		}
-	}
-	return added, removed
 }
 
 // requestDetails shows the diff and the remaining metadata of a request. It returns the number

@@ -55,7 +55,7 @@ func describe(r *timeline.Request) (a requestContent) {
 		a = requestContent{title: texts.Spend, text: r.Message}
 	case ask.Command() != "": // its patterns are parts of the command
 		a = requestContent{title: commandTitle(about.Command), text: about.Command,
-			details: otherDetails(ask, "command", "description")}
+			details: otherDetails(ask, "command", "description", saidInReason(r))}
 		var others []string
 		for _, f := range r.RequestFiles() {
 			if f.Path = strings.TrimPrefix(f.Path, r.Cwd+"/"); f.Text != "" {
@@ -141,6 +141,17 @@ func otherDetails(ask events.PermissionAsk, but ...string) (all []detail) {
 		}
 	}
 	return all
+}
+
+// saidInReason returns the name of the field with the sentence about the network if the reason for the request, which
+// the card shows, ends with the sentence.
+func saidInReason(r *timeline.Request) string {
+	var metadata struct{ Network string }
+	_ = json.Unmarshal([]byte(r.Metadata), &metadata) // without the field, or with another type, there is no sentence
+	if metadata.Network == "" || !strings.HasSuffix(r.ReferredReason, metadata.Network) {
+		return ""
+	}
+	return "network"
 }
 
 // textOf returns a text as it is, and any other value as JSON.

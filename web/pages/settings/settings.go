@@ -8,6 +8,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -169,6 +170,26 @@ func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Call
 		all = append(all, relatedRecord{r.ID(), nameOf(r)})
 	}
 	return all, err
+}
+
+// titleOf names a record in the list. A rule is named with its action and with the chat or agent that it is for.
+func (v view) titleOf(r query.Record) string {
+	if v.about.Name != rulebook.ToolPermissions {
+		return nameOf(r)
+	}
+	scope := texts.EveryChat
+	for _, f := range v.form.Fields {
+		if id := r.Text(f.Name); id != "" && (f.Name == "chat" || f.Name == "agent") {
+			i := slices.IndexFunc(v.related[f.Relation], func(other relatedRecord) bool { return other.id == id })
+			name := id
+			if i >= 0 {
+				name = v.related[f.Relation][i].name
+			}
+			scope = f.Name + " " + name
+			break
+		}
+	}
+	return fmt.Sprintf("%s %s (%s)", cmp.Or(r.Text("action"), string(policy.Allow)), nameOf(r), scope)
 }
 
 // nameOf names a record by the first of the fields that name records.

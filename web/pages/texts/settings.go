@@ -56,6 +56,9 @@ var SettingsPages = map[string]struct{ Path, Title, About string }{
 	"Work":       {"/schedules", "Schedules", "prompts that start at a time: next runs, last runs, run now"},
 }
 
+// EveryChat is the scope of a rule that is for no single chat or agent.
+const EveryChat = "every chat"
+
 // SettingsGroups are the collections of the settings, in order.
 var SettingsGroups = []struct {
 	Title       string
