@@ -11,7 +11,7 @@ type ScheduleFired struct {
 	Message string    `json:"message"`
 	New     bool      `json:"new,omitempty"`      // the chat was created for it
 	Manual  bool      `json:"manual,omitempty"`   // a person or an agent started it
-	MaxCost float64   `json:"max_cost,omitempty"` // in the provider's currency, 0 is no limit
+	MaxCost float64   `json:"max_cost,omitempty"` // in US dollars, 0 is no limit
 	// of a manual run: the last due time that was decided before it; zero in events of earlier versions
 	Decided time.Time `json:"decided,omitzero"`
 }

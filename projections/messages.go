@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections/usage"
 )
 
-// Message is a message of a chat, subagents' included. Tokens are counts, cost is in the provider's currency.
+// Message is a message of a chat, subagents' included. Tokens are counts, cost is in US dollars.
 type Message struct {
 	store.Record
 	Chat string `db:"chat" json:"chat"`

@@ -185,3 +185,19 @@ func TestDescriptionSaysWhatBindsAnApproval(t *testing.T) {
 	}
 	expect.Contains(t, forms["permissionsInput"].Properties["shown_command"].Description, "is not bound")
 }
+
+func TestEveryCostNamesItsCurrency(t *testing.T) {
+	t.Parallel()
+	named := map[string]bool{}
+	for name, schema := range web.New(web.Options{}).Document().Components.Schemas {
+		for field, f := range schema.Properties {
+			if field == "cost" || field == "max_cost" {
+				named[name] = true
+				if !strings.Contains(f.Description, "US dollars") {
+					t.Errorf("%s.%s names no currency", name, field)
+				}
+			}
+		}
+	}
+	is.New(t).True(len(named) > 3) // messages, usage, budgets, schedules and their runs
+}

@@ -27,7 +27,7 @@ type taskArguments struct {
 	At       string  `json:"at,omitempty" jsonschema:"once, in place of cron_expression, such as 2026-12-24 09:00"`
 	TimeZone string  `json:"time_zone,omitempty" jsonschema:"IANA name, such as Europe/Berlin; that of the server when left out"`
 	Session  string  `json:"session_mode,omitempty" jsonschema:"new (a chat for each run, the default) or existing (this chat)"`
-	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount; 1 when left out"`
+	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount in US dollars; 1 when left out"`
 }
 
 // readSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat. A run in a

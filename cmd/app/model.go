@@ -29,7 +29,7 @@ func openProvider(ctx context.Context, getenv func(string) string,
 		return p, false, nil, err
 	}
 	if m.Demo || !found && m.Name == "" && m.URL == "" {
-		p, isDemo, closeModel, err = openDemo()
+		p, isDemo, closeModel, err = openDemo(m.Price)
 		p.Catalogue = catalogue
 		return p, isDemo, closeModel, err
 	}
@@ -72,7 +72,7 @@ func (s *System) configureEngine(ctx context.Context) error {
 	return s.procedures.Load(ctx)
 }
 
-func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {
+func openDemo(price provider.Price) (p provider.Provider, isDemo bool, closeModel func(), err error) {
 	resume := []string{outbox.ContinuePrompt, outbox.StalePrompt, outbox.AnswersPrompt, outbox.BudgetPrompt,
 		worker.ReportPrefix}
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: resume, Provider: providerHelp})
@@ -80,13 +80,10 @@ func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error)
 		return p, false, nil, err
 	}
 	p = provider.Provider{
-		Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Context: demoContext, Price: provider.Price{Input: demoPrice, Output: demoPrice},
+		Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Context: demoContext, Price: price,
 	}
 	return p, true, func() { server.Close() }, nil
 }
-
-// demoPrice is the price of the demo model, so that people can try budgets.
-const demoPrice = 10
 
 // demoContext is larger than any script of the demo model.
 const demoContext = 200_000

@@ -309,7 +309,7 @@ type ModelOptions struct {
 	Key     string         // for URL
 	Context int            // in tokens; 0 for the server's value
 	Output  int            // tokens
-	Price   provider.Price // of a million tokens
+	Price   provider.Price // of a million tokens of the model at URL, or of the demo model
 	Demo    bool
 
 	Catalogue string // path of the file with the providers and models that OpenCode knows; empty for OpenCode's own
@@ -321,8 +321,8 @@ func (m ModelOptions) check() error {
 		return errors.New("--model-context and --model-output: want a number of tokens, or 0 for the default")
 	}
 	if m.URL == "" {
-		if m.Context+m.Output > 0 || m.Price != (provider.Price{}) {
-			return errors.New("--model-context, --model-output and --model-price are for a model at --model-url; OpenCode knows the values of its own providers")
+		if m.Context+m.Output > 0 || m.Price != (provider.Price{}) && !m.Demo {
+			return errors.New("--model-context, --model-output and --model-price are for a model at --model-url, and --model-price also for --demo; OpenCode knows the values of its own providers")
 		}
 		if m.Name != "" && !strings.Contains(strings.Trim(m.Name, "/"), "/") {
 			return fmt.Errorf("--model %q: want provider/model, such as anthropic/claude-sonnet-4-5, or --model-url for a server of your own", m.Name)

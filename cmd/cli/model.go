@@ -20,7 +20,7 @@ func modelFlags(m *app.ModelOptions, fs *flag.FlagSet, env Environment) error {
 		"base `URL` of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1; its key, if any, in POCKETCODER_MODEL_KEY (POCKETCODER_MODEL_URL)")
 	fs.IntVar(&m.Context, "model-context", 0, fmt.Sprintf("context of the model at --model-url in `tokens`; 0 uses the server's value, or %d (POCKETCODER_MODEL_CONTEXT)", provider.DefaultContext))
 	fs.IntVar(&m.Output, "model-output", 0, "output limit of the model at --model-url in `tokens` per answer; 0 is a quarter of the context, at most 32000 (POCKETCODER_MODEL_OUTPUT)")
-	fs.Func("model-price", "`input/output` price of a million tokens of the model at --model-url, in the currency of your budgets, such as 0.5/2; default 0 (POCKETCODER_MODEL_PRICE)", func(s string) error { return parsePrice(s, &m.Price) })
+	fs.Func("model-price", "`input/output` price of a million tokens of the model at --model-url, or of the demo model with --demo, in US dollars, such as 0.5/2; default 0 (POCKETCODER_MODEL_PRICE)", func(s string) error { return parsePrice(s, &m.Price) })
 	fs.StringVar(&m.Catalogue, "model-catalogue", env.Getenv("POCKETCODER_MODEL_CATALOGUE"),
 		"JSON `file` of the providers and models that OpenCode knows, such as a copy of https://models.dev/api.json; default: OpenCode's own (POCKETCODER_MODEL_CATALOGUE)")
 	fs.BoolVar(&m.Demo, "demo", env.Getenv("POCKETCODER_DEMO") != "",

@@ -83,7 +83,7 @@ type budgetStatus struct {
 	Spent *spending.Spending
 }
 
-// pricePerMillion is the price of a million tokens of the demo model.
+// pricePerMillion is the price of a million tokens in openSystem.
 const pricePerMillion = 10
 
 func TestBudgetPausesAndAnApprovalResumes(t *testing.T) {
@@ -200,7 +200,7 @@ func TestConversationAsksForMoreBudget(t *testing.T) {
 func TestForkStartsWithoutCost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
+	p := openSystem.system(t)
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "dear"})
 	admin.say(t, chat, "@@usage in=30000\n@@say dear")
@@ -229,7 +229,7 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "100000", "--cost", "2.5")
 	p.budget(t, "set", "a person", "--user", adminEmail, "--tokens", "900000000")
 	list := p.budget(t, "list")
-	expect.Contains(t, list, "0.0001 of 2.5")
+	expect.Contains(t, list, "US$0.00 of US$2.50")
 	expect.Contains(t, list, "7 of 100000")
 	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "5")
 	expect.Contains(t, p.budget(t, "list"), "7 of 5")

@@ -218,9 +218,11 @@ func (s *sharedInstance) system(t *testing.T) *process {
 }
 
 // openSystem is a system in which a person is asked for each host, todo lists and general subagents are allowed, and
-// commands see the directory exposed beside the workspace. Its channels can reach the servers of tests.
+// commands see the directory exposed beside the workspace. Its channels can reach the servers of tests. Its
+// model has a price.
 var openSystem = sharedInstance{args: func() []string {
 	return []string{"--network", "ask", "--push-allow-private", "--allow", "todowrite: *", "--allow", "task: general",
+		"--model-price", "10",
 		"--expose", filepath.Join(binaries, "link-to-exposed")}
 }}
 

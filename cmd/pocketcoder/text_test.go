@@ -58,6 +58,7 @@ func TestTextIsStreamedInFragmentsAndStoredWhole(t *testing.T) {
 	is.Equal(row.Turn, projections.TurnUser)
 	spent := rows[modelusage.Usage](t, p, "usage", chat)
 	is.Equal(len(spent), 1)
+	is.Equal(spent[0].Cost, 0.0) // the demo model is free
 	is.Equal(spent[0].Provider+"/"+spent[0].Model, "demo/demo")
 	is.Equal([]int64{spent[0].Messages, spent[0].TokensInput, spent[0].TokensOutput}, []int64{1, 100, 20})
 	is.Equal([]int64{answer.TokensInput, answer.TokensOutput}, []int64{100, 20})

@@ -163,7 +163,7 @@ type MessageUpdated struct {
 	Info      Message `json:"info"`
 }
 
-// Message is a message without its parts. Cost is in the provider's currency, tokens are counts.
+// Message is a message without its parts. Cost is in US dollars, tokens are counts.
 type Message struct {
 	ID         string   `json:"id"`
 	Role       string   `json:"role"`     // user, assistant

@@ -44,7 +44,7 @@ type Budget struct {
 	// the only chat that it limits; empty for each chat by itself, with scope day for all chats together
 	Chat   string  `json:"chat,omitempty"`
 	User   string  `json:"user,omitempty"`   // the only account whose chats it limits; empty for all accounts
-	Cost   float64 `json:"cost,omitempty"`   // in the provider's currency, 0 is no limit
+	Cost   float64 `json:"cost,omitempty"`   // in US dollars, 0 is no limit
 	Tokens float64 `json:"tokens,omitempty"` // input, output and reasoning, 0 is no limit
 	Active bool    `json:"active"`
 

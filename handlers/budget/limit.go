@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pocketcoder/handlers/record"
+	"pocketcoder/money"
 )
 
 // The units of a limit.
@@ -96,7 +97,10 @@ func (l limit) holdReason(denied bool) string {
 
 // question returns the text of the permission request.
 func (l limit) question() string {
-	amount := func(v float64) string { return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64) }
+	amount := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	if l.unit == unitCost {
+		amount = money.Text
+	}
 	what := "All chats together have"
 	switch {
 	case l.chat != "" || l.Budget.Chat != "":

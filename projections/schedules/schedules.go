@@ -38,7 +38,7 @@ type Run struct {
 	Reason       string `db:"reason" json:"reason"`     // why it was skipped or stopped
 	Started      string `db:"started" json:"started"`   // when its message was sent first; empty before
 	Finished     string `db:"finished" json:"finished"` // empty while it is not over
-	// in the provider's currency, 0 is no limit
+	// in US dollars, 0 is no limit
 	MaxCost  float64 `db:"max_cost" json:"max_cost"`
 	Began    int64   `db:"began" json:"-"` // sequences of these events, 0 for none
 	Ended    int64   `db:"ended" json:"-"`

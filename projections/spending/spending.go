@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Spending is what assistant messages cost, in the provider's currency, and the tokens they took: input, output and
+// Spending is what assistant messages cost, in US dollars, and the tokens they took: input, output and
 // reasoning. What a provider read from its cache or wrote to it counts in the cost alone.
 type Spending struct {
 	Cost   float64 `db:"cost" json:"cost"`

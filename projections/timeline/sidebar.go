@@ -46,7 +46,7 @@ type Retry struct {
 
 // Totals are the cost and the tokens of a chat and its subagents.
 type Totals struct {
-	Cost      float64 `db:"cost"`   // in the provider's currency
+	Cost      float64 `db:"cost"`   // in US dollars
 	TokensIn  int64   `db:"input"`  // including the cache
 	TokensOut int64   `db:"output"` // including reasoning
 }

@@ -19,7 +19,7 @@ type Usage struct {
 	Figures
 }
 
-// Figures are the cost of messages, in the provider's currency, and their tokens.
+// Figures are the cost of messages, in US dollars, and their tokens.
 type Figures struct {
 	Cost             float64 `db:"cost" json:"cost"`
 	TokensInput      int64   `db:"tokens_input" json:"tokens_input"`

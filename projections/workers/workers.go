@@ -35,7 +35,7 @@ type Worker struct {
 	Result  string  `db:"result" json:"result"`   // id of its result; empty while there is none
 	Silent  string  `db:"silent" json:"silent"`   // time of the last event before a long silence; empty for none
 	Pending int64   `db:"pending" json:"pending"` // requests and questions that wait for a person
-	Cost    float64 `db:"cost" json:"cost"`
+	Cost    float64 `db:"cost" json:"cost" about:"In US dollars."`
 	Tokens  int64   `db:"tokens" json:"tokens"`
 	Line    string  `db:"line" json:"line"` // preview of the newest message
 	Created string  `db:"created" json:"created"`

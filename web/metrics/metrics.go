@@ -76,7 +76,7 @@ var (
 	chats       = describe("chats", "Chats by the state of their last turn; empty for those without one.", "turn")
 	requests    = describe("requests_pending", "Permission requests and questions that wait for a person.", "kind")
 	executions  = describe("executions_running", "Commands that run.")
-	cost        = describe("cost_total", "What the answers of a model cost, in the provider's currency.", "provider",
+	cost        = describe("cost_total", "What the answers of a model cost, in US dollars.", "provider",
 		"model")
 	tokens = describe("tokens_total", "Tokens of a model's answers by kind: input, output, reasoning, cache_read, cache_write.", "provider", "model", "kind")
 

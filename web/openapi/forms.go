@@ -95,6 +95,7 @@ func (f *forms) struct_(t reflect.Type) Form {
 	return Form{Ref: FormRef + name}
 }
 
+// fields returns the form of a struct. The tag "about" describes a field.
 func (f *forms) fields(t reflect.Type) Form {
 	form := Form{Type: "object", Properties: map[string]Form{}}
 	for _, field := range reflect.VisibleFields(t) {
@@ -103,7 +104,9 @@ func (f *forms) fields(t reflect.Type) Form {
 			continue // encoding/json puts the fields of an embedded struct in its place, and so does VisibleFields
 		}
 		name = cmp.Or(name, field.Name)
-		form.Properties[name] = f.of(field.Type)
+		value := f.of(field.Type)
+		value.Description = cmp.Or(field.Tag.Get("about"), value.Description)
+		form.Properties[name] = value
 		if !strings.Contains(options, "omit") && field.Type.Kind() != reflect.Pointer {
 			form.Required = append(form.Required, name)
 		}

@@ -114,7 +114,7 @@ func TestTheMenuOfAChatShowsWhoAnswersAndWhatWasSpent(t *testing.T) {
 	page := b.visit(t, "/chats/"+chat).body
 	_, menu, _ := strings.Cut(page, `id="menu"`)
 	menu, _, _ = strings.Cut(menu, "</details>")
-	for _, piece := range []string{`acme/large<b class="hidden">&lt;U+202E&gt;</b>`, "build", "20k in, 8 out", "0.7500"} {
+	for _, piece := range []string{`acme/large<b class="hidden">&lt;U+202E&gt;</b>`, "build", "20k in, 8 out", "US$0.75"} {
 		expect.Contains(t, menu, piece)
 	}
 }

@@ -23,7 +23,7 @@ func TestOnlyAdministratorsSeeTheStateOfTheSystem(t *testing.T) {
 	is.Equal(loggedIn(t, s, "ada").visit(t, "/operations").status, http.StatusForbidden)
 	page := loggedIn(t, s, "root").visit(t, "/operations").body
 	for _, want := range []string{"<td>EVENTS</td>", "<b>log</b> <span>ready</span>", "No worker responds", "acme/large",
-		"root@example.org", "0.2500, 12 tokens"} {
+		"root@example.org", "US$0.25, 12 tokens"} {
 		expect.Contains(t, page, want)
 	}
 }

@@ -51,7 +51,7 @@ func TestAScheduleIsPreviewedSavedPausedAndRun(t *testing.T) {
 	// the settings show a number that is not set as empty
 	record := b.visit(t, "/settings/schedules").body
 	expect.Contains(t, record, `name="max_cost" value=""`)
-	expect.Contains(t, record, "Stop a run at cost</label>")
+	expect.Contains(t, record, "Stop a run at cost, in US$</label>")
 	expect.Contains(t, b.submit(t, "/schedules/"+id+"/pause", nil).body, "paused")
 	expect.Contains(t, b.visit(t, "/schedules/"+id).body, "The schedule has no further runs.")
 	b.submit(t, "/schedules/"+id+"/resume", nil)

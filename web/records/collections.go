@@ -124,7 +124,7 @@ var collections = []collection{
 				fixed(choice("error_domain", "infrastructure", "provider")), fixed(raw("error_payload")),
 				fixed(text("session")), as(fixed(text("subagent")),
 					`coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
-				fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")),
+				fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(about(number("cost"), inDollars)),
 				fixed(number("tokens_input")),
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
 				fixed(number("tokens_cache_write")),
@@ -201,7 +201,7 @@ var collections = []collection{
 	{
 		Collection: schema.Collection{Name: "usage", Type: "view", Table: "usage", Live: ofLivingChat,
 			Rules: rules(chatMember, chatMember, never, never, never),
-			Fields: fields(fixed(relation("chat", "chats")), fixed(text("provider")), fixed(text("model")), fixed(number("messages")), fixed(number("cost")),
+			Fields: fields(fixed(relation("chat", "chats")), fixed(text("provider")), fixed(text("model")), fixed(number("messages")), fixed(about(number("cost"), inDollars)),
 				fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")),
 				fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")))},
 	},
@@ -234,7 +234,7 @@ var collections = []collection{
 		required(text("pattern")), flag("active")),
 	ofAllUsers(configCollection("budgets", rules(ownBudgets, ownBudgets, admin, admin, admin), required(text("name")),
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
-		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
+		relation("user", "users"), about(number("cost"), inDollars), number("tokens"), flag("active"))),
 	withOptions(fields(about(text(record.ShownDefinition), shownProposal)), configCollection(proposals.Collection,
 		rules(authed, authed, authed, admin, admin),
 		choice("kind", proposals.Procedure, proposals.Agent, proposals.Prompt),
@@ -257,7 +257,8 @@ var collections = []collection{
 		text("time_zone"), date("starts"), choice("missed", "skip", "once"),
 		choice("overlap", "skip", "queue"), required(text("prompt")),
 		required(choice("session_mode", "existing", "new")), relation("chat", "chats"),
-		relation("agent", "ai_agents"), text("model"), number("max_cost"), required(relation("user", "users")),
+		relation("agent", "ai_agents"), text("model"), about(number("max_cost"), inDollars),
+		required(relation("user", "users")),
 		flag("enabled"),
 		as(fixed(date("last_executed")), ofLastRun("run.started", " AND run.started<>''")),
 		as(fixed(text("last_status")), ofLastRun(schedules.StateOf("run"), "")),
@@ -269,8 +270,8 @@ var collections = []collection{
 				as(fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
 					schedules.Skipped)), schedules.StateOf("t")),
 				as(fixed(text("reason")), schedules.ReasonOf("t")), fixed(date("started")), fixed(date("finished")),
-				fixed(number("max_cost")),
-				as(fixed(number("cost")), schedules.Cost))},
+				fixed(about(number("max_cost"), inDollars)),
+				as(fixed(about(number("cost"), inDollars)), schedules.Cost))},
 	},
 	withOptions(fields(about(text(record.ShownDefinition), shownServer)), configCollection("mcp_servers",
 		rules(workers, workers, workers, admin, admin), required(text("name")),
@@ -334,10 +335,11 @@ var collections = []collection{
 		fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
 }
 
-// The descriptions of fields that bind a decision to what was shown.
+// The descriptions of fields: the currency of costs, and those that bind a decision to what was shown.
 const (
 	shownCommand = "The command that was shown. The decision is refused if the request has another one. Without " +
 		"shown_command and shown_request, a decision is not bound to what was shown."
+	inDollars     = "In US dollars."
 	shownRequest  = "The SHA-256 of the request that was shown. The decision is refused if the request has another one."
 	shownFiles    = "The files_hash of the request that was shown. The decision is refused if the files have changed since."
 	shownProposal = "The definition that was shown. The change is refused if the proposal has another one. An approval " +

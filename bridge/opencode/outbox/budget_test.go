@@ -147,7 +147,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	request := s.moreRequest(1)
 	is.Equal(request.Chat, chat)
 	is.Equal(request.Status, projections.PermissionDraft)
-	is.Equal(request.Message, "This chat has cost 5.5; the budget “careful” allows 5. Allow 5 more?")
+	is.Equal(request.Message, "This chat has cost US$5.50; the budget “careful” allows US$5.00. Allow US$5.00 more?")
 	var metadata map[string]any
 	s.Must(json.Unmarshal([]byte(request.Metadata), &metadata))
 	delete(metadata, "budget")
@@ -185,7 +185,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	// the limit is now 10, and another 5 would not be enough
 	s.Happen(s.step(session, "tool-calls", 14.5, 1)...)
 	second := s.moreRequest(2)
-	is.Equal(second.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
+	is.Equal(second.Message, "This chat has cost US$20.10; the budget “careful” allows US$10.00. Allow US$15.00 more?")
 	is.Equal(len(s.moreRequests()), 2)
 }
 

@@ -67,7 +67,7 @@ func readUpTo(path string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// Price is the price of a million tokens, in the currency of budgets.
+// Price is the price of a million tokens, in US dollars.
 type Price struct {
 	Input, Output float64
 }

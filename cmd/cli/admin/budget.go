@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"pocketcoder/cmd/cli"
@@ -11,6 +10,7 @@ import (
 	"pocketcoder/cmd/printable"
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/handlers/record"
+	"pocketcoder/money"
 	"pocketcoder/projections"
 	"pocketcoder/projections/spending"
 )
@@ -26,7 +26,7 @@ When a limit is reached, the turn pauses, and a person is asked whether to allow
 of the budget send no message.
 
 set creates the budget with this name, or replaces it. --chat limits it to one chat, --user to the chats of one account.
-Cost is in the provider's currency, as OpenCode counts it. Tokens are input, output and reasoning tokens, without cached
+Cost is in US dollars, as OpenCode counts it. Tokens are input, output and reasoning tokens, without cached
 tokens. Subagents and workers count to their chat. OpenCode reports the cost of a step when the step is over, so the last
 step can exceed the limit.
 
@@ -48,7 +48,7 @@ func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&b.budget.Scope, "scope", record.BudgetOfDay, "set: `period`: day or chat")
 	fs.StringVar(&b.budget.Chat, "chat", "", "set: the only `chat` that it limits")
 	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it limits")
-	fs.Float64Var(&b.budget.Cost, "cost", 0, "set: maximum cost, in the provider's currency; 0 is no limit")
+	fs.Float64Var(&b.budget.Cost, "cost", 0, "set: maximum cost, in US dollars; 0 is no limit")
 	fs.Float64Var(&b.budget.Tokens, "tokens", 0, "set: maximum number of `tokens`; 0 is no limit")
 	fs.BoolVar(&b.asJSON, "json", false, "list: print a JSON list")
 	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
@@ -106,24 +106,21 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		func(s budgetStatus) []string {
 			cost, tokens := "", ""
 			if s.Spent != nil {
-				cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "
+				cost, tokens = money.Text(s.Spent.Cost)+" of ", count(float64(s.Spent.Tokens))+" of "
 			}
 			state := map[bool]string{true: "active", false: "paused"}[s.Active]
-			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost),
-				formatSpent(tokens, s.Tokens), state}
+			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost, money.Text),
+				formatSpent(tokens, s.Tokens, count), state}
 		})
 }
 
 // formatSpent formats a limit and the amount spent of it.
-func formatSpent(spent string, limit float64) string {
+func formatSpent(spent string, limit float64, format func(float64) string) string {
 	if limit == 0 {
 		return "-"
 	}
-	return spent + amount(limit)
+	return spent + format(limit)
 }
 
-// amount formats a number with at most four decimals.
-func amount(v float64) string {
-	text := strconv.FormatFloat(v, 'f', 4, 64)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
+// count formats a number of tokens.
+func count(tokens float64) string { return strconv.FormatFloat(tokens, 'f', -1, 64) }

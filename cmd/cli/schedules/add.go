@@ -36,7 +36,7 @@ func (f *flags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.Chat, "chat", "", "submit it in this `chat`; default a new chat for each run")
 	fs.StringVar(&f.agent, "agent", "", "`name` of the agent of new chats; default OpenCode's own")
 	fs.StringVar(&f.Model, "model", "", "`provider/model` of new chats; default the selected one")
-	fs.Float64Var(&f.MaxCost, "max-cost", 0, "stop a run that costs this `amount`, in the provider's currency; 0 is no limit")
+	fs.Float64Var(&f.MaxCost, "max-cost", 0, "stop a run that costs this `amount`, in US dollars; 0 is no limit")
 	fs.StringVar(&f.Missed, "missed", "", "`action` after a downtime: skip what was missed, or once, one run for all that was missed; default skip, with --at once")
 	fs.StringVar(&f.Overlap, "overlap", "", "`action` while the last run is not over: skip the next run, or queue it; default skip")
 	fs.StringVar(&f.user, "user", "", "`email` of the account that it belongs to; default the operator, whose chats only administrators see")

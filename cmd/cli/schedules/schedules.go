@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/money"
 	"pocketcoder/projections"
 	runs "pocketcoder/projections/schedules"
 )
@@ -101,7 +101,7 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 		"SCHEDULE\tNAME\tDUE\tNEXT\tLAST RUN\tCOST", func(r row) []string {
 			last, cost := "-", "-"
 			if r.Last != nil {
-				last, cost = r.Last.State, price(r.Last.Cost)
+				last, cost = r.Last.State, money.Text(r.Last.Cost)
 			}
 			return []string{r.ID, printable.OneLine(r.Name, 30), printable.OneLine(dueText(r.Schedule), 40),
 				cmp.Or(printable.LocalTime(r.Next), either(r.Enabled, "-", "paused")), last, cost}
@@ -114,8 +114,6 @@ func either(is bool, a, b string) string {
 	}
 	return b
 }
-
-func price(cost float64) string { return strconv.FormatFloat(cost, 'f', 4, 64) }
 
 // dueText returns when a schedule is due, in one line.
 func dueText(s schedules.Schedule) string {
@@ -220,7 +218,7 @@ func show(ctx context.Context, env cli.Environment, args []string) error {
 		printNext(env, next)
 		return cli.PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
 			func(p runs.PricedRun) []string {
-				return []string{printable.LocalTime(p.Due), p.State, price(p.Cost), cmp.Or(p.Chat, "-"),
+				return []string{printable.LocalTime(p.Due), p.State, money.Text(p.Cost), cmp.Or(p.Chat, "-"),
 					printable.OneLine(p.Reason, 60)}
 			})
 	})

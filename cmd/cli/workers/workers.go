@@ -17,6 +17,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/worker"
+	"pocketcoder/money"
 	"pocketcoder/projections/workers"
 )
 
@@ -73,7 +74,7 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 }
 
 func row(w workers.Worker) []string {
-	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), strconv.FormatFloat(w.Cost, 'f', 4, 64),
+	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), money.Text(w.Cost),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
 		printable.OneLine(cmp.Or(w.Remains(), w.Line), 60)}

@@ -35,7 +35,7 @@ type Schedule struct {
 	Chat        string  `json:"chat,omitempty"` // of Existing
 	Agent       string  `json:"agent,omitempty"`
 	Model       string  `json:"model,omitempty"` // "provider/model"
-	MaxCost     float64 `json:"max_cost,omitempty"`
+	MaxCost     float64 `json:"max_cost,omitempty" about:"In US dollars."`
 	User        string  `json:"user,omitempty"` // owner; empty for the operator of the system
 	Enabled     bool    `json:"enabled"`
 	// of a schedule that an assistant made: its runs may do no more than the assistant's chat

@@ -98,8 +98,6 @@ func unreadableKinds(v chatView) templ.Attributes {
 		"data-why": fmt.Sprintf(texts.CannotRead, visible.Line(model))}
 }
 
-func cost(s timeline.Totals) string { return strconv.FormatFloat(s.Cost, 'f', 4, 64) }
-
 func tokens(s timeline.Totals) string {
 	return fmt.Sprintf(texts.TokensOf, rounded(s.TokensIn), rounded(s.TokensOut))
 }

@@ -3,9 +3,9 @@ package conversation
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
+	"pocketcoder/money"
 	"pocketcoder/projections/workers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -33,7 +33,7 @@ func workerLine(w workers.Worker) string {
 		parts = append(parts, "silent since "+w.Silent)
 	}
 	if w.Cost > 0 {
-		parts = append(parts, "cost "+strconv.FormatFloat(w.Cost, 'f', 4, 64))
+		parts = append(parts, "cost "+money.Text(w.Cost))
 	}
 	if w.Pending > 0 {
 		parts = append(parts, fmt.Sprintf("%d waiting for you", w.Pending))

@@ -22,6 +22,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/account"
+	"pocketcoder/money"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
@@ -180,7 +181,7 @@ func byCost(all []spending.Share) (sorted []spending.Share, widths []string) {
 }
 
 func spent(s spending.Share) string {
-	return fmt.Sprintf(texts.CostTokens, strconv.FormatFloat(s.Cost, 'f', 4, 64), strconv.FormatInt(s.Tokens, 10))
+	return fmt.Sprintf(texts.CostTokens, money.Text(s.Cost), strconv.FormatInt(s.Tokens, 10))
 }
 
 // total is what all shares cost.

@@ -22,6 +22,7 @@ import (
 
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/money"
 	runs "pocketcoder/projections/schedules"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
@@ -131,9 +132,9 @@ func (v view) settings() (all [][2]string) {
 	if n, ok := v.record.Get("max_cost").(int64); ok {
 		maxCost = float64(n)
 	}
-	cost := strconv.FormatFloat(maxCost, 'f', -1, 64)
-	if maxCost == 0 {
-		cost = ""
+	cost := ""
+	if maxCost > 0 {
+		cost = money.Text(maxCost)
 	}
 	for _, row := range [][2]string{{texts.ScheduleAgent, v.agent}, {texts.ScheduleModel, v.record.Text("model")},
 		{texts.ScheduleMissed, texts.MissedRuns[v.record.Text("missed")]},

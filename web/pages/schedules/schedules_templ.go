@@ -9,10 +9,10 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/money"
 	runs "pocketcoder/projections/schedules"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -1391,9 +1391,9 @@ func run(r runs.PricedRun) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var68 string
-			templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf(texts.ScheduleCost, strconv.FormatFloat(r.Cost, 'f', 4, 64)))
+			templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf(texts.ScheduleCost, money.Text(r.Cost)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/schedules/schedules.templ`, Line: 199, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/schedules/schedules.templ`, Line: 199, Col: 63}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
 			if templ_7745c5c3_Err != nil {

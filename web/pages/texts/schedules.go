@@ -31,7 +31,7 @@ const (
 	ScheduleMissed   = "After missed runs"
 	MissedDefault    = "start none; for a single run, start it late"
 	ScheduleOverlap  = "If the last run is not over"
-	ScheduleMaxCost  = "Stop a run at cost"
+	ScheduleMaxCost  = "Stop a run at cost, in US$"
 	NoLimitHint      = "empty for no limit"
 	ShowPreview      = "Preview"
 	Preview          = "Preview of the schedule"
