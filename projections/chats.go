@@ -2,7 +2,6 @@ package projections
 
 import (
 	"context"
-	"strings"
 
 	"github.com/pocketbase/dbx"
 
@@ -23,7 +22,7 @@ type Chat struct {
 	User        string `db:"user" json:"user"` // owner; empty for an adopted chat
 	Agent       string `db:"agent" json:"agent"`
 	LastActive  string `db:"last_active" json:"last_active"`
-	Preview     string `db:"preview" json:"preview"` // the newest text, as one line
+	Preview     string `db:"preview" json:"preview"` // the newest text, as one line without Markdown
 	Turn        string `db:"turn" json:"turn"`       // side that must act: user, assistant
 	Description string `db:"description" json:"description"`
 	Archived    bool   `db:"archived" json:"archived"`
@@ -57,9 +56,6 @@ const (
 
 // engineType is the kind of all engines there are.
 const engineType = "opencode"
-
-// maxPreview is the length of a preview in runes.
-const maxPreview = 120
 
 // updateChats runs after sessions and messages: those of the chat's own session determine the turn of a chat.
 func updateChats(t *tables, e events.Event, body any) error {
@@ -163,22 +159,10 @@ func (t *tables) addText(chat, session, text string) {
 	}
 }
 
-// setPreview stores the text as one line of whole runes. It ignores a text without words.
+// setPreview stores the beginning of a text. It ignores a text without words.
 func (c *Chat) setPreview(text string) {
-	line := make([]rune, 0, maxPreview)
-	for word := range strings.FieldsSeq(text) {
-		if len(line) > 0 {
-			line = append(line, ' ')
-		}
-		if line = append(line, []rune(word)...); len(line) >= maxPreview {
-			break
-		}
-	}
-	if len(line) > maxPreview {
-		line = append(line[:maxPreview-1], '…')
-	}
-	if len(line) > 0 {
-		c.Preview = string(line)
+	if preview := previewOf(text); preview != "" {
+		c.Preview = preview
 	}
 }
 

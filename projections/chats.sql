@@ -7,7 +7,7 @@ CREATE TABLE chats(
   user                 TEXT NOT NULL,    -- owner; empty for an adopted chat
   agent                TEXT NOT NULL,
   last_active          TEXT NOT NULL,
-  preview              TEXT NOT NULL,    -- one line of what was said last, at most 120 runes
+  preview              TEXT NOT NULL,    -- one line of what was said last, without Markdown, at most 120 runes
   turn                 TEXT NOT NULL,    -- user, assistant
   description          TEXT NOT NULL,
   archived             INTEGER NOT NULL,

@@ -32,6 +32,9 @@ func TestPreviewIsOneLineOfWholeRunes(t *testing.T) {
 		{strings.Repeat("ü", 121), strings.Repeat("ü", 119) + "…"},
 		{strings.Repeat("日本 ", 100), strings.Repeat("日本 ", 39) + "日本…"},
 		{" \n ", strings.Repeat("日本 ", 39) + "日本…"}, // says nothing: the preview stays
+		{"## Done\n\n**All `go test` *runs* pass**:\n\n- [x] one\n* see [the log](log.md)\n> said", "Done All go test runs pass: one see the log said"},
+		{"```go\nx := **p // a_b\n```\n---\nIt is `**` in a_b_c, 2 * 3 * 4, ls *.go *.c", "x := **p // a_b It is ** in a_b_c, 2 * 3 * 4, ls *.go *.c"},
+		{"1. first\n#42 is no title", "1. first #42 is no title"},
 	} {
 		message := fmt.Sprint("msg_a", i)
 		feed(t, m, s.assistant(ses, message, msg1, ""), textPart(s, message, fmt.Sprint("prt_a", i), test.text))

@@ -26,20 +26,20 @@ func TestWhatWaitsIsShownWithItsReason(t *testing.T) {
 	b.submit(t, path+"/messages", url.Values{"id": {"first"}, "text": {"tidy\u202e <b>up</b>\nall"}})
 	page := b.visit(t, path).body
 	for _, piece := range []string{"1 message waits",
-		`<a href="#m-first">tidy&lt;U+202E&gt; &lt;b&gt;up&lt;/b&gt; all</a>`} {
+		`<div class="waiting"><pre class="said">tidy<b class="hidden">&lt;U+202E&gt;</b> &lt;b&gt;up&lt;/b&gt;`} {
 		expect.Contains(t, page, piece)
 	}
 	b.submit(t, path+"/messages", url.Values{"id": {"second"}, "text": {"then test"}})
 	s.Append(t, chat, events.MessageHeld{Message: "second", Permission: "per_1", Reason: "The budget is used up."})
 	page = b.visit(t, path).body
 	expect.Contains(t, page, "2 messages wait")
-	_, second, _ := strings.Cut(page, `<a href="#m-second">then test</a>`)
+	_, second, _ := strings.Cut(page, `<li id="queued-second"><div class="waiting"><pre class="said">then test</pre></div>`)
 	expect.Contains(t, second[:100], "The budget is used up.")
 
 	b.submit(t, path+"/abort", url.Values{})
 	page = b.visit(t, path).body
 	expect.Contains(t, page, "Stopped. 1 message waits.")
-	_, first, _ := strings.Cut(page, `<a href="#m-first">`)
+	_, first, _ := strings.Cut(page, `<li id="queued-first">`)
 	first, _, _ = strings.Cut(first, "</li>")
 	expect.Contains(t, first, "The turn was stopped.")
 	b.submit(t, path+"/messages", url.Values{"id": {"third"}, "text": {"go on"}})

@@ -16,9 +16,9 @@ import (
 // queueOf returns the texts of the queue on the page of a chat, in order.
 func queueOf(page string) (texts []string) {
 	_, queue, _ := strings.Cut(page, `id="queue"`)
-	for _, one := range strings.Split(queue, `<a href="#m-`)[1:] {
-		_, one, _ = strings.Cut(one, ">")
-		one, _, _ = strings.Cut(one, "</a>")
+	for _, one := range strings.Split(queue, `<li id="queued-`)[1:] {
+		_, one, _ = strings.Cut(one, `class="said">`)
+		one, _, _ = strings.Cut(one, "</pre>")
 		texts = append(texts, one)
 	}
 	return texts

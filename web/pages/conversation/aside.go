@@ -61,17 +61,6 @@ func FirstWords(m projections.ShownMessage) string {
 	return cmp.Or(string(words), texts.File)
 }
 
-// whyWaiting says why the assistant has not read a message, "" for one that only waits for its turn.
-func whyWaiting(m projections.ShownMessage) string {
-	switch {
-	case m.Held != "":
-		return visible.Plain(m.Held)
-	case m.UserStatus == "delivered":
-		return texts.NextStep
-	}
-	return ""
-}
-
 // unsentText is the text of a person's message that failed, "" for one that cannot be sent again as a text.
 func unsentText(m *projections.ShownMessage) string {
 	text, whole := textIn(m)

@@ -98,7 +98,7 @@ func page() templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\"></ul><template id=\"stored-row\"><li><a><span class=\"title\"></span><time datetime=\"\"></time></a></li></template><p id=\"nothing-stored\" class=\"hint\" hidden>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\"></ul><template id=\"stored-row\"><li><a><span class=\"line\"><span class=\"title\"></span><time datetime=\"\"></time></span></a></li></template><p id=\"nothing-stored\" class=\"hint\" hidden>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
