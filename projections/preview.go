@@ -11,8 +11,8 @@ const maxPreview = 120
 // maxPreviewLine bounds what is read of a line, in bytes. The marks of Markdown beyond it stay.
 const maxPreviewLine = 4 * maxPreview
 
-// previewOf returns the beginning of a text as one line of whole runes, without the marks of Markdown. It returns "" for
-// a text without words.
+// previewOf returns the beginning of a text as one line of whole runes, without the marks of Markdown. It returns ""
+// for a text without words.
 func previewOf(text string) string {
 	line := make([]rune, 0, maxPreview)
 	inFence := false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission/workspace"
@@ -22,7 +23,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		return workspace.Programs(command, s.o.Workspace)
 	}}
 	s.providerKeys = &recordsecret.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
-		Paths: []string{s.o.Workspace, string(s.o.Data)}}
+		Paths: []string{s.o.Workspace, string(s.o.Data)}, Known: provider.Known(), Try: provider.KeyTests{}.Try}
 	if err := s.providerKeys.Restore(ctx); err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func openDemo(price provider.Price) (p provider.Provider, isDemo bool, closeMode
 // demoContext is larger than any script of the demo model.
 const demoContext = 200_000
 
-const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like. " +
+const providerHelp = "In the web app, an administrator stores the key of a provider under Settings, Provider keys. Or set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like. " +
 	"A server of your own works too: `--model-url http://127.0.0.1:11434/v1 --model NAME`."
 
 // providers records which model providers OpenCode can use.

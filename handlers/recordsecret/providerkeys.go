@@ -36,6 +36,10 @@ type ProviderKeys struct {
 	Logger  *slog.Logger
 	Paths   []string // a value that is part of one of these is not redacted
 
+	Known []KnownProvider // sorted by name
+	// tests the values of the variables of a provider; needed by Test
+	Try func(ctx context.Context, provider string, values map[string]string) (verdict, said string)
+
 	saving sync.Mutex // held while a record and its values change
 }
 

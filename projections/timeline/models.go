@@ -3,6 +3,8 @@ package timeline
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/pocketbase/dbx"
 )
@@ -13,6 +15,16 @@ type Models struct {
 	Selected string              // "" if the chat follows the configured model
 	Record   string              // id of the selection
 	Reads    map[string][]string // the kinds of content that a model can read, such as text and image, if it is known
+}
+
+// demoProvider is the provider of the demo model.
+const demoProvider = "demo/"
+
+// OnlyDemo reports whether the demo model is the only one that can be used.
+func (m Models) OnlyDemo() bool {
+	return len(m.All) > 0 && !slices.ContainsFunc(m.All, func(name string) bool {
+		return !strings.HasPrefix(name, demoProvider)
+	})
 }
 
 const (

@@ -67,6 +67,7 @@ type chatView struct {
 	subagents []timeline.Subagent
 	workers   []workers.Worker // of its tree
 	saved     []savedRule      // that the person has just made from a request
+	offerKey  bool             // the demo model has answered, and the account may store the key of another
 	seq       uint64
 }
 
@@ -145,6 +146,7 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.models, err = timeline.ModelsOf(ctx, db, id); err != nil {
 		return v, err
 	}
+	v.offerKey = v.models.OnlyDemo() && caller.Is("admin") && v.aside.Last.ID != "" && !site.Running(v.chat)
 	if v.agents, err = timeline.Agents(ctx, db); err != nil {
 		return v, err
 	}

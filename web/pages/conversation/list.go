@@ -32,7 +32,8 @@ type chatList struct {
 	seq     uint64
 
 	listFilter
-	away absenceSummary
+	away     absenceSummary
+	offerKey bool // only the demo model answers, and the account may store the key of another
 }
 
 // listFilter selects the chats that a list shows.
@@ -98,6 +99,11 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 		}
 		waiting, err := c.Pending(ctx, db, caller)
 		l.pending = len(waiting)
+		if !caller.Is("admin") || err != nil {
+			return err
+		}
+		models, err := timeline.ModelsOf(ctx, db, "")
+		l.offerKey = models.OnlyDemo()
 		return err
 	})
 	return l, err

@@ -27,9 +27,11 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
@@ -50,6 +52,8 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /settings/agent_notes/{id}/versions/{version}", s.Command(s.restoreVersion))
 	mux.Handle("POST "+importPath+"/check", s.Page(s.checkImport))
 	mux.Handle("POST "+importPath, s.Command(s.importAgent))
+	mux.Handle("POST "+newKeyPath, s.Page(s.createKey))
+	mux.Handle("POST /settings/"+record.ProviderKeysCollection+"/{id}/test", s.Page(s.testKey))
 	mux.Handle("GET /settings/{collection}", s.Page(s.showRecords))
 	for _, collection := range []string{channel.Webhooks, channel.Targets} {
 		mux.Handle("POST /settings/"+collection, s.Page(s.createWithToken(collection)))
@@ -70,14 +74,16 @@ const maxRecords = 200
 
 // view is the records of a collection that an account may list, at one moment.
 type view struct {
-	about   texts.Collection
-	form    records.Form
-	records []query.Record
-	related map[string][]relatedRecord // by collection: what relations can point to
-	changes map[string]proposal.Stored // proposals and sealed procedures, by record
-	servers map[string]mcpstate.State  // how MCP servers work, by record
-	pending int                        // requests and questions that wait for a person, of all chats
-	more    bool                       // there are more records than are shown
+	about     texts.Collection
+	form      records.Form
+	records   []query.Record
+	related   map[string][]relatedRecord   // by collection: what relations can point to
+	changes   map[string]proposal.Stored   // proposals and sealed procedures, by record
+	servers   map[string]mcpstate.State    // how MCP servers work, by record
+	pending   int                          // requests and questions that wait for a person, of all chats
+	more      bool                         // there are more records than are shown
+	providers []recordsecret.KnownProvider // whose keys a form stores
+	account   string                       // that sees the page
 }
 
 // relatedRecord is a record that a relation can point to.
@@ -88,7 +94,8 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	if err != nil {
 		return nil, err
 	}
-	v := view{about: about, related: map[string][]relatedRecord{}}
+	v := view{about: about, related: map[string][]relatedRecord{}, account: caller.Account,
+		providers: s.Records.ProviderKeys.Known}
 	v.form, _ = records.FormOf(about.Name)
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
 	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {

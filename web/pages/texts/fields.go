@@ -47,7 +47,7 @@ var fieldLabels = map[string]string{
 	"reads":             "Files that each model reads",
 	"is_connected":      "Can be used",
 	"key_error":         "Problem with the key",
-	"llm_keys.env_vars": "Key, as JSON: {\"NAME\": \"KEY\"}",
+	"llm_keys.env_vars": "Variables and keys, as JSON: {\"NAME\": \"KEY\"}",
 	"mode":              "Mode",
 	"temperature":       "Temperature",
 	"top_p":             "Top P",

@@ -2,17 +2,31 @@ package texts
 
 // The texts of the settings.
 const (
-	Settings           = "Settings"
-	NewRecord          = "New"
-	Save               = "Save"
-	Delete             = "Delete"
-	ImportAgent        = "Import an agent"
-	AgentFile          = "Markdown with front matter, in OpenCode's format"
-	CheckImport        = "Show the changes"
-	NothingToImport    = "The agent is already as in the file."
-	AllAgents          = "Agents"
-	ExportAgent        = "Export as Markdown"
-	ReallyDelete       = "Delete for good"
+	Settings         = "Settings"
+	NewRecord        = "New"
+	Save             = "Save"
+	Delete           = "Delete"
+	ImportAgent      = "Import an agent"
+	AgentFile        = "Markdown with front matter, in OpenCode's format"
+	CheckImport      = "Show the changes"
+	NothingToImport  = "The agent is already as in the file."
+	AllAgents        = "Agents"
+	ExportAgent      = "Export as Markdown"
+	ReallyDelete     = "Delete for good"
+	ProviderKeys     = "Provider keys"
+	KeyProvider      = "Provider"
+	AnotherProvider  = "another"
+	KeyProviderID    = "Its name at OpenCode"
+	KeyVariable      = "Variable of its key"
+	Key              = "Key"
+	KeepKey          = "stored; leave empty to keep it"
+	SaveAndTest      = "Save and test"
+	SeveralVariables = "A provider that needs several variables"
+	KeyStored        = "The key is stored"
+	KeyUse           = "OpenCode uses the key once no turn runs. If the demo model still answers, choose a model in the " +
+		"menu ⋯ of a chat, or start PocketCoder again."
+	KeyUnused = "Chats use only the keys that administrators store."
+
 	NewToken           = "New token"
 	NewTokenAbout      = "Copy the token now. It is not shown again."
 	RenewToken         = "Make a new token"
@@ -71,7 +85,7 @@ var SettingsGroups = []struct {
 		{"budgets", "Budgets", "limit the cost of a chat or of a day"},
 	}},
 	{"Models", []Collection{
-		{"llm_keys", "Provider keys", "are stored as secrets and never shown"},
+		{"llm_keys", ProviderKeys, "are stored as secrets and never shown"},
 		{"llm_providers", "Providers", "that OpenCode knows"},
 		{"model_selection", "Selected models", "of chats and accounts"},
 	}},
@@ -102,4 +116,13 @@ var SettingsGroups = []struct {
 	{"Work", []Collection{
 		{"schedules", "Records of schedules", "every field of them"},
 	}},
+}
+
+// KeyVerdicts say what the test of a key found. All name the provider, and all but two what it said.
+var KeyVerdicts = map[string]string{
+	"accepted":    "%s accepts it.",
+	"refused":     "%s refuses it (%s). Store another key.",
+	"unclear":     "%s answered, but not about the key (%s).",
+	"unreachable": "%s could not be reached: %s.",
+	"untested":    "Keys of %s cannot be tested here. The first answer of a chat shows whether it works.",
 }

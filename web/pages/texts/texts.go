@@ -158,6 +158,7 @@ const (
 	Continue  = "Continue"
 	// the message that Continue sends to the model
 	ContinuePrompt = "Continue."
+	ConnectModel   = "Only the demo model answers. Store the key of a provider."
 	WaitingOne     = "1 message waits"
 	WaitingMore    = "%d messages wait"
 	HeldOne        = "Stopped. 1 message waits." // by a person

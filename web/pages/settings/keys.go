@@ -1,0 +1,91 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/a-h/templ"
+
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/query"
+)
+
+const newKeyPath = "/settings/" + record.ProviderKeysCollection + "/key"
+
+// createKey stores the key of a provider and tests it.
+func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component, error) {
+	if err := site.ParseForm(r); err != nil {
+		return nil, err
+	}
+	provider, variable := site.Field(r, "known"), ""
+	for _, known := range s.Records.ProviderKeys.Known {
+		if known.ID == provider {
+			variable = known.Variable
+		}
+	}
+	if variable == "" {
+		provider, variable = site.Field(r, "provider_id"), site.Field(r, "variable")
+	}
+	id, err := s.Records.Create(r.Context(), caller, record.ProviderKeysCollection, map[string]any{
+		"provider_id": provider, "user": caller.Account, "env_vars": map[string]string{variable: site.Field(r, "key")}})
+	if err != nil {
+		return nil, err
+	}
+	return s.showKeyTest(r, caller, id)
+}
+
+// testKey stores a new key in place of a stored one, unless the form has none, and tests what is stored.
+func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, error) {
+	if err := site.ParseForm(r); err != nil {
+		return nil, err
+	}
+	found, err := s.API.Find(r.Context(), caller, record.ProviderKeysCollection, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	if found.Text("user") != caller.Account {
+		return nil, api.NotFound()
+	}
+	if key := site.Field(r, "key"); key != "" {
+		err := s.Records.Update(r.Context(), caller, record.ProviderKeysCollection, found.ID(),
+			map[string]any{"env_vars": map[string]string{variableOf(found): key}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.showKeyTest(r, caller, found.ID())
+}
+
+func (s Settings) showKeyTest(r *http.Request, caller api.Caller, id string) (templ.Component, error) {
+	test, err := s.Records.ProviderKeys.Test(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.PendingCount(r.Context(), caller)
+	return keyTestPage(caller, pending, test), err
+}
+
+// variableOf returns the name of the only variable of a key, "" if there are several.
+func variableOf(r query.Record) string {
+	var names map[string]string
+	if json.Unmarshal([]byte(fieldText(r, "env_vars")), &names) != nil || len(names) != 1 {
+		return ""
+	}
+	for name := range names {
+		return name
+	}
+	return ""
+}
+
+// verdict says what a provider said about a key.
+func verdict(t recordsecret.KeyTest) string {
+	if t.Verdict == recordsecret.KeyAccepted || t.Verdict == recordsecret.NotTested {
+		return fmt.Sprintf(texts.KeyVerdicts[t.Verdict], t.Provider)
+	}
+	return fmt.Sprintf(texts.KeyVerdicts[t.Verdict], t.Provider, t.Said)
+}
