@@ -23,7 +23,7 @@
 //	            while it runs: exec.connected (to a host, or refused), exec.signalled
 //	file        file.sent: a file that the assistant sends to the person
 //	tool        mcp.called → mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of a server
-//	effect      abort.requested | revert.requested | fork.requested → effect.done | effect.failed
+//	effect      abort.requested | revert.requested | fork.requested | omission.requested → effect.done | effect.failed
 //	worker      created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished, for each
 //	            delegated message → message.submitted with the results, in the parent's chat. worktree.closed: after the
 //	            worker was deleted
@@ -295,8 +295,37 @@ type ForkRequested struct {
 	Chat    string `json:"chat"`              // the new one
 }
 
-// EffectDone says that OpenCode has carried out an abort.requested, a revert.requested or a fork.requested, or that
-// there was nothing to do.
+// OmissionRequested is a command to leave files out of what the model gets of a chat, because its provider refused a
+// request that contained them. OpenCode's events have the result.
+type OmissionRequested struct {
+	Files []OmittedFile `json:"files"`
+}
+
+// OmittedFile is a file of a message, or the files in the result of a tool call.
+type OmittedFile struct {
+	Message string `json:"message"` // OpenCode's id
+	Part    string `json:"part"`    // OpenCode's id
+	Name    string `json:"name"`
+}
+
+// OfferedFiles returns those of the files of a chat that are offered to be left out after a refusal. These are the files
+// that the model has not seen, because which of them the provider refused is not known. If there are none, the
+// provider, or another model, refused a file that it had accepted, and all are offered. answered is OpenCode's id of the
+// newest answer, whose request contained the files of the messages before it.
+func OfferedFiles(all []OmittedFile, answered string) (offered []OmittedFile) {
+	for _, f := range all {
+		if f.Message >= answered {
+			offered = append(offered, f)
+		}
+	}
+	if len(offered) == 0 {
+		return all
+	}
+	return offered
+}
+
+// EffectDone says that OpenCode has carried out an abort.requested, a revert.requested, a fork.requested or an
+// omission.requested, or that there was nothing to do.
 type EffectDone struct {
 	Effect string   `json:"effect"`         // id of that event
 	Kept   []string `json:"kept,omitempty"` // of a revert: absolute paths of the files that it kept as they were
@@ -337,6 +366,7 @@ func (QuestionExpired) Kind() string       { return "question.expired" }
 func (FileSent) Kind() string              { return "file.sent" }
 func (TurnLost) Kind() string              { return "turn.lost" }
 func (AbortRequested) Kind() string        { return "abort.requested" }
+func (OmissionRequested) Kind() string     { return "omission.requested" }
 func (EffectDone) Kind() string            { return "effect.done" }
 func (EffectFailed) Kind() string          { return "effect.failed" }
 
@@ -348,7 +378,7 @@ var catalogue = kinds(
 	QuestionRequested{}, QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
 	FileSent{}, TurnLost{}, AbortRequested{},
-	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{},
+	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, OmissionRequested{}, EffectDone{},
 	EffectFailed{},
 	Saved{},
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},

@@ -112,6 +112,7 @@ var filled = []Data{
 		Session: "ses_1", MessageID: "msg_1", Call: "call_1",
 	},
 	RevertRequested{Message: "msg_1", Overwrite: true},
+	OmissionRequested{Files: []OmittedFile{{Message: "msg_1", Part: "prt_1", Name: "photo.png"}}},
 	EffectDone{Effect: "evt_1", Kept: []string{"/w/a"}},
 	EffectFailed{Effect: "evt_2", Reason: "it is gone"},
 	ForkRequested{Message: "msg_1", Chat: "c2"},

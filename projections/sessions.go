@@ -111,7 +111,8 @@ func updateSessions(t *tables, e events.Event, body any) error {
 // no end for it.
 func endWait(t *tables, e events.Event, b events.EffectDone) {
 	f, found := t.effects.Get(b.Effect)
-	if !found || f.Chat != e.Subject.ID || f.Session != "" || f.Kind == effects.Fork {
+	if !found || f.Chat != e.Subject.ID || f.Session != "" ||
+		f.Kind == effects.Fork || f.Kind == effects.Omit {
 		return
 	}
 	chat, _ := t.chats.Get(f.Chat)

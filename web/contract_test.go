@@ -183,6 +183,8 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.AppendOpenCode(t, chat, "message.updated",
 			`{"sessionID":"ses_`+chat+`","info":{"id":"msg_`+chat+`","role":"user"}}`)
 		f["message"], f["changed"] = "msg_"+chat, "keep"
+	case strings.Contains(o.path, "/omit"):
+		s.AppendRefusedPicture(t, chat)
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.AppendCommandRequest(t, chat, "per_"+chat, "touch notes"), "chat",
 			"1h", "touch*"

@@ -79,6 +79,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 		stage{"an abort ends a turn with a steered message", abortEndsATurnWithASteeredMessage},
 		stage{"tools that rules deny wholly are not offered to the model", toolsThatRulesDenyWhollyAreNotOfferedToTheModel},
 		stage{"tool calls cannot block OpenCode", toolCallsCannotBlockOpenCode},
+		stage{"a refused picture is left out", refusedPictureIsLeftOut},
 		stage{"an abort while OpenCode connects its tools ends no other turn", abortWhileOpenCodeConnectsItsTools},
 	)
 }
@@ -89,6 +90,11 @@ func (w *bridgedOpenCode) in(t *testing.T) *bridgedOpenCode {
 	part.t = t
 	return &part
 }
+
+// readsPictures is a catalogue in which the model reads pictures. OpenCode sends none to other models.
+const readsPictures = `{"demo":{"id":"demo","name":"demo","env":[],"models":{"demo":{"id":"demo","name":"demo","release_date":"2026-01-01",
+	"attachment":true,"reasoning":true,"temperature":true,"tool_call":true,"limit":{"context":32768,"output":8192},
+	"modalities":{"input":["text","image"],"output":["text"]}}}}}`
 
 // newDisconnected starts OpenCode before Ingest is connected.
 func newDisconnected(t testing.TB) *bridgedOpenCode {
@@ -105,7 +111,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	lives := make(chan opencode.Generation, 1)
 	supervisor := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
-		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte("{}")},
+		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte(readsPictures)},
 		Started:  func(g opencode.Generation) { lives <- g },
 	}
 	w.tools = startToolServer(t, supervisor)

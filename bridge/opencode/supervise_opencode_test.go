@@ -31,6 +31,7 @@ import (
 )
 
 // startModel starts the demo model behind a proxy that stores the requests.
+// It refuses every request with a picture.
 func startModel(t testing.TB) (base string, requests func() string) {
 	t.Helper()
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.ContinuePrompt}})
@@ -50,6 +51,12 @@ func startModel(t testing.TB) (base string, requests func() string) {
 		mu.Lock()
 		all.Write(body)
 		mu.Unlock()
+		if bytes.Contains(body, []byte(";base64,")) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"error":{"message":"`+pictureRefused+`","type":"invalid_request_error"}}`)
+			return
+		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}))

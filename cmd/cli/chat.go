@@ -39,7 +39,7 @@ allows them; - dismisses it. An answer counts only for the request that was show
 
 At a terminal:
   Up, Down    earlier messages (kept in the data directory, without answers)
-  /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /stop, /quit; Tab completes them
+  /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /omit, /stop, /quit; Tab completes them
   //x         send a message that begins with a slash
   \           at the end of a line: the message goes on in the next line; pasted lines are one message
   Ctrl-C      stop the turn; again: leave. After /quit the turn continues.

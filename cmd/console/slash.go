@@ -39,6 +39,7 @@ var slashCommands = map[string]func(*conversation, context.Context, string) erro
 	slash.Queue:    (*conversation).slashQueue,
 	slash.Undo:     (*conversation).slashUndo,
 	slash.Redo:     (*conversation).slashRedo,
+	slash.Omit:     (*conversation).slashOmit,
 	slash.Rename:   (*conversation).slashRename,
 	slash.Archive:  (*conversation).slashArchive,
 }
@@ -328,6 +329,11 @@ func (c *conversation) slashRedo(ctx context.Context, answer string) error {
 	c.undone = ""
 	c.show.Note("", render.Yellow, "The undone turns are back.")
 	return nil
+}
+
+// slashOmit leaves out the files that the provider refused. The event names them.
+func (c *conversation) slashOmit(ctx context.Context, _ string) error {
+	return c.Do(ctx, "chat.omit", chats.Omit{Command: client.NewCommand(), Chat: c.Chat})
 }
 
 // revert reverts a message and all that follows. An empty message undoes the last revert. Without an answer, it names

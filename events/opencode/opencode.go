@@ -12,6 +12,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -139,10 +141,21 @@ func (e Error) String() string {
 	return cmp.Or(message, f.Name)
 }
 
+// Refused reports whether the provider refused the content of a request. The same request is refused again.
+func (e Error) Refused() bool {
+	switch e.fields().Data.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
 type errorFields struct {
 	Name string `json:"name"`
 	Data struct {
 		Message string `json:"message"`
+		Status  int    `json:"statusCode"` // of the provider's answer
 	} `json:"data"`
 }
 
@@ -214,6 +227,48 @@ func (p *Part) UnmarshalJSON(b []byte) error {
 	type fields Part
 	p.Raw = string(b)
 	return json.Unmarshal(b, (*fields)(p))
+}
+
+// Files names the files of the part that the model gets as files: the part itself, or what a tool call has returned.
+// OpenCode turns other files into text.
+func (p Part) Files() (names []string) {
+	var part struct {
+		file
+		State struct {
+			Input struct {
+				FilePath string `json:"filePath"`
+			} `json:"input"`
+			Attachments []file `json:"attachments"`
+		} `json:"state"`
+	}
+	if json.Unmarshal([]byte(p.Raw), &part) != nil {
+		return nil
+	}
+	if p.Type == "file" && part.isSent() {
+		return []string{cmp.Or(part.Filename, part.Mime)}
+	}
+	for _, f := range part.State.Attachments {
+		if p.Type == "tool" && f.isSent() {
+			names = append(names, cmp.Or(f.Filename, path.Base(cmp.Or(part.State.Input.FilePath, f.Mime))))
+		}
+	}
+	return names
+}
+
+// LeftOut is what a sentence says about a file whose place it takes, after the name.
+const LeftOut = " was left out: the provider refused it"
+
+// MarkLeftOut is the name of a field in the metadata of a part whose files were left out. It has their names. In the
+// part of a tool call, it is in the metadata of the state.
+const MarkLeftOut = "pocketcoder_left_out"
+
+type file struct {
+	Mime     string `json:"mime"`
+	Filename string `json:"filename"`
+}
+
+func (f file) isSent() bool {
+	return f.Mime != "" && f.Mime != "text/plain" && f.Mime != "application/x-directory"
 }
 
 // MessageRemoved is the payload of message.removed.

@@ -1,4 +1,4 @@
-// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, submit a message,
+// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, leave files out, submit a message,
 // change the queue of messages that wait, abort a turn, answer a question.
 //
 // Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never
@@ -77,6 +77,7 @@ type Chats struct {
 func (h *Chats) Commands() handlers.Commands {
 	return handlers.Commands{
 		"chat.create":      handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),
+		"chat.omit":        handlers.CommandOf(func(c *Omit, actor string) { c.Actor = actor }, handlers.SeqOnly(h.omitFiles)),
 		"chat.update":      handlers.CommandOf(func(c *Update, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Update)),
 		"chat.revert":      handlers.CommandOf(func(c *Revert, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revert)),
 		"message.change":   handlers.CommandOf(func(c *ChangeMessage, actor string) { c.Actor = actor }, handlers.SeqOnly(h.ChangeMessage)),

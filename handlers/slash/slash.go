@@ -42,6 +42,7 @@ const (
 	Queue    = "/queue"
 	Undo     = "/undo"
 	Redo     = "/redo"
+	Omit     = "/omit"
 	Fork     = "/fork"
 	Rename   = "/rename"
 	Archive  = "/archive"
@@ -71,6 +72,7 @@ var all = []Command{
 		About: "undo the last turn and its changes to files; files that were changed later are named first: keep leaves them, " +
 			"overwrite does not", places: []Place{Page, Terminal}},
 	{Name: Redo, Argument: "keep|overwrite", Words: changed, About: "redo what was undone", places: []Place{Page, Terminal}},
+	{Name: Omit, About: "leave out the files that the model provider refused", places: []Place{Page, Terminal}},
 	{Name: Fork, About: "begin a new chat as this one is now", places: []Place{Page}},
 	{Name: Rename, Argument: "TITLE", About: "rename the chat", places: []Place{Page, Terminal}},
 	{Name: Archive, About: "archive the chat", places: []Place{Page, Terminal}},

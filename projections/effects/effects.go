@@ -1,4 +1,4 @@
-// Package effects is the read model of the aborts, reverts and forks that OpenCode has to carry out.
+// Package effects is the read model of the aborts, reverts, forks and omissions that OpenCode has to carry out.
 //
 // Promises: an effect is open until an event of its chat says how it ended.
 //
@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Effect is an abort, a revert or a fork of a chat, to be carried out in OpenCode.
+// Effect is an abort, a revert or a fork of a chat, or an omission of its files, to be carried out in OpenCode.
 type Effect struct {
 	store.Record        // the id is that of the event that requested it
 	Chat         string `db:"chat"`
@@ -24,6 +24,7 @@ type Effect struct {
 	Overwrite bool   `db:"overwrite"` // revert: it keeps no file that was changed since
 	Kept      string `db:"kept"`      // revert: the files that it kept, as a JSON list; empty for none
 	Into      string `db:"into_chat"` // fork: the new chat
+	Files     string `db:"files"`     // omit: a JSON list of events.OmittedFile; empty for none
 	State     string `db:"state"`
 	Reason    string `db:"reason"` // why it failed
 	Position  int64  `db:"position"`
@@ -34,6 +35,7 @@ const (
 	Abort  = "abort"
 	Revert = "revert"
 	Fork   = "fork"
+	Omit   = "omit"
 )
 
 // States of an effect.
@@ -52,8 +54,10 @@ func Update(t *store.Table[Effect], e events.Event, body any) {
 		open(t, e, Effect{Kind: Revert, Message: b.Message, Overwrite: b.Overwrite})
 	case events.ForkRequested:
 		open(t, e, Effect{Kind: Fork, Message: b.Message, Into: b.Chat})
+	case events.OmissionRequested:
+		open(t, e, Effect{Kind: Omit, Files: list(b.Files)})
 	case events.EffectDone:
-		end(t, e, b.Effect, func(f *Effect) { f.State, f.Kept = Done, kept(b) })
+		end(t, e, b.Effect, func(f *Effect) { f.State, f.Kept = Done, list(b.Kept) })
 	case events.EffectFailed:
 		end(t, e, b.Effect, func(f *Effect) { f.State, f.Reason = Failed, b.Reason })
 	}
@@ -68,12 +72,13 @@ func open(t *store.Table[Effect], e events.Event, opened Effect) {
 	t.Put(opened)
 }
 
-func kept(b events.EffectDone) string {
-	if len(b.Kept) == 0 {
+// list encodes a list of strings, or of objects of them. It returns "" for an empty one.
+func list[T any](all []T) string {
+	if len(all) == 0 {
 		return ""
 	}
-	list, _ := json.Marshal(b.Kept) // of strings
-	return string(list)
+	encoded, _ := json.Marshal(all)
+	return string(encoded)
 }
 
 // end records the end of an effect of the event's chat.

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Effects lists the aborts, reverts and forks that an engine has not carried out, in log order.
+// Effects lists the aborts, reverts, forks and omissions that an engine has not carried out, in log order.
 func Effects(ctx context.Context, m *projections.Model, engine string) ([]effects.Effect, error) {
 	return store.List[effects.Effect](ctx, m.Model, "open effects",
 		"SELECT e.* FROM effects e JOIN chats c ON c.id=e.chat WHERE e.state='open' AND c.engine={:engine} ORDER BY e.position", dbx.Params{"engine": engine})

@@ -21,6 +21,7 @@ type Sidebar struct {
 	Undo    Undo
 	Last    LastStep
 	Retry   Retry
+	Offer   Offer
 }
 
 // Answer names who wrote an answer.
@@ -104,6 +105,9 @@ func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err er
 		return a, err
 	}
 	if a.Retry, err = first[Retry](ctx, db, "retry in "+c.ID, selectRetry, params); err != nil {
+		return a, err
+	}
+	if a.Offer, err = ReadOffer(ctx, db, c.ID, c.Session); err != nil {
 		return a, err
 	}
 	params["state"] = c.State

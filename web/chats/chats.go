@@ -1,4 +1,4 @@
-// Package chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, signal a
+// Package chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, leave files out, signal a
 // command, request a permission, explain a permission, and make a rule of it.
 //
 // Promises: an action needs the right to change the chat. A rule for more than one chat needs an administrator.
@@ -63,6 +63,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Access: api.Accounts, Serve: s.abortChat},
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Access: api.Accounts, Body: forkRequest{}, Answer: openapi.AnyRecord{}, Serve: s.forkChat},
 		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that. A file that was changed later is named with status 409, unless changed says what becomes of it.", Access: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
+		{Method: "POST", Path: chat + "/omit", About: "Leave out the files that are new to the model, after its provider refused the last message with status 400, 413, 415 or 422. The answer names them; the next message does not contain them. If none is new, all files of the chat are left out.", Access: api.Accounts, Answer: omitAnswer{}, Serve: s.omitFiles},
 		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Access: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
 		{Method: "GET", Path: chat + "/news", About: "What happened in the chat after an event.", Access: api.Accounts, Query: newsQuery, Answer: timeline.News{}, Serve: s.newsOfChat},
 		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Access: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},

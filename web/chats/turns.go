@@ -47,6 +47,36 @@ type revertAnswer struct {
 	Note  string   `json:"note,omitempty"` // why no file is put back
 }
 
+// omitAnswer names the files that the model no longer gets.
+type omitAnswer struct {
+	Files []string `json:"files"`
+}
+
+func (s *Chats) omitFiles(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	files, err := s.Omit(r, caller, chat.Omit{Chat: r.PathValue("id")})
+	if err != nil {
+		return err
+	}
+	answer := omitAnswer{Files: []string{}}
+	for _, f := range files {
+		answer.Files = append(answer.Files, f.Name)
+	}
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+// Omit leaves files out of a chat that the caller may change, after the provider refused its last message.
+func (s *Chats) Omit(r *http.Request, caller api.Caller, c chat.Omit) ([]events.OmittedFile, error) {
+	if err := s.API.MayWrite(r, caller, c.Chat); err != nil {
+		return nil, err
+	}
+	c.Actor = caller.Actor()
+	files, seq, err := s.Chats.Omit(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	return files, s.API.Model.Wait(r.Context(), seq)
+}
+
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	if err := s.Abort(r, caller, r.PathValue("id")); err != nil {
 		return err

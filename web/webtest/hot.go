@@ -46,6 +46,16 @@ func (s *System) Assistant(t testing.TB, chat, id, more string) {
 	s.AppendOpenCode(t, chat, "message.updated", fmt.Sprintf(`{"sessionID":"ses_own","info":{"id":%q,"role":"assistant","parentID":"msg_0"%s}}`, id, more))
 }
 
+// AppendRefusedPicture appends a message with photo.png, and that the provider refused it.
+func (s *System) AppendRefusedPicture(t testing.TB, chat string) {
+	t.Helper()
+	s.Append(t, chat, events.SessionBound{Session: "ses_own", Directory: "/w"})
+	s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"msg_0","role":"user"}}`)
+	s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_0","messageID":"msg_0","sessionID":"ses_own",
+		"type":"file","mime":"image/png","filename":"photo.png","url":"data:image/png;base64,AAAA"}}`)
+	s.Assistant(t, chat, "msg_1", `,"time":{"created":1,"completed":2},"error":{"name":"APIError","data":{"message":"Could not process image","statusCode":400}}`)
+}
+
 // TextPart appends a text part; more is further JSON of it.
 func (s *System) TextPart(t testing.TB, chat, message, part, text, more string) {
 	t.Helper()

@@ -207,6 +207,18 @@ func (c *Client) HasMessage(ctx context.Context, session, message string) error 
 	return c.do(ctx, call{op: "get message " + message, path: messagePath(session, message)})
 }
 
+// Message returns a message of a session, or an error that is ErrGone.
+func (c *Client) Message(ctx context.Context, session, message string) (m Message, err error) {
+	err = c.do(ctx, call{op: "get message " + message, path: messagePath(session, message), out: &m})
+	return m, err
+}
+
+// ReplacePart stores a part of a message instead of the one with its id.
+func (c *Client) ReplacePart(ctx context.Context, session, message, id string, part map[string]any) error {
+	return c.do(ctx, call{op: "replace part " + id, method: "PATCH",
+		path: messagePath(session, message) + "/part/" + url.PathEscape(id), in: part})
+}
+
 // DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running.
 func (c *Client) DeleteMessage(ctx context.Context, session, message string) error {
 	return c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})

@@ -71,7 +71,7 @@ type effectKind int
 
 const (
 	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for a free turn
-	commandKind                   // a revert or a fork waits for the earlier commands of its chats
+	commandKind                   // a revert, a fork or an omission waits for the earlier commands of its chats
 	abortKind                     // waits for no other effect
 	replyKind                     // waits for no other effect
 )
@@ -243,7 +243,7 @@ func (s *schedule) due(open []effect, running map[string]int) map[string][]effec
 
 // chatEffects is what the open effects of a chat mean for its other effects.
 type chatEffects struct {
-	command  int64 // sequence of the first abort, revert or fork, 0 for none
+	command  int64 // sequence of the first abort, revert, fork or omission, 0 for none
 	aborting bool
 	sending  string // id of the message under way, "" for none
 }
@@ -413,7 +413,7 @@ func (s *schedule) end(a attempt) {
 	s.attempts[a.key] = t
 }
 
-// commands lists the open aborts, reverts and forks. A fork is an effect of the new chat, so other effects of the
+// commands lists the open aborts, reverts, forks and omissions. A fork is an effect of the new chat, so other effects of the
 // copied chat do not wait while OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
@@ -426,6 +426,8 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 		case effects.Fork:
 			e.chat, e.from = f.Into, f.Chat
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.fork(ctx, f)) }
+		case effects.Omit:
+			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.omit(ctx, f)) }
 		default:
 			n := s.attempts[e.key].times
 			e.try = func(ctx context.Context) error { return s.tryRevert(ctx, f, n) }

@@ -39,6 +39,9 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 			r.showStopped(p.SessionID)
 		} else {
 			r.Note(p.SessionID, Red, "error: %s", p.Error)
+			if p.Error.Refused() {
+				r.Note(p.SessionID, Dim, "(if a file is the cause, /omit leaves it out of the next message)")
+			}
 		}
 	case "session.compacted":
 		r.Note(p.SessionID, Dim, "(earlier messages were summarised to save space)")

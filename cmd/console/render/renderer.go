@@ -153,6 +153,10 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note(d.Session, Red, "%s", turnstate.EndLost.Sentence())
 	case events.AbortRequested:
 		r.Note(d.Session, Yellow, "%s asked to stop", r.Actor(e.Actor))
+	case events.OmissionRequested:
+		for _, f := range d.Files {
+			r.Note("", Yellow, "left out: %s", printable.OneLine(f.Name, 200))
+		}
 	case events.EffectDone:
 		if len(d.Kept) > 0 {
 			r.Note("", Yellow, "kept as they are, because they were changed since: %s",

@@ -15,11 +15,14 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/workers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
 )
 
 // Conversation serves the list of chats, and each chat.
@@ -40,6 +43,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /chats/{id}/abort", c.Command(c.abortTurn))
 	mux.Handle("POST /chats/{id}/undo", c.Command(c.undo))
 	mux.Handle("GET /chats/{id}/undo", c.Page(c.askUndo))
+	mux.Handle("POST /chats/{id}/omit", c.Command(c.omitAndContinue))
 	mux.Handle("POST /chats/{id}/fork", c.Command(c.fork))
 	mux.Handle("POST /chats/{id}/model", c.Command(c.selectModel))
 	mux.Handle("GET /chats/{id}/subagents/{subagent}", c.Page(c.showSubagent))
@@ -200,6 +204,16 @@ func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, caller 
 
 func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	return c.revert(r, caller, r.PostFormValue("message"), r.PostFormValue("changed"))
+}
+
+// omitAndContinue leaves out the files that the provider refused, and lets the model answer without them.
+func (c Conversation) omitAndContinue(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	id, message := r.PathValue("id"), r.PostFormValue("id")
+	_, err := c.Chats.Omit(r, caller, chat.Omit{Chat: id, Command: handlers.Command{ID: message}})
+	if err != nil {
+		return "", err
+	}
+	return site.ChatPath(id), c.send(r, caller, id, message, texts.ContinuePrompt, nil)
 }
 
 func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {

@@ -30,6 +30,9 @@ var commands = map[string]runCommand{
 	slash.Model: Conversation.useModel,
 	slash.Agent: Conversation.useAgent,
 	slash.Undo:  Conversation.undoLast,
+	slash.Omit: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+		return c.omitAndContinue(nil, r, who)
+	},
 	slash.Redo: func(c Conversation, r *http.Request, who api.Caller, changed string) (string, error) {
 		return c.revert(r, who, "", changed)
 	},

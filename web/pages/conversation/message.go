@@ -30,9 +30,10 @@ type part struct {
 	Time      struct {
 		End float64 `json:"end"`
 	} `json:"time"`
-	Tool  string    `json:"tool"`
-	Call  string    `json:"callID"`
-	State toolState `json:"state"`
+	Tool     string       `json:"tool"`
+	Call     string       `json:"callID"`
+	State    toolState    `json:"state"`
+	Metadata partMetadata `json:"metadata"`
 
 	end *executions.End // of the command of the call; nil if none has ended
 }
@@ -43,6 +44,13 @@ type toolState struct {
 	Input  json.RawMessage `json:"input"`
 	Output string          `json:"output"`
 	Error  string          `json:"error"`
+
+	Metadata partMetadata `json:"metadata"`
+}
+
+// partMetadata is what PocketCoder stored in the metadata of a part, or of a tool call's state.
+type partMetadata struct {
+	LeftOut string `json:"pocketcoder_left_out"` // names of files; opencode.MarkLeftOut
 }
 
 // unreadable is the type of a part that does not have the form of OpenCode's.

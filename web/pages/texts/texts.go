@@ -154,6 +154,11 @@ const (
 	NextTry        = "Next try:"
 	StopTurn       = "Stop the turn"
 
+	RefusedFile  = "The provider refused the last message. A file may be the cause."
+	RefusedFiles = "The provider refused the last message. A file may be the cause. Which one is not known, so all that are new to the model are left out."
+	LeaveOut     = "Leave %s out and try again" // with names
+	FileLeftOut  = "left out: %s"
+
 	SendAgain = "Send again"
 	Continue  = "Continue"
 	// the message that Continue sends to the model
