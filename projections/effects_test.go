@@ -53,3 +53,21 @@ func TestNobodyIsWokenWhileAnAnswerStreams(t *testing.T) {
 	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"time":{"created":1,"completed":2},"finish":"stop"`))
 	is.Equal(m.Woken(), before+1)
 }
+
+// The stop of a turn ends the wait for an answer, and leaving files out does not.
+func TestAnOmissionEndsNoWaitForAnAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, requested := range []events.Data{events.AbortRequested{}, events.OmissionRequested{}} {
+		m := still(t)
+		s := &eventBuilder{t: t}
+		e := s.own(requested)
+		feed(t, m, s.created(), s.own(events.SessionBound{Session: ses}), s.own(events.MessageSubmitted{Message: "m1"}),
+			s.own(events.MessageSending{Message: "m1", Session: ses, EngineMessage: msg1}),
+			s.own(events.MessageDelivered{Message: "m1"}), e, s.own(events.EffectDone{Effect: e.ID}))
+		row, _, err := m.Session(t.Context(), ses)
+		is.NoErr(err)
+		_, isOmission := requested.(events.OmissionRequested)
+		is.Equal(row.Awaiting == msg1, isOmission)
+	}
+}

@@ -1,5 +1,5 @@
-// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, leave files out, submit a message,
-// change the queue of messages that wait, abort a turn, answer a question.
+// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, leave files out,
+// submit a message, change the queue of messages that wait, abort a turn, answer a question.
 //
 // Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never
 // once the outbox has begun to send it. The first answer to a question wins. Nothing is decided in a chat that was

@@ -36,7 +36,8 @@ func TestOmit(t *testing.T) {
 			"input": map[string]string{"filePath": path}, "attachments": []map[string]string{{"mime": "image/png"}}}})
 	}
 	own := func(d events.Data) handlerstest.Fact { return handlerstest.Fact{Data: d} }
-	requested := own(events.OmissionRequested{Files: []events.OmittedFile{{Message: "msg_1", Part: "prt_1", Name: "a.png"}}})
+	requested := own(events.OmissionRequested{Files: []events.OmittedFile{
+		{Message: "msg_1", Part: "prt_1", Name: "a.png"}}})
 	bound, png := own(events.SessionBound{Session: "ses_1"}), attaches("msg_1", "prt_1", "a.png", "image/png")
 	refused := []handlerstest.Fact{bound, asks("msg_1"), png, fails("msg_2", "msg_1", 400)}
 	after := func(more ...handlerstest.Fact) []handlerstest.Fact {
@@ -113,8 +114,9 @@ func TestOmitAgainAfterARefusalOfOpenCode(t *testing.T) {
 	apply(2, "", handlerstest.Fact{Data: events.SessionBound{Session: "ses_1"}})
 	apply(3, "", handlerstest.OpenCode("message.part.updated", map[string]any{"sessionID": "ses_1",
 		"part": map[string]string{"id": "prt_1", "messageID": "msg_1", "type": "file", "mime": "image/png", "filename": "a.png"}}))
-	apply(4, "", handlerstest.OpenCode("message.updated", map[string]any{"sessionID": "ses_1", "info": map[string]any{"id": "msg_2",
-		"role": "assistant", "error": map[string]any{"name": "APIError", "data": map[string]int{"statusCode": 400}}}}))
+	apply(4, "", handlerstest.OpenCode("message.updated", map[string]any{"sessionID": "ses_1",
+		"info": map[string]any{"id": "msg_2", "role": "assistant",
+			"error": map[string]any{"name": "APIError", "data": map[string]int{"statusCode": 400}}}}))
 	want := []events.OmittedFile{{Message: "msg_1", Part: "prt_1", Name: "a.png"}}
 	effect := apply(5, "cmd1", handlerstest.Fact{Data: events.OmissionRequested{Files: want}})
 	files, seq, err := s.omit(Omit{Command: handlers.Command{ID: "cmd1"}, Chat: "c1"}) // the same command

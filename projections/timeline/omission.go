@@ -16,6 +16,8 @@ import (
 type Offer struct {
 	Step  string // message of the assistant that carries the error
 	Files []events.OmittedFile
+	// why OpenCode refused to leave files out the last time; empty if it did not
+	Reason string
 }
 
 // Names returns the names of the files.
@@ -29,7 +31,8 @@ func (o Offer) Names() (names []string) {
 const (
 	selectRefusal = `SELECT l.id, l.error_payload AS error, (SELECT coalesce(max(a.ai_engine_message_id), '') FROM messages a
 			WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed
-				AND a.engine_message_status='completed' AND a.agent<>'compaction') AS answered
+				AND a.engine_message_status='completed' AND a.agent<>'compaction') AS answered,
+			coalesce((SELECT reason FROM effects WHERE chat={:chat} AND kind='omit' ORDER BY position DESC LIMIT 1), '') AS reason
 		FROM messages l JOIN sessions s ON s.id=l.session AND s.turn_state NOT IN ('queued', 'running', 'waiting')
 		WHERE l.id=(SELECT id FROM messages WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed
 				ORDER BY position DESC LIMIT 1)
@@ -48,6 +51,7 @@ func ReadOffer(ctx context.Context, db dbx.Builder, chat, session string) (o Off
 		ID       string     `db:"id"`
 		Error    store.JSON `db:"error"`
 		Answered string     `db:"answered"`
+		Reason   string     `db:"reason"`
 	}](ctx, db, "refusal in "+chat, selectRefusal, params)
 	if err != nil || !(opencode.Error{RawMessage: []byte(refusal.Error)}).Refused() {
 		return o, err
@@ -69,5 +73,5 @@ func ReadOffer(ctx context.Context, db dbx.Builder, chat, session string) (o Off
 			files = append(files, events.OmittedFile{Message: row.Message, Part: p.ID, Name: strings.Join(names, ", ")})
 		}
 	}
-	return Offer{refusal.ID, events.OfferedFiles(files, refusal.Answered)}, nil
+	return Offer{refusal.ID, events.OfferedFiles(files, refusal.Answered), refusal.Reason}, nil
 }

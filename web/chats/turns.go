@@ -53,7 +53,7 @@ type omitAnswer struct {
 }
 
 func (s *Chats) omitFiles(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	files, err := s.Omit(r, caller, chat.Omit{Chat: r.PathValue("id")})
+	files, err := s.Omit(r, caller, r.PathValue("id"), "")
 	if err != nil {
 		return err
 	}
@@ -64,13 +64,14 @@ func (s *Chats) omitFiles(w http.ResponseWriter, r *http.Request, caller api.Cal
 	return api.WriteJSON(w, http.StatusOK, answer)
 }
 
-// Omit leaves files out of a chat that the caller may change, after the provider refused its last message.
-func (s *Chats) Omit(r *http.Request, caller api.Caller, c chat.Omit) ([]events.OmittedFile, error) {
-	if err := s.API.MayWrite(r, caller, c.Chat); err != nil {
+// Omit leaves files out of a chat that the caller may change, after the provider refused its last message. A second
+// command with the same id, which may be empty, has no effect.
+func (s *Chats) Omit(r *http.Request, caller api.Caller, chatID, id string) ([]events.OmittedFile, error) {
+	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return nil, err
 	}
-	c.Actor = caller.Actor()
-	files, seq, err := s.Chats.Omit(r.Context(), c)
+	files, seq, err := s.Chats.Omit(r.Context(), chat.Omit{Chat: chatID,
+		Command: handlers.Command{ID: id, Actor: caller.Actor()}})
 	if err != nil {
 		return nil, err
 	}

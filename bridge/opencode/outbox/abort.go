@@ -52,8 +52,8 @@ func (o *Outbox) awaitBegin(ctx context.Context, session string) error {
 	}
 }
 
-// recordOutcome records the outcome of a try to abort, revert, fork or omit. It records no failure if another try may help,
-// and an abort never fails.
+// recordOutcome records the outcome of a try to abort, revert, fork or omit. It records no failure if another try may
+// help, and an abort never fails.
 func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, kept []string, err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID, Kept: kept})

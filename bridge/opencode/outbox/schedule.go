@@ -413,8 +413,8 @@ func (s *schedule) end(a attempt) {
 	s.attempts[a.key] = t
 }
 
-// commands lists the open aborts, reverts, forks and omissions. A fork is an effect of the new chat, so other effects of the
-// copied chat do not wait while OpenCode copies.
+// commands lists the open aborts, reverts, forks and omissions. A fork is an effect of the new chat, so other effects
+// of the copied chat do not wait while OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
 	for _, f := range all {

@@ -209,8 +209,7 @@ func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, caller api.Ca
 // omitAndContinue leaves out the files that the provider refused, and lets the model answer without them.
 func (c Conversation) omitAndContinue(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	id, message := r.PathValue("id"), r.PostFormValue("id")
-	_, err := c.Chats.Omit(r, caller, chat.Omit{Chat: id, Command: handlers.Command{ID: message}})
-	if err != nil {
+	if _, err := c.Chats.Omit(r, caller, id, message); err != nil {
 		return "", err
 	}
 	return site.ChatPath(id), c.send(r, caller, id, message, texts.ContinuePrompt, nil)
