@@ -60,3 +60,31 @@ func TestARefusedPictureIsLeftOutFromThePage(t *testing.T) {
 	expect.Contains(t, page, "left out: read.png")
 	expect.Lacks(t, page, button)
 }
+
+func TestARefusedPictureIsLeftOutThroughTheAPI(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "A picture")
+	route := "/api/pocketcoder/chats/" + chat + "/omit"
+	status, refused := s.Call(t, token, "POST", route, nil)
+	is.Equal(status, http.StatusBadRequest)
+	is.Equal(refused["message"], "The provider did not refuse the last message, so no file is left out.")
+	s.AppendRefusedPicture(t, chat)
+	expect.Contains(t, b.visit(t, "/chats/"+chat).body, "Leave photo.png out")
+	status, answer := s.Call(t, token, "POST", route, nil)
+	is.Equal(status, http.StatusOK)
+	is.Equal(answer["files"], []any{"photo.png"})
+	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, "Leave photo.png out") // OpenCode has not confirmed it
+	status, refused = s.Call(t, token, "POST", route, nil)
+	is.Equal(status, http.StatusBadRequest)
+	is.Equal(refused["message"], "The files were left out already. Send the next message.")
+	all, data := handlerstest.History(t, s.Log, chat)
+	is.Equal(len(handlerstest.Of[events.MessageSubmitted](data)), 0)
+	s.Append(t, chat, events.EffectFailed{Effect: all[len(all)-1].ID, Reason: "OpenCode is too old."})
+	page := b.visit(t, "/chats/"+chat).body
+	expect.Contains(t, page, "Leave photo.png out")
+	expect.Contains(t, page, "OpenCode is too old.")
+}
