@@ -43,7 +43,7 @@ type listedRule struct {
 	ID      string   `json:"id"` // collection/record
 	Rule    string   `json:"rule"`
 	Action  string   `json:"action"` // allow, ask, deny; empty for a target
-	State   string   `json:"state"` // active, paused, expired, built in
+	State   string   `json:"state"`  // active, paused, expired, built in
 	Chat    string   `json:"chat,omitempty"`
 	Agent   string   `json:"agent,omitempty"` // its name
 	Expires string   `json:"expires,omitempty"`

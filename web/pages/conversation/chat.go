@@ -15,8 +15,6 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/workers"
