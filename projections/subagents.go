@@ -69,7 +69,7 @@ func Shown(rows []ShownSubagent) []Subagent {
 
 // Subagents lists a chat's subagents in the order they were started.
 func (m *Model) Subagents(ctx context.Context, chat string) ([]Subagent, error) {
-	rows, err := store.List[ShownSubagent](ctx, m.Model, "subagents of "+chat, SelectSubagents+"a.chat={:chat} ORDER BY a.position",
-		dbx.Params{"chat": chat})
+	rows, err := store.List[ShownSubagent](ctx, m.Model, "subagents of "+chat,
+		SelectSubagents+"a.chat={:chat} ORDER BY a.position", dbx.Params{"chat": chat})
 	return Shown(rows), err
 }

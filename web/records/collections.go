@@ -194,8 +194,8 @@ var collections = []collection{
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
-				as(fixed(choice("status", "running", "completed", "failed", "aborted")), endings.OfSubagent("t")), fixed(date("started")),
-				fixed(date("finished")))},
+				as(fixed(choice("status", "running", "completed", "failed", "aborted")), endings.OfSubagent("t")),
+				fixed(date("started")), fixed(date("finished")))},
 		write: writer{nil, nil, stopSubagent},
 	},
 	{

@@ -456,8 +456,8 @@ func (t *Terminal) SetCompletions(completions []string) {
 	t.completions = completions
 }
 
-// complete is golang.org/x/term's callback for a key. At Tab it adds to the line what all completions that begin with the
-// line have in common. If they have nothing more in common, it prints them.
+// complete is golang.org/x/term's callback for a key. At Tab it adds to the line what all completions that begin with
+// it have in common. If they have nothing more in common, it prints them.
 func (t *Terminal) complete(line string, at int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false

@@ -207,8 +207,8 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	return false
 }
 
-// holdQueue applies a stop of the turn, after which the messages of persons wait. The turn is stopped at once if none of
-// them had been sent.
+// holdQueue applies a stop of the turn, after which the messages of persons wait. The turn is stopped at once if none
+// of them had been sent.
 func (t *Turn) holdQueue() {
 	wasQueued := t.session.State(false, len(t.outbox) > 0) == turnstate.Queued
 	for message := range t.queue {
