@@ -308,10 +308,9 @@ type OmittedFile struct {
 	Name    string `json:"name"`
 }
 
-// OfferedFiles returns those of the files of a chat that are offered to be left out after a refusal. These are the
-// files that the model has not seen, because which of them the provider refused is not known. If there are none, the
-// provider, or another model, refused a file that was accepted before, and all are offered. answered is OpenCode's id
-// of the newest answer, whose request contained the files of the messages before it.
+// OfferedFiles returns the files that a person can leave out after a refusal: all files after the newest answer,
+// because the provider does not say which file it refused. If there is none, it returns all files: the provider, or a
+// new model, refused one that was accepted before. answered is OpenCode's id of the newest answer.
 func OfferedFiles(all []OmittedFile, answered string) (offered []OmittedFile) {
 	for _, f := range all {
 		if f.Message >= answered {

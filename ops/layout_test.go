@@ -140,7 +140,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
-	"bridge/opencode/snapshots":    "",
+	"bridge/opencode/snapshots":    "atomicfile",
 	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/account handlers/chat handlers/permission/workspace handlers/policy handlers/proposal handlers/record handlers/record/mcpserver handlers/record/proposals handlers/record/schedules handlers/schedule handlers/schedule/preview handlers/worker projections projections/pending projections/questions projections/schedules projections/toolcalls projections/workers",
 	"bridge/mcp/gateway":           "events events/log handlers handlers/network handlers/record handlers/recordsecret handlers/record/mcpserver sandbox/wire",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",

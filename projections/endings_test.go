@@ -15,11 +15,7 @@ import (
 	"pocketcoder/projections/workers"
 )
 
-// part is a part of an assistant message: more is further JSON of it.
-func (s *eventBuilder) part(message, id, typ, more string) events.Event {
-	return s.partIn(ses, message, id, typ, more)
-}
-
+// partIn is a part of an assistant message: more is further JSON of it.
 func (s *eventBuilder) partIn(session, message, id, typ, more string) events.Event {
 	return s.opencode(true, "message.part.updated", fmt.Sprintf(
 		`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"type":%q%s}}`, session, id, message, typ, more))

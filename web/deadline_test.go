@@ -32,7 +32,7 @@ func sendUntil(t *testing.T, r *http.Request, deadline string) (int, string) {
 
 func atTime(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-const tooLate = "This came too late: it counted only until the time that it names. Nothing was done."
+const tooLate = "The request arrived after its deadline. Nothing was done."
 
 // Each way to decide, over the API and with the form of a page.
 func TestADecisionAfterItsDeadlineIsRefused(t *testing.T) {

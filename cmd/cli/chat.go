@@ -45,8 +45,8 @@ At a terminal:
   Ctrl-C      stop the turn; again: leave. After /quit the turn continues.
               Messages that wait in the queue are held then. Your next message, or /queue now N, sends them.
 The chat shows the first and last lines of a long output. "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles
-off. If the input is a file or a pipe, only /stop (or /abort) and /quit are commands. There /stop acts while the turn runs,
-once it is the next line; other lines are read after the turn, or when a request or a question waits.
+off. If the input is a file or a pipe, only /stop (or /abort) and /quit are commands. /stop as the next
+line stops a running turn. Any other line waits until the turn ends, or until a request or a question waits.
 
 Exit status:
   0  the turn was completed        4  it was aborted

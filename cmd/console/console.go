@@ -207,8 +207,8 @@ func (c *conversation) leave() {
 // lines delivers the lines of stdin and its end.
 type lines <-chan terminal.Line
 
-// readLines reads lines until stdin ends. A line that ends with a backslash continues in the next. While lines are not
-// read, because a turn runs, aborts delivers that the next line stops it.
+// readLines reads lines until stdin ends. A line that ends with a backslash continues in the next. If the next line is
+// /stop, aborts can be received instead of it, also during a turn, when out is not read.
 func readLines(ctx context.Context, r io.Reader) (out chan terminal.Line, aborts chan bool) {
 	out, aborts = make(chan terminal.Line), make(chan bool)
 	go func() {

@@ -28,7 +28,8 @@ Type two slashes to send a message that begins with one: //etc/hosts. Tab comple
 A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
 To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
 
-// slashCommands carry out what slash lists for a terminal, but for the two that scripts have too: quit and stop.
+// slashCommands carry out the commands that slash lists for a terminal. line handles /quit and /stop itself, because
+// scripts have them too.
 var slashCommands = map[string]func(*conversation, context.Context, string) error{
 	slash.Help:     (*conversation).slashHelp,
 	slash.Chats:    (*conversation).slashChats,
@@ -250,7 +251,7 @@ func (c *conversation) showModels(list record.Models) {
 	}
 }
 
-// The answers to the question what becomes of files that were changed since.
+// The answers to the question what becomes of files that were changed later.
 const (
 	keepChanged      = "keep"
 	overwriteChanged = "overwrite"
@@ -337,7 +338,7 @@ func (c *conversation) slashOmit(ctx context.Context, _ string) error {
 }
 
 // revert reverts a message and all that follows. An empty message undoes the last revert. Without an answer, it names
-// the files that were changed since, and does nothing if there are any.
+// the files that were changed later, and does nothing if there are any.
 func (c *conversation) revert(ctx context.Context, command, message, answer string) (done bool, err error) {
 	switch answer {
 	case keepChanged, overwriteChanged:
@@ -348,7 +349,7 @@ func (c *conversation) revert(ctx context.Context, command, message, answer stri
 			return false, err
 		}
 		if len(changed) > 0 {
-			c.show.Note("", render.Yellow, "These files were changed since, or cannot be compared:")
+			c.show.Note("", render.Yellow, "These files were changed later, or cannot be compared:")
 			c.listFiles(changed)
 			c.show.Note("", render.Yellow, "Nothing was done. %s keep leaves them as they are, %s overwrite does not.",
 				command, command)

@@ -255,11 +255,11 @@ func (p Part) Files() (names []string) {
 	return names
 }
 
-// LeftOut is what a sentence says about a file whose place it takes, after the name.
+// LeftOut follows the name of a file in the sentence that replaces the file.
 const LeftOut = " was left out: the provider refused it"
 
-// MarkLeftOut is the name of a field in the metadata of a part whose files were left out. It has their names. In the
-// part of a tool call, it is in the metadata of the state.
+// MarkLeftOut is a field of metadata with the names of the files that were left out: in the metadata of a part, or of
+// the state of a tool call.
 const MarkLeftOut = "pocketcoder_left_out"
 
 type file struct {

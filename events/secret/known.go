@@ -92,9 +92,9 @@ func (k *Known) Redactor() Redactor {
 }
 
 // Conceal replaces the secrets of a group. They are redacted from now on; without secrets, the group is deleted. Keys
-// of JSON objects are not redacted, because people choose some of these secrets. Conceal does not redact secrets that
-// are too weak; Full names them. It returns how many secrets, the last ones, it does not accept because of the budget
-// of the source; they are not redacted.
+// of JSON objects are not redacted, because people choose some of these secrets. Conceal does not redact weak secrets;
+// Full names them. Conceal returns the number of secrets that exceed the budget of the source: the last ones, which it
+// does not redact.
 func (k *Known) Conceal(source Source, group string, secrets ...string) (left int) {
 	weak := 0
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool {

@@ -7,7 +7,10 @@
 // It must not know what a command does.
 package slash
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Place is where a person writes.
 type Place string
@@ -24,7 +27,7 @@ type Command struct {
 	Name     string
 	Also     string   // another name, "" for none
 	Argument string   // what may follow the name, for the help; "" for nothing
-	Words    []string // what the argument can be, if these words are all
+	Words    []string // first words of the argument; none for free text
 	About    string
 	places   []Place
 }
@@ -57,8 +60,8 @@ var all = []Command{
 	{Name: Help, About: "list the commands", places: []Place{Page, Terminal, Messenger}},
 	{Name: New, About: "begin a new chat", places: []Place{Page, Messenger}},
 	{Name: Chats, About: "list the chats", places: []Place{Page, Terminal}},
-	{Name: Requests, About: "list what waits for a person, in all chats", places: []Place{Page, Terminal}},
-	{Name: Why, Argument: "ID", About: "explain a request: why it was allowed, denied or asked; without ID the last one of the chat",
+	{Name: Requests, About: "list the requests and questions that wait, of all chats", places: []Place{Page, Terminal}},
+	{Name: Why, Argument: "ID", About: "explain why a request was allowed, denied or asked; without ID the last request of the chat",
 		places: []Place{Terminal}},
 	{Name: Changes, About: "show the changes to files", places: []Place{Page}},
 	{Name: Model, Argument: "NAME", About: "use another model in this chat; without NAME list the models",
@@ -73,7 +76,7 @@ var all = []Command{
 			"overwrite does not", places: []Place{Page, Terminal}},
 	{Name: Redo, Argument: "keep|overwrite", Words: changed, About: "redo what was undone", places: []Place{Page, Terminal}},
 	{Name: Omit, About: "leave out the files that the model provider refused", places: []Place{Page, Terminal}},
-	{Name: Fork, About: "begin a new chat as this one is now", places: []Place{Page}},
+	{Name: Fork, About: "copy this chat into a new one", places: []Place{Page}},
 	{Name: Rename, Argument: "TITLE", About: "rename the chat", places: []Place{Page, Terminal}},
 	{Name: Archive, About: "archive the chat", places: []Place{Page, Terminal}},
 	{Name: Stop, Also: "/abort", About: "stop the turn; messages that wait are sent when you send the next one",
@@ -84,10 +87,8 @@ var all = []Command{
 // In returns the commands that a place has.
 func In(place Place) (commands []Command) {
 	for _, c := range all {
-		for _, p := range c.places {
-			if p == place {
-				commands = append(commands, c)
-			}
+		if slices.Contains(c.places, place) {
+			commands = append(commands, c)
 		}
 	}
 	return commands

@@ -145,7 +145,7 @@ func Busy(ctx context.Context, m *store.Model, now string) ([]Place, error) {
 }
 
 // Waiting counts the messages that wait in a chat, and in the other chats of the sender who has it as a conversation.
-// held are those that a stop of the turn holds. They are no part of waiting.
+// held counts those that a stop of the turn holds; waiting does not include them.
 func Waiting(ctx context.Context, m *store.Model, chat string) (waiting, held int, err error) {
 	row, _, err := store.First[struct {
 		All  int `db:"n"`

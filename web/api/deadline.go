@@ -10,20 +10,20 @@ import (
 	"pocketcoder/web/openapi"
 )
 
-// DeadlineHeader is the time of the server until which a request counts, in milliseconds since 1970. A client that
-// gives up after that time knows that a request that is still on its way has no effect.
+// DeadlineHeader is the deadline of a request, in milliseconds since 1970 by the server's clock. A request that is
+// still on its way at that time has no effect.
 const DeadlineHeader = "Pocketcoder-Deadline"
 
 // DeadlineParam describes DeadlineHeader.
 var DeadlineParam = openapi.Param{Name: DeadlineHeader, Header: true, Integer: true,
-	About: "until when the request counts, by the server's clock (the header Date of its answers), in milliseconds since 1970; later it is refused with 412"}
+	About: "deadline of the request, in milliseconds since 1970 by the server's clock (header Date of its answers); a request that arrives later is refused with 412"}
 
 // late refuses a request that came after its deadline.
 var late = Problem{Status: http.StatusPreconditionFailed,
-	Message: "This came too late: it counted only until the time that it names. Nothing was done."}
+	Message: "The request arrived after its deadline. Nothing was done."}
 
-// CheckDeadline refuses a request that came after the deadline in its header. It replaces the body by one that ends
-// with that refusal if its end comes after the deadline.
+// CheckDeadline refuses a request that came after the deadline in its header. It also wraps the body: if the end of the
+// body arrives after the deadline, reading it returns the same refusal.
 func CheckDeadline(r *http.Request) error {
 	text := r.Header.Get(DeadlineHeader)
 	if text == "" {

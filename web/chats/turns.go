@@ -24,7 +24,7 @@ type forkRequest struct {
 // revertRequest names the OpenCode id of the message to revert. Without one, the last revert is undone.
 type revertRequest struct {
 	Message string `json:"message,omitempty"`
-	// what becomes of files that were changed later: keep or overwrite. Without it the revert is refused if there are any
+	// keep or overwrite files that were changed later; without it the revert is refused if there are any
 	Changed string `json:"changed,omitempty"`
 }
 

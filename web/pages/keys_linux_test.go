@@ -80,7 +80,7 @@ func TestAnAdministratorConnectsAModelOnAPhone(t *testing.T) {
 	}
 	visit("/settings/llm_keys", "#key-known")
 	evaluate(`document.querySelector("#key-known").value = "openai"`)
-	enter("main > .key", bad, "OpenAI refuses it (status 401: Incorrect API key.). Store another key.")
+	enter("main > .key", bad, "OpenAI refuses the key (status 401: Incorrect API key.). Store another key.")
 	_, list := s.Call(t, token, "GET", webtest.RecordsPath("llm_keys"), nil)
 	stored := list["items"].([]any)[0].(map[string]any)
 	is.Equal([]any{stored["provider_id"], stored["user"], stored["env_vars"]},
@@ -88,10 +88,10 @@ func TestAnAdministratorConnectsAModelOnAPhone(t *testing.T) {
 	record := "#record-" + stored["id"].(string)
 	visit("/settings/llm_keys", record)
 	evaluate(`document.querySelector("` + record + `").open = true`)
-	enter(record+" .key", good, "OpenAI accepts it.")
+	enter(record+" .key", good, "OpenAI accepts the key.")
 	visit("/settings/llm_keys", record)
 	evaluate(`document.querySelector("` + record + `").open = true`)
-	enter(record+" .key", "", "OpenAI accepts it.") // the stored key
+	enter(record+" .key", "", "OpenAI accepts the key.") // the stored key
 	openAI.Close()
 	visit("/settings/llm_keys", record)
 	evaluate(`document.querySelector("` + record + `").open = true`)

@@ -158,8 +158,8 @@ async function forgetDecisions(match) {
   }
 }
 
-// change replaces a decision in the queue by what next returns for it, and deletes it if that is undefined. It returns the new one.
-// It is one transaction, so that sending and taking back do not undo each other. A decision that is not there stays away.
+// change replaces a decision in the queue with the result of next, or deletes it if the result is undefined. It returns the result. If
+// the queue lacks the decision, it does nothing. It is one transaction, so that sending and taking back do not undo each other.
 async function change(id, next) {
   const queue = (await opened).transaction("decisions", "readwrite").objectStore("decisions");
   return new Promise((resolve, reject) => {

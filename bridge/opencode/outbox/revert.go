@@ -19,13 +19,13 @@ import (
 // errStillRuns means that a turn was still running after it was stopped.
 var errStillRuns = errors.New("the turn that is to be undone still runs")
 
-// filesError is about the files that a revert keeps. After some tries the revert fails.
+// filesError means that a revert could not keep or restore a file.
 type filesError struct{ err error }
 
 func (e filesError) Error() string { return e.err.Error() }
 func (e filesError) Unwrap() error { return e.err }
 
-// maxFilesTries is how often a revert is tried that fails because of the files that it keeps.
+// maxFilesTries is the number of tries that end with a filesError after which the revert fails.
 const maxFilesTries = 5
 
 // tryRevert tries a revert and records its outcome. After maxFilesTries a fault of the files is the outcome, so that
@@ -104,10 +104,10 @@ func isBusy(err error) bool {
 	return errors.As(err, &refusal) && refusal.Status == http.StatusConflict
 }
 
-// keepFiles copies the files that the effect must not change. OpenCode restores a whole snapshot to undo a revert, and
-// also before it reverts more messages. That also overwrites files that no turn has changed, and leaves files that the
-// snapshot does not have. An earlier try may have changed a part of the files, so those that are as OpenCode makes them
-// are not copied: their copies are of that try.
+// keepFiles copies the files that the revert must not change. OpenCode restores a whole snapshot when it undoes a
+// revert, and before it reverts further messages. That overwrites files that no turn has changed. It also leaves files
+// behind that the snapshot lacks. An earlier try may have reverted some files already. keepFiles does not copy these
+// again, because the copies of that try hold their content from before the revert.
 func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projections.Chat, now client.Session) error {
 	if o.Snapshots == nil {
 		return nil
@@ -148,11 +148,11 @@ func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projectio
 	return o.Snapshots.Keep(f.ID, c)
 }
 
-// expectedFile is a file that a revert changes. The snapshots hold it as the turns, or the last revert, left it, and as
-// OpenCode makes it. An empty snapshot is none.
+// expectedFile is a file that a revert changes.
 type expectedFile struct {
-	path, snapshot string
-	made           []string // one after the other
+	path     string
+	snapshot string   // with the content that the turns or the last revert left; empty for none
+	written  []string // snapshots with the contents that OpenCode's revert writes, in this order
 }
 
 // filesOf returns the files that a revert of a message changes, or, without a message, the undoing of the last revert.
@@ -176,18 +176,19 @@ func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message str
 		if i < 0 {
 			i, all = len(all), append(all, expectedFile{path: file.Path, snapshot: file.After})
 		}
-		all[i].made = append(all[i].made, file.Before)
+		all[i].written = append(all[i].written, file.Before)
 	}
 	return all, err
 }
 
-// compare returns the files that the revert would lose: they are neither as expected nor as OpenCode makes them. It
-// also returns those that are as expected, and that the revert changes.
+// compare divides files into two groups. A changed file has neither the expected content nor one that OpenCode's
+// revert writes, so the revert would lose its content. An unchanged file has the expected content. compare returns no
+// file that the revert has already written.
 func (o *Outbox) compare(ctx context.Context, files []expectedFile) (changed, unchanged []string, err error) {
 	expected, made := map[string][]string{}, map[string][]string{}
 	for _, file := range files {
 		expected[file.snapshot] = append(expected[file.snapshot], file.path)
-		for _, snapshot := range file.made {
+		for _, snapshot := range file.written {
 			made[snapshot] = append(made[snapshot], file.path)
 		}
 	}

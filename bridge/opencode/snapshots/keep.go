@@ -11,13 +11,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+
+	"pocketcoder/atomicfile"
 )
 
 // Copies are the files that Keep copies, as absolute paths.
 type Copies struct {
 	Files     []string // copied as they are now
 	Absent    []string // deleted by Restore
-	Unchanged []string // as they were expected: what an earlier Keep copied of them is stale
+	Unchanged []string // have the expected content: Keep deletes earlier copies of them
 	Changed   []string // returned by Restore
 }
 
@@ -55,9 +58,9 @@ func (s *Snapshots) load(name string) (k keptFiles, found bool, err error) {
 	return k, err == nil, err
 }
 
-// Keep copies files as they are now, under a name, for Restore. A second Keep with the same name renews the copies of
-// its files, and leaves those of files that it does not name. Files outside the workspace are left out, and so is what
-// is neither a regular file, nor a symbolic link, nor a directory with such files.
+// Keep copies files as they are now, under a name, for Restore. A second Keep with the same name replaces the copies of
+// the files that c names, and leaves the other copies. Keep skips files outside the workspace, and everything except
+// regular files, symbolic links and directories.
 func (s *Snapshots) Keep(name string, c Copies) error {
 	earlier, found, err := s.load(name)
 	if err != nil || !found && len(c.Files)+len(c.Absent) == 0 {
@@ -100,9 +103,9 @@ func (s *Snapshots) Keep(name string, c Copies) error {
 	})
 	switch {
 	case err != nil && found:
-		return fmt.Errorf("keep the files that were changed since: %w; earlier copies are in %s", err, s.dirOf(name))
+		return fmt.Errorf("keep the files that were changed later: %w; earlier copies are in %s", err, s.dirOf(name))
 	case err != nil:
-		return errors.Join(fmt.Errorf("keep the files that were changed since: %w", err), s.Discard(name))
+		return errors.Join(fmt.Errorf("keep the files that were changed later: %w", err), s.Discard(name))
 	}
 	return s.store(name, k, earlier)
 }
@@ -120,11 +123,7 @@ func (s *Snapshots) store(name string, k, earlier keptFiles) error {
 	if err != nil {
 		return err
 	}
-	part := filepath.Join(s.dirOf(name), "part")
-	if err := os.WriteFile(part, list, 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(part, filepath.Join(s.dirOf(name), listFile)); err != nil {
+	if err := atomicfile.Write(filepath.Join(s.dirOf(name), listFile), list); err != nil {
 		return err
 	}
 	for _, f := range earlier.Files {
@@ -152,7 +151,7 @@ func (s *Snapshots) open() (*os.Root, string, error) {
 type keeper struct {
 	root    *os.Root
 	dir     string
-	earlier []keptFile // a copy of one of them that is like its file is used again
+	earlier []keptFile // a copy of one of them is reused if it equals the file
 }
 
 // keep copies what is in the place of a file: a regular file, a symbolic link, a directory, or nothing. What stands in
@@ -229,7 +228,7 @@ func (r keeper) copy(f keptFile) (string, error) {
 			}
 		}
 	}
-	from, err := r.root.Open(f.Name)
+	from, err := openRegular(r.root, f.Name)
 	if err != nil {
 		return "", err
 	}
@@ -243,12 +242,28 @@ func (r keeper) copy(f keptFile) (string, error) {
 	return filepath.Base(to.Name()), errors.Join(err, to.Sync(), to.Close())
 }
 
+// openRegular opens a regular file. A command may put a FIFO in its place, whose open or read would never end.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file any more", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // maxCopyName bounds how much of a file's name its copy has.
 const maxCopyName = 200
 
 // isCopy reports whether a file is like its copy.
 func (r keeper) isCopy(f keptFile) (bool, error) {
-	now, err := r.root.Open(f.Name)
+	now, err := openRegular(r.root, f.Name)
 	if err != nil {
 		return false, err
 	}
@@ -287,7 +302,7 @@ func (s *Snapshots) Restore(name string) (changed []string, err error) {
 		return nil, err
 	}
 	defer root.Close()
-	for _, absent := range []bool{true, false} { // a file may be where a directory is to be
+	for _, absent := range []bool{true, false} { // first delete: a file may stand in the place of a directory
 		for _, f := range k.Files {
 			if f.Absent == absent {
 				if fault := f.restore(root, filepath.Join(s.dirOf(name), f.Copy)); fault != nil {

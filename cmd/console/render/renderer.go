@@ -159,7 +159,7 @@ func (r *Renderer) Event(e events.Event) {
 		}
 	case events.EffectDone:
 		if len(d.Kept) > 0 {
-			r.Note("", Yellow, "kept as they are, because they were changed since: %s",
+			r.Note("", Yellow, "kept as they are, because they were changed later: %s",
 				printable.OneLine(strings.Join(d.Kept, ", "), 1000))
 		}
 	case events.EffectFailed:

@@ -143,8 +143,8 @@ func otherDetails(ask events.PermissionAsk, but ...string) (all []detail) {
 	return all
 }
 
-// saidInReason returns the name of the field with the sentence about the network if the reason for the request, which
-// the card shows, ends with the sentence.
+// saidInReason returns "network" if the reason on the card ends with the sentence in that field of the metadata, else
+// "".
 func saidInReason(r *timeline.Request) string {
 	var metadata struct{ Network string }
 	_ = json.Unmarshal([]byte(r.Metadata), &metadata) // without the field, or with another type, there is no sentence

@@ -34,7 +34,7 @@ const (
 // Worker are the texts of notifications that the service worker shows.
 var Worker = map[string]string{
 	"decided":  "It is decided.",
-	"unsent":   "The server did not answer. Perhaps this was sent already.",
+	"unsent":   Unsent,
 	"approved": "Approved.",
 	"denied":   "Denied.",
 	"refused":  "Refused. Open the request to see why.",

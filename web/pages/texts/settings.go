@@ -15,9 +15,9 @@ const (
 	ReallyDelete     = "Delete for good"
 	ProviderKeys     = "Provider keys"
 	KeyProvider      = "Provider"
-	AnotherProvider  = "another"
-	KeyProviderID    = "Its name at OpenCode"
-	KeyVariable      = "Variable of its key"
+	AnotherProvider  = "another provider"
+	KeyProviderID    = "Id of the provider in OpenCode"
+	KeyVariable      = "Environment variable of the key"
 	Key              = "Key"
 	KeepKey          = "stored; leave empty to keep it"
 	SaveAndTest      = "Save and test"
@@ -120,9 +120,9 @@ var SettingsGroups = []struct {
 
 // KeyVerdicts say what the test of a key found. All name the provider, and all but two what it said.
 var KeyVerdicts = map[string]string{
-	"accepted":    "%s accepts it.",
-	"refused":     "%s refuses it (%s). Store another key.",
-	"unclear":     "%s answered, but not about the key (%s).",
+	"accepted":    "%s accepts the key.",
+	"refused":     "%s refuses the key (%s). Store another key.",
+	"unclear":     "%s did not say whether the key is valid (%s).",
 	"unreachable": "%s could not be reached: %s.",
-	"untested":    "Keys of %s cannot be tested here. The first answer of a chat shows whether it works.",
+	"untested":    "PocketCoder cannot test keys of %s. Send a message to see whether the key works.",
 }

@@ -155,7 +155,7 @@ const (
 	StopTurn       = "Stop the turn"
 
 	RefusedFile  = "The provider refused the last message. A file may be the cause."
-	RefusedFiles = "The provider refused the last message. A file may be the cause. Which one is not known, so all that are new to the model are left out."
+	RefusedFiles = "The provider refused the last message. A file may be the cause. PocketCoder cannot tell which one, so it leaves out every file that the model has not answered yet."
 	LeaveOut     = "Leave %s out and try again" // with names
 	FileLeftOut  = "left out: %s"
 
