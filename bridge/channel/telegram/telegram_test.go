@@ -202,8 +202,9 @@ func TestARepeatedUpdateHasOneEffect(t *testing.T) {
 	c := s.pair(me, me, s.User("ann", account.User))
 	s.Request(c, "per_1", "make test")
 	first := s.telegram.Say(me, me, "once")
-	s.telegram.Press(s.telegram.AwaitText(t, "make test"), me, "Approve")
+	pressed := s.telegram.Press(s.telegram.AwaitText(t, "make test"), me, "Approve")
 	s.telegram.AwaitSaid(t, 1)
+	s.telegram.AwaitConfirmed(t, pressed) // else the confirmation can arrive after Forget
 	s.Stop()
 	s.telegram.Forget(first) // the bot died before it confirmed
 	s.Start()

@@ -312,19 +312,9 @@ func (s *Server) getUpdates(r *http.Request) any {
 	offset, _ := strconv.ParseInt(r.FormValue("offset"), 10, 64)
 	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
 	limit := time.After(time.Duration(seconds) * time.Second)
+	s.confirm(offset) // once: a request of a bot that is gone must not confirm what Forget takes back meanwhile
 	for {
 		s.mu.Lock()
-		if offset > s.Offset {
-			s.Offset = offset
-			s.change()
-		}
-		s.updates = slices.DeleteFunc(s.updates, func(u map[string]any) bool {
-			if u["update_id"].(int64) < offset {
-				s.confirmed = append(s.confirmed, u)
-				return true
-			}
-			return false
-		})
 		list, changed := slices.Clone(s.updates), s.changed
 		s.mu.Unlock()
 		if len(list) > 0 {
@@ -337,6 +327,23 @@ func (s *Server) getUpdates(r *http.Request) any {
 		case <-r.Context().Done():
 			return []any{}
 		}
+	}
+}
+
+// confirm notes that the bot has all updates before an offset.
+func (s *Server) confirm(offset int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.updates = slices.DeleteFunc(s.updates, func(u map[string]any) bool {
+		if u["update_id"].(int64) < offset {
+			s.confirmed = append(s.confirmed, u)
+			return true
+		}
+		return false
+	})
+	if offset > s.Offset {
+		s.Offset = offset
+		s.change()
 	}
 }
 
