@@ -96,11 +96,14 @@ func verbOf(permission string) string {
 func change(file, diff string) description {
 	diff = strings.TrimRight(diff, "\n")
 	header, hunks, found := strings.Cut("\n"+diff, "\n@@")
+	changed := events.ChangedLines(diff)
+	if !found && strings.Contains(diff, "\n+++ ") { // the names alone
+		return description{title: fmt.Sprintf("Edit %s (%s)", path.Base(file), changed), text: file}
+	}
 	if !found || strings.Count(header, "\n") > 4 { // not the diff of one file
 		return description{title: "Edit " + path.Base(file), text: file + "\n" + diff}
 	}
 	hunks = "@@" + hunks
-	added, removed := events.CountChangedLines(diff)
 	verb := "Edit"
 	if strings.HasPrefix(hunks, "@@ -0,0 ") {
 		verb = "Write"
@@ -109,5 +112,5 @@ func change(file, diff string) description {
 			hunks = rest // without the useless line numbers of a new file
 		}
 	}
-	return description{title: fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), text: file + "\n" + hunks}
+	return description{title: fmt.Sprintf("%s %s (%s)", verb, path.Base(file), changed), text: file + "\n" + hunks}
 }

@@ -6,7 +6,7 @@ const (
 		"you can see how everything works before you connect a real model. (You wrote: YOURS.)\n\n" +
 		"PocketCoder is a coding assistant you host yourself. It **asks before it acts**, runs commands in a sandbox, " +
 		"and keeps every step in a log you can replay.\n\n" +
-		"Let me start with a command. If no rule allows it, it waits for you: approve it, or reject it and say why."
+		"Let me start with a command. If no rule allows it, it waits for you: approve it, or deny it and say why."
 
 	textNoTools = "Hello! I am the **demo model** of PocketCoder, a coding assistant you host yourself. There is no AI " +
 		"behind me, and I was given no tools here, so I can only say that your message arrived: YOURS."
@@ -17,7 +17,7 @@ const (
 		"step of it.\n\n" +
 		"**Try next**\n\n" +
 		"- Write `run ls -la`, or `run` and any other command: I ask for exactly that.\n" +
-		"- Reject something and give a reason: it reaches the model.\n" +
+		"- Choose *Deny and explain*: your reason reaches the model.\n" +
 		"- Write anything else, and I show you another part."
 
 	textLook = "You wrote: YOURS. A real model would start on that now; I only know my script. Let me show you how an " +

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -219,4 +220,24 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 			checkDurable(t, s, frames)
 		})
 	}
+}
+
+// OpenCode encodes a message when it sends the event, so a short answer is over in its first event.
+func TestAnAnswerThatEndsEarlyInTheStreamIsStoredAsItBegan(t *testing.T) {
+	is := is.New(t)
+	frames := recording.Events(t, turn)[1:]
+	s, _ := bridgetest.Connected(t)
+	s.AppendUnsent(frames...)
+	begin := regexp.MustCompile(`("id": "(msg_\w+)", "parentID".*"time": \{"created": \d+)\}`)
+	ended := map[string]int{} // frames by message
+	for i, f := range frames {
+		if m := begin.FindSubmatch(f); m != nil && ended[string(m[2])] < 2 { // an event has two frames
+			frames[i] = begin.ReplaceAll(f, []byte(`$1, "completed": 1}`))
+			ended[string(m[2])]++
+		}
+	}
+	is.Equal(len(ended), 2) // answers
+	s.Say(frames...)
+	s.Drained()
+	checkDurable(t, s, recording.Events(t, turn)[1:])
 }

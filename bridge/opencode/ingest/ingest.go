@@ -55,8 +55,9 @@ type Ingest struct {
 	Changed func()        // called when Condition may have changed
 
 	tracker tracker
-	running map[string]bool // running tool parts; used by the goroutine that takes bursts
-	resent  map[string]bool // messages that were sent again; used by the goroutine that reconciles
+	running map[string]bool   // running tool parts; used by the goroutine that takes bursts
+	begun   map[string]string // the newest answer that has begun, by session; used by the same goroutine
+	resent  map[string]bool   // messages that were sent again; used by the goroutine that reconciles
 	current atomic.Pointer[client.Client]
 	live    readiness
 	last    atomic.Uint64 // sequence of the newest event that Ingest appended
@@ -100,7 +101,7 @@ func (in *Ingest) Load(ctx context.Context) error {
 
 // Run keeps Ingest connected until ctx ends: connect, reconcile, ingest, and again.
 func (in *Ingest) Run(ctx context.Context) error {
-	in.running, in.resent = map[string]bool{}, map[string]bool{}
+	in.running, in.begun, in.resent = map[string]bool{}, map[string]string{}, map[string]bool{}
 	for {
 		err := in.connected(ctx)
 		in.live.close()
