@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -210,8 +211,9 @@ func (a QuestionAsk) Request() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CountChangedLines returns how many lines a unified diff of one file adds and removes.
-func CountChangedLines(diff string) (added, removed int) {
+// ChangedLines says how many lines a unified diff of one file adds and removes: "+3 −1", or "no line changes".
+func ChangedLines(diff string) string {
+	added, removed := 0, 0
 	_, lines, found := strings.Cut("\n"+diff, "\n@@") // the first hunk may be the first line
 	if !found {
 		lines = diff
@@ -225,5 +227,8 @@ func CountChangedLines(diff string) (added, removed int) {
 			removed++
 		}
 	}
-	return added, removed
+	if added+removed == 0 {
+		return "no line changes"
+	}
+	return fmt.Sprintf("+%d −%d", added, removed)
 }

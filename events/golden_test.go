@@ -379,9 +379,7 @@ func TestChangedLinesAreCountedInEveryDiff(t *testing.T) {
 	for _, diff := range []string{hunks, "--- a\n+++ b\n" + hunks,
 		"Index: a\n=====\n--- a\t\n+++ a\t\n" + hunks,
 		"-b\n+c\n+++d\n-e\n+f\n"} {
-		added, removed := CountChangedLines(diff)
-		is.Equal([]int{added, removed}, []int{3, 2})
+		is.Equal(ChangedLines(diff), "+3 −2")
 	}
-	added, removed := CountChangedLines("--- a\n+++ b\n")
-	is.Equal([]int{added, removed}, []int{0, 0})
+	is.Equal(ChangedLines("--- a\n+++ b\n"), "no line changes")
 }

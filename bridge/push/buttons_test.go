@@ -286,6 +286,7 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 		{"d.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Edit d.md (+1 −1)", "/w/d.md\n@@ -1,1 +1,1 @@\n-a\n+b\nChat: Docs", true, `[{"filePath":"/w/d.md","type":"update"}]`},
 		{"e.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Move /w/e.md to /w/package.json", "", false, `[{"filePath":"/w/e.md","movePath":"/w/package.json","type":"move"}]`},
 		{"f.md", "@@ -1,1 +0,0 @@\n-a\n", "Delete /w/f.md", "", false, `[{"filePath":"/w/f.md","type":"delete"}]`},
+		{"i.md", "", "Edit i.md (no line changes)", "/w/i.md\nChat: Docs", true, ""},
 		{"g.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Apply a patch to 2 files", "", false, `[{"filePath":"/w/g.md"},{"filePath":"/w/h.md"}]`},
 	} {
 		about := map[string]any{"filepath": "/w/" + c.name, "diff": header("/w/"+c.name) + c.diff}

@@ -313,7 +313,7 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
+		"Change a.go (+1 −1)", "<dd>/workspace/a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
 		"<span class=\"removed\">-old\n</span>",
 		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
@@ -322,6 +322,23 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionDecided{Permission: "per_1", Decision: events.Denied})
 	card = element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	expect.Contains(t, card, "<summary>Details</summary>")
+}
+
+func TestAnEditWithoutChangedLinesSaysSo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"per_1","sessionID":"ses_`+chat+`","permission":"edit","patterns":["a.go","b*"],`+
+		`"metadata":{"filepath":"/workspace/a.go","diff":"Index: /workspace/a.go\n===\n--- /workspace/a.go\n+++ /workspace/a.go\n"}}`)
+	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
+	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
+	for _, piece := range []string{"Change a.go (no line changes)", "No line changes: the file is empty", "<dt>patterns</dt><dd>b*</dd>"} {
+		expect.Contains(t, card, piece)
+	}
+	is.True(!strings.Contains(card, "<pre class=\"command\">"))
 }
 
 func TestManyEmptyLinesAreShownByTheirNumber(t *testing.T) {

@@ -127,8 +127,7 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 	}
 	what := printable.VisibleLine(strings.Join(a.Content.Patterns, " · "))
 	if diff := plainText(about["diff"]); about["diff"] != nil {
-		added, removed := events.CountChangedLines(diff)
-		what += fmt.Sprintf(" (+%d −%d)", added, removed)
+		what += " (" + events.ChangedLines(diff) + ")"
 	}
 	return what
 }

@@ -72,7 +72,9 @@ func describe(r *timeline.Request) (a requestContent) {
 		}
 	case r.Permission.Permission == "edit" && about.Diff != "":
 		a = requestContent{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
-		a.details = append(a.details, detail{texts.Patterns, strings.Join(ask.Patterns, "\n")})
+		if others := otherPatterns(ask); len(others) > 0 {
+			a.details = append(a.details, detail{texts.Patterns, strings.Join(others, "\n")})
+		}
 		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
 	case r.Arguments != "":
 		a = requestContent{title: toolTitle(r.Permission.Permission), text: indented(r.Arguments), details: otherDetails(ask)}
@@ -112,8 +114,7 @@ func diffTitle(about events.PermissionMetadata) string {
 	if n := len(about.Files); n > 1 {
 		return fmt.Sprintf(texts.Patch, n)
 	}
-	added, removed := events.CountChangedLines(about.Diff)
-	return fmt.Sprintf(texts.Edit, path.Base(about.File()), added, removed)
+	return fmt.Sprintf(texts.Edit, path.Base(about.File()), events.ChangedLines(about.Diff))
 }
 
 // patchedFiles names the files that a diff changes.
@@ -129,6 +130,18 @@ func patchedFiles(about events.PermissionMetadata) (all []detail) {
 		all = []detail{{texts.File, about.File()}}
 	}
 	return all
+}
+
+// otherPatterns returns the patterns that are not the end of the path of a file that the diff changes.
+func otherPatterns(ask events.PermissionAsk) (others []string) {
+	about := ask.About()
+	files := append(about.Patched(), about.File())
+	for _, p := range ask.Patterns {
+		if !slices.ContainsFunc(files, func(f string) bool { return f == p || strings.HasSuffix(f, "/"+p) }) {
+			others = append(others, p)
+		}
+	}
+	return others
 }
 
 // otherDetails returns what the metadata say besides what is shown already.

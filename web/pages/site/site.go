@@ -224,6 +224,9 @@ func ProblemText(p api.Problem) string {
 		return texts.LoggedOut
 	}
 	text := []string{p.Message}
+	if p.Message == api.NotFound().Message {
+		text[0] = texts.NoPage
+	}
 	for _, field := range slices.Sorted(maps.Keys(p.Data)) {
 		f, ok := p.Data[field].(api.Fault)
 		switch {

@@ -33,7 +33,7 @@ const (
 	RenewTokenAbout    = "The token before is then not valid any more."
 	Yes                = "yes"
 	No                 = "no"
-	NoRecords          = "There are no records."
+	NoRecords          = "Nothing is stored here yet."
 	FirstRecords       = "The page shows only the first %d records."
 	NotANumber         = "must be a number, not %q"
 	NotJSON            = "must be JSON"

@@ -18,6 +18,7 @@ const (
 	ResetPassword    = "pocketcoder user passwd EMAIL"
 
 	Problem = "That did not work"
+	NoPage  = "This page does not exist, or you may not see it."
 	Back    = "Back to the chats"
 
 	Offline      = "Not connected: this page is out of date."
@@ -48,6 +49,7 @@ const (
 	Patterns     = "patterns"
 	NothingShown = "The form does not say which request it showed. Load the page again."
 	File         = "file"
+	NoLines      = "No line changes: the file is empty, or has this content already."
 	LeftOut      = "… %d bytes left out …"
 
 	Run      = "Run a command"
@@ -55,7 +57,7 @@ const (
 	Reach    = "Connect to %s"
 	Spend    = "Allow more spending"
 	Patch    = "Change %d files"
-	Edit     = "Change %s (+%d −%d)"
+	Edit     = "Change %s (%s)"
 	Use      = "Use %s"
 
 	UseOfServer = "Use %s of the MCP server %s"
