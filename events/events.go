@@ -21,6 +21,7 @@
 //	            question.interrupted: OpenCode forgot the question
 //	execution   exec.refused, or exec.requested → [exec.started] → exec.finished → [exec.changed (files)]
 //	            while it runs: exec.connected (to a host, or refused), exec.signalled
+//	title       [title.generated (its cost)] → opencode.session.updated (the title): of a chat without a title of a person
 //	file        file.sent: a file that the assistant sends to the person
 //	tool        mcp.called → mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of a server
 //	effect      abort.requested | revert.requested | fork.requested | omission.requested → effect.done | effect.failed
@@ -57,6 +58,7 @@ type Data interface {
 
 // ChatCreated opens a chat. A chat that was opened in OpenCode's own TUI is adopted.
 type ChatCreated struct {
+	// empty if no person gave one: the first words of the chat are its title, until OpenCode has generated one
 	Title   string `json:"title"`
 	User    string `json:"user,omitempty"` // owner; empty for an adopted chat
 	Engine  string `json:"engine"`
@@ -71,6 +73,12 @@ type ChatCreated struct {
 	// of a run of an assistant's schedule, and of a fork of a worker or of such a run: it may do no more than this chat
 	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
+
+// DefaultTitle is the title of a chat without a title and without words.
+const DefaultTitle = "New chat"
+
+// ForkSuffix ends the title of a fork.
+const ForkSuffix = " (fork)"
 
 // ChatUpdated changes fields of a chat. A nil field does not change.
 type ChatUpdated struct {
@@ -336,6 +344,20 @@ type EffectFailed struct {
 	Reason string `json:"reason"`
 }
 
+// TitleGenerated says what a request of OpenCode for the title of a session cost. OpenCode reports the title, and no
+// cost.
+type TitleGenerated struct {
+	Session    string  `json:"session"`
+	Provider   string  `json:"provider"`
+	Model      string  `json:"model"`
+	Cost       float64 `json:"cost"`  // in US dollars
+	Input      int64   `json:"input"` // tokens, as those below
+	Output     int64   `json:"output"`
+	Reasoning  int64   `json:"reasoning,omitempty"`
+	CacheRead  int64   `json:"cache_read,omitempty"`
+	CacheWrite int64   `json:"cache_write,omitempty"`
+}
+
 func (ChatCreated) Kind() string           { return "created" }
 func (ChatUpdated) Kind() string           { return "updated" }
 func (Deleted) Kind() string               { return "deleted" }
@@ -363,6 +385,7 @@ func (QuestionAnswered) Kind() string      { return "question.answered" }
 func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
 func (QuestionExpired) Kind() string       { return "question.expired" }
 func (FileSent) Kind() string              { return "file.sent" }
+func (TitleGenerated) Kind() string        { return "title.generated" }
 func (TurnLost) Kind() string              { return "turn.lost" }
 func (AbortRequested) Kind() string        { return "abort.requested" }
 func (OmissionRequested) Kind() string     { return "omission.requested" }
@@ -376,7 +399,7 @@ var catalogue = kinds(
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionRequested{}, QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
-	FileSent{}, TurnLost{}, AbortRequested{},
+	FileSent{}, TitleGenerated{}, TurnLost{}, AbortRequested{},
 	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, OmissionRequested{}, EffectDone{},
 	EffectFailed{},
 	Saved{},

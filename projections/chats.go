@@ -1,7 +1,10 @@
 package projections
 
 import (
+	"cmp"
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/pocketbase/dbx"
 
@@ -28,7 +31,7 @@ type Chat struct {
 	Archived    bool   `db:"archived" json:"archived"`
 	Tags        string `db:"tags" json:"tags"`
 	Adopted     bool   `db:"adopted" json:"adopted"`
-	Titled      bool   `db:"titled" json:"-"` // a person set the title
+	Titled      bool   `db:"titled" json:"-"` // the title does not follow that of the session
 	Outbox      int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
 	// ids of the messages of a person that wait, in order, with a space between them
 	Queue string `db:"queue" json:"-"`
@@ -61,7 +64,9 @@ const engineType = "opencode"
 func updateChats(t *tables, e events.Event, body any) error {
 	c, found := t.chats.Get(e.Subject.ID)
 	if b, ok := body.(events.ChatCreated); ok && !found {
-		c.Title, c.User, c.Engine, c.Agent, c.Adopted = b.Title, b.User, b.Engine, b.Agent, b.Adopted
+		c.Title, c.User, c.Engine, c.Agent, c.Adopted = events.DefaultTitle, b.User, b.Engine, b.Agent, b.Adopted
+		c.Titled = b.Title != "" && !b.Adopted
+		c.setTitle(b.Title)
 		c.Description, c.Archived, c.Tags = b.Description, b.Archived, b.Tags
 		c.place(b.Parent)
 		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
@@ -90,18 +95,23 @@ func updateChats(t *tables, e events.Event, body any) error {
 		}
 		c.LastActive = max(c.LastActive, t.tx.EventTime())
 		for _, p := range b.Parts {
-			c.setPreview(p.Text)
+			c.addWords(p.Text)
 		}
 	case events.MessageEdited:
 		for _, p := range b.Parts {
-			c.setPreview(p.Text)
+			c.addWords(p.Text)
 		}
 	case events.MessageSending:
 		c.Started = int64(e.Seq)
 	case opencode.SessionUpdated:
-		if c.Adopted && !c.Titled && b.SessionID == c.Session {
+		if !c.Titled && b.SessionID == c.Session {
 			s, _ := t.sessions.Get(b.SessionID)
-			c.Title = s.Title
+			c.setTitle(s.Title)
+		}
+	case events.ForkRequested:
+		if into, found := t.chats.Get(b.Chat); found && !into.Titled {
+			into.Title, into.Titled = c.Title+events.ForkSuffix, true
+			t.chats.Put(into)
 		}
 	}
 	own, _ := t.sessions.Get(c.Session)
@@ -153,17 +163,43 @@ func (t *tables) addText(chat, session, text string) {
 	if c, found := t.chats.Get(chat); found {
 		c.LastActive = max(c.LastActive, t.tx.EventTime())
 		if session == c.Session {
-			c.setPreview(text)
+			c.addWords(text)
 		}
 		t.chats.Put(c)
 	}
 }
 
-// setPreview stores the beginning of a text. It ignores a text without words.
-func (c *Chat) setPreview(text string) {
-	if preview := previewOf(text); preview != "" {
-		c.Preview = preview
+// addWords sets the preview to the beginning of a text. The beginning of the first text is the title until there is
+// another. addWords ignores a text without words.
+func (c *Chat) addWords(text string) {
+	preview := previewOf(text)
+	if preview == "" {
+		return
 	}
+	c.Preview = preview
+	if c.Title == events.DefaultTitle && !c.Titled {
+		c.setTitle(firstWords(text))
+	}
+}
+
+// setTitle sets the title of a chat, unless the title says nothing.
+func (c *Chat) setTitle(title string) {
+	if !opencode.IsDefaultTitle(title) {
+		c.Title = cmp.Or(title, c.Title)
+	}
+}
+
+// maxWords is the length of a title that is made of the first words of a chat, in runes.
+const maxWords = 60
+
+// firstWords returns the beginning of the first line of a text.
+func firstWords(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.Join(strings.Fields(line), " ")
+	if utf8.RuneCountInString(line) > maxWords {
+		line = string([]rune(line)[:maxWords-1]) + "…"
+	}
+	return line
 }
 
 // updateDelegations runs after chats.

@@ -12,8 +12,8 @@ CREATE TABLE chats(
   description          TEXT NOT NULL,
   archived             INTEGER NOT NULL,
   tags                 TEXT NOT NULL,
-  adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface: its title follows the session's
-  titled               INTEGER NOT NULL, -- a person gave it its title, which follows the session's no more
+  adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface
+  titled               INTEGER NOT NULL, -- a person gave it its title, or it is a fork: its title does not follow the session's
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
   queue                TEXT NOT NULL,    -- ids of the messages of a person that wait, in order, with a space between them
   parent               TEXT NOT NULL,    -- of a worker: the chat that delegated to it

@@ -93,6 +93,7 @@ const (
 	statusFailed     = turnstate.Failed
 
 	agentCompaction = "compaction" // of OpenCode, which shortens the session
+	agentTitle      = "title"      // of OpenCode, which finds a title
 
 	domainInfrastructure = "infrastructure"
 	domainProvider       = "provider"
@@ -133,6 +134,8 @@ func updateMessages(t *tables, e events.Event, body any) error {
 		endTurn(t, e, b.Session, turnstate.Lost, encoded(ownError{"TurnLost", turnstate.EndLost.Sentence()}))
 	case events.FileSent:
 		addFile(t, e, b)
+	case events.TitleGenerated:
+		addTitle(t, e, b)
 	case opencode.SessionDeleted:
 		endTurn(t, e, b.SessionID, turnstate.Aborted, "")
 	case opencode.MessageUpdated:
@@ -193,6 +196,20 @@ type filePart struct {
 	Mime     string `json:"mime"`
 	URL      string `json:"url"`  // from the address of the server
 	Text     string `json:"text"` // caption
+}
+
+// addTitle counts what a request for a title cost. The row is that of a removed message of the assistant: removed
+// messages are not shown, and their cost counts.
+func addTitle(t *tables, e events.Event, b events.TitleGenerated) {
+	m, _ := t.messages.Get(store.RecordID("title/" + e.ID))
+	was := m.usage()
+	m.Chat, m.Session, m.Role, m.Agent, m.Removed = e.Subject.ID, b.Session, roleAssistant, agentTitle, true
+	m.Provider, m.Model, m.EngineStatus, m.Position, m.OCSeq = b.Provider, b.Model, turnstate.Completed, int64(e.Seq), -1
+	m.Submitted, m.EngineParts, m.Reports = "[]", "[]", "[]"
+	m.Figures = usage.Figures{Cost: b.Cost, TokensInput: b.Input, TokensOutput: b.Output, TokensReasoning: b.Reasoning,
+		TokensCacheRead: b.CacheRead, TokensCacheWrite: b.CacheWrite}
+	usage.Update(t.usage, was, m.usage())
+	t.messages.Put(m)
 }
 
 // addFile adds the part of a file that the assistant sent. Its id sorts it after the part of the call.

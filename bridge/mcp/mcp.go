@@ -1,6 +1,7 @@
 // Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model delegates work to workers, asks a
 // person, sends a person files, proposes procedures and looks up MCP servers. OpenCode shows them to the model as
-// pocketcoder_NAME, and requests a permission for each call, as for any tool.
+// pocketcoder_NAME, and requests a permission for each call, as for any tool. Beside the tools, it receives what a
+// request of OpenCode for the title of a session cost.
 //
 // Promises:
 //   - The server answers only the running OpenCode. Each start of OpenCode gets a new secret, which its requests carry
@@ -157,11 +158,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only the running OpenCode may use this server", http.StatusUnauthorized)
 		return
 	}
-	if r.URL.Path != Path {
+	switch r.URL.Path {
+	case Path:
+		now.handler.ServeHTTP(w, r)
+	case TitlePath:
+		s.countTitle(w, r)
+	default:
 		http.NotFound(w, r)
-		return
 	}
-	now.handler.ServeHTTP(w, r)
 }
 
 // arguments are the arguments of a tool. Each tool has the argument caller, which the plugin adds.

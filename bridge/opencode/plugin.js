@@ -69,6 +69,44 @@ globalThis.fetch = Object.assign(
   { preconnect: direct.preconnect },
 )
 
+// OpenCode reports no usage of its requests for titles. The library with which OpenCode calls models reports each call that has begun and
+// ended to whatever is in this list. PocketCoder receives what a title cost before OpenCode reports the title. The prices are those by
+// which OpenCode counts an answer. The two events of a call share one object, metadata. OpenCode loads this file twice.
+const titleModels = (globalThis.pocketcoderTitleModels ??= new Map()) // by session
+const titleCalls = new WeakSet()
+const titlePrompt = "You are a title generator."
+const titlePromptEnd = "</examples>"
+const titleRequest = "Generate a title for this conversation:\n"
+
+const countTitle = async (session, model, usage) => {
+  const { inputTokens: all = 0, outputTokens: written = 0, inputTokenDetails: details } = usage
+  const { cacheReadTokens: cacheRead = 0, cacheWriteTokens: cacheWrite = 0 } = details ?? {}
+  const reasoning = usage.outputTokenDetails?.reasoningTokens ?? 0
+  const input = Math.max(0, all - cacheRead - cacheWrite)
+  const price = model.cost
+  const cost = (input * price.input + written * price.output + cacheRead * price.cache.read + cacheWrite * price.cache.write) / 1e6
+  const title = { session, provider: model.providerID, model: model.id, cost, input, output: Math.max(0, written - reasoning), reasoning }
+  const { mcp } = JSON.parse(process.env.OPENCODE_CONFIG_CONTENT)
+  await fetch(new URL("/titles", ownServer), {
+    method: "POST",
+    headers: Object.values(mcp)[0].headers,
+    body: JSON.stringify({ ...title, cache_read: cacheRead, cache_write: cacheWrite }),
+  })
+}
+
+if (ownServer)
+  globalThis.AI_SDK_TELEMETRY_INTEGRATIONS ??= [
+    {
+      onStart: ({ metadata, messages }) => {
+        if (metadata && messages?.some(({ content }) => content === titleRequest)) titleCalls.add(metadata)
+      },
+      onFinish: async ({ metadata, totalUsage }) => {
+        const model = titleCalls.has(metadata) && titleModels.get(metadata.sessionId)
+        if (model) await countTitle(metadata.sessionId, model, totalUsage)
+      },
+    },
+  ]
+
 // OpenCode compares the text before and after an edit in its only thread, with jsdiff, and answers no chat meanwhile. N changed lines
 // take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and the second one in each step.
 // OpenCode sets neither. All comparisons together get about a tenth of the time. Without credit, only small ones run. git.sh keeps the comparisons at the end of a turn below maxSteps.
@@ -350,7 +388,12 @@ export const PocketCoder = async ({ directory }) => ({
       if (tool === "edit") refuseSearch(path, args)
     }
   },
-  "chat.params": async ({ message }, output) => {
+  // OpenCode adds the prompt of the chosen agent to the one that requests a title. It says nothing about titles.
+  "experimental.chat.system.transform": async (_, { system }) => {
+    if (system[0]?.startsWith(titlePrompt)) system[0] = system[0].slice(0, system[0].indexOf(titlePromptEnd) + titlePromptEnd.length)
+  },
+  "chat.params": async ({ agent, sessionID, model, message }, output) => {
+    if (agent === "title") return titleModels.set(sessionID, model)
     output.temperature = numberOf("temperature", message.system) ?? output.temperature
     output.topP = numberOf("top_p", message.system) ?? output.topP
   },

@@ -40,7 +40,7 @@ type Options struct {
 	Message  string
 	Once     bool // one turn with message
 	Approve  string
-	Title    string // of a new chat; empty for the beginning of the first message
+	Title    string // of a new chat; empty to have one generated
 	History  string // path of the file with the lines that were typed at a terminal
 
 	In          io.Reader

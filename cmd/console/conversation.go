@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -275,13 +273,10 @@ func (c *conversation) check(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// titleLength is the length of a title made from a message, in runes.
-const titleLength = 60
-
 // submit sends a message; the first one of a new chat opens it.
 func (c *conversation) submit(ctx context.Context, text string) error {
 	if !c.exists {
-		if err := c.open(ctx, text); err != nil {
+		if err := c.open(ctx); err != nil {
 			return err
 		}
 	}
@@ -310,10 +305,9 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	return nil
 }
 
-// open creates the chat. Its title is the beginning of its first message unless Options has one.
-func (c *conversation) open(ctx context.Context, text string) error {
-	title := cmp.Or(c.Title, printable.OneLine(text, titleLength))
-	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title, Agent: c.agent})
+// open creates the chat. Unless Options has a title, one is generated.
+func (c *conversation) open(ctx context.Context) error {
+	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: c.Title, Agent: c.agent})
 	c.exists = c.exists || err == nil
 	return err
 }

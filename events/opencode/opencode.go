@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -91,6 +92,12 @@ type Session struct {
 		Created int64 `json:"created"` // Unix ms
 	} `json:"time"`
 }
+
+// defaultTitle matches the titles that OpenCode gives to sessions without one, and to their forks.
+var defaultTitle = regexp.MustCompile(`^(New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z( \(fork #\d+\))*$`)
+
+// IsDefaultTitle reports whether a title of a session says only when the session was created.
+func IsDefaultTitle(title string) bool { return defaultTitle.MatchString(title) }
 
 // SessionStatus is the payload of session.status.
 type SessionStatus struct {

@@ -23,7 +23,7 @@ import (
 type Create struct {
 	handlers.Command
 	Chat   string `json:"chat,omitempty"`
-	Title  string `json:"title,omitempty"`
+	Title  string `json:"title,omitempty"` // empty to have one generated
 	User   string `json:"user,omitempty"`
 	Agent  string `json:"agent,omitempty"`
 	Engine string `json:"engine,omitempty"`
@@ -57,9 +57,6 @@ const maxTitle = 500
 // maxText is the longest description and the longest tags of a chat, in characters: PocketBase's limit for a text
 // field.
 const maxText = 5000
-
-// DefaultTitle is the title of a chat without a name.
-const DefaultTitle = "New chat"
 
 // DefaultEngine is the OpenCode of a single-node installation.
 const DefaultEngine = "local"
@@ -194,9 +191,7 @@ func (c *Create) check() (err error) {
 
 // checkTitle returns the title in its stored form.
 func checkTitle(title string) (string, error) {
-	if title = strings.TrimSpace(title); title == "" {
-		title = DefaultTitle
-	}
+	title = strings.TrimSpace(title)
 	if len(title) > maxTitle || !utf8.ValidString(title) {
 		return "", handlers.RefuseField(handlers.Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", maxTitle,
 			len(title))
@@ -219,6 +214,7 @@ func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
+		title = cmp.Or(title, events.DefaultTitle)
 		c.Title = &title
 	}
 	if err := c.check(); err != nil {

@@ -31,7 +31,7 @@ func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.ChatUpdated](data), []events.ChatUpdated{{Title: new("renamed"), Archived: new(true)},
-		{Title: new(chat.DefaultTitle)}})
+		{Title: new(events.DefaultTitle)}})
 	for want, bad := range map[string]chat.Update{
 		"title: want at most 500 bytes":             {Chat: "c1", Title: new(strings.Repeat("x", 501))},
 		"description: want at most 5000 characters": {Chat: "c1", Description: new(strings.Repeat("ä", 5001))},
@@ -263,7 +263,7 @@ func TestChatIsCreatedOnce(t *testing.T) {
 	named, _, err := h.Chats.Create(t.Context(), chat.Create{Title: " \n"})
 	is.NoErr(err)
 	_, data = handlerstest.History(t, h.Log, named)
-	is.Equal(data[0].(events.ChatCreated).Title, chat.DefaultTitle)
+	is.Equal(data[0].(events.ChatCreated).Title, "")
 }
 
 func TestRepeatedCreationUndoesNoLaterChange(t *testing.T) {

@@ -15,7 +15,7 @@ type Fork struct {
 	Chat    string `json:"chat"`
 	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty for the whole chat
 	Into    string `json:"into,omitempty"`    // id of the new chat, made by the caller or empty
-	Title   string `json:"title,omitempty"`   // of the new chat; empty for that of this one, with " (fork)"
+	Title   string `json:"title,omitempty"`   // of the new chat; empty for that of this one, with events.ForkSuffix
 }
 
 type forkState struct {
@@ -105,7 +105,9 @@ func (s *forkState) fork(c Fork) (created events.ChatCreated, seq uint64, err er
 		return created, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s exists already", c.Into)
 	}
 	from := s.from.now
-	c.Title = cmp.Or(c.Title, forkTitle(from.title))
+	if c.Title == "" && from.title != "" {
+		c.Title = forkTitle(from.title)
+	}
 	return events.ChatCreated{Title: c.Title, User: s.from.Owner, Engine: s.from.as.Engine, Agent: from.agent,
 		Ceiling: s.from.ceiling()}, 0, nil
 }
@@ -120,10 +122,9 @@ func (s *chatState) ceiling() *events.Ceiling {
 }
 
 func forkTitle(of string) string {
-	const suffix = " (fork)"
-	for len(of)+len(suffix) > maxTitle {
+	for len(of)+len(events.ForkSuffix) > maxTitle {
 		_, size := utf8.DecodeLastRuneInString(of)
 		of = of[:len(of)-size]
 	}
-	return of + suffix
+	return of + events.ForkSuffix
 }

@@ -13,6 +13,7 @@ type Message struct {
 	projections.Message
 	ChatAgent     string `db:"chat_agent"`
 	ChatTitle     string `db:"chat_title"`
+	ChatTitled    bool   `db:"chat_titled"`    // the title does not follow that of the session
 	ChatUser      string `db:"chat_user"`      // the chat's owner
 	ChatDirectory string `db:"chat_directory"` // where a worker works; empty for the workspace
 	ChatParent    string `db:"chat_parent"`    // of a worker
@@ -26,7 +27,7 @@ type Message struct {
 	UserStarted int64 `db:"user_started"`
 }
 
-const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
+const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.titled AS chat_titled, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
 		c.started AS chat_started, (SELECT max(started) FROM chats WHERE user=c.user) AS user_started,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
 		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free

@@ -34,7 +34,8 @@ func (s *Session) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*fields)(s))
 }
 
-// NewSession describes a session to create. A title saves OpenCode a request to the model.
+// NewSession describes a session to create. Without a title, OpenCode gives it one that says when it was created, and
+// requests another from a model after the first message.
 type NewSession struct {
 	Directory string
 	Title     string
@@ -43,7 +44,10 @@ type NewSession struct {
 
 // CreateSession makes a session in the given directory.
 func (c *Client) CreateSession(ctx context.Context, n NewSession) (Session, error) {
-	in := map[string]any{"title": n.Title}
+	in := map[string]any{}
+	if n.Title != "" {
+		in["title"] = n.Title
+	}
 	if n.Metadata != nil {
 		in["metadata"] = n.Metadata
 	}

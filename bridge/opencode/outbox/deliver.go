@@ -156,8 +156,12 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 			return m.Bound, err
 		}
 	}
+	title := m.ChatTitle
+	if !m.ChatTitled && m.Bound == "" {
+		title = "" // OpenCode finds one from the first message
+	}
 	s, err := o.Current().CreateSession(ctx, client.NewSession{
-		Directory: cmp.Or(m.ChatDirectory, o.Directory), Title: m.ChatTitle, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
+		Directory: cmp.Or(m.ChatDirectory, o.Directory), Title: title, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
 	})
 	if err != nil {
 		return "", err

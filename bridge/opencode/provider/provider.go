@@ -171,7 +171,7 @@ func (p Provider) Config() (map[string]any, error) {
 	if !ok || provider == "" || model == "" {
 		return nil, fmt.Errorf("model %q: want provider/model", p.Model)
 	}
-	config["model"], config["small_model"] = p.Model, p.Model
+	config["model"] = p.Model // for titles, OpenCode uses a small model of the provider that a chat uses
 	if p.BaseURL != "" {
 		options := map[string]any{"baseURL": p.BaseURL}
 		if p.APIKey != "" {

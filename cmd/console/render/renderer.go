@@ -7,6 +7,7 @@
 package render
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -87,7 +88,7 @@ func (r *Renderer) Event(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.ChatCreated:
-		r.Note("", Dim, "chat %s: %s", e.Subject.ID, d.Title)
+		r.Note("", Dim, "chat %s: %s", e.Subject.ID, cmp.Or(d.Title, events.DefaultTitle))
 	case events.ChatErased:
 		r.Note("", Dim, "chat %s: an operator erased its text", e.Subject.ID)
 	case events.WorktreeClosed:

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"pocketcoder/events"
 	"pocketcoder/web/pages/site"
@@ -125,8 +124,7 @@ func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, caller a
 	if err := checkSize(files); err != nil { // before there is a chat without a message
 		return "", err
 	}
-	chat, err := c.Records.Create(r.Context(), caller, "chats", map[string]any{"id": r.PostFormValue("id"),
-		"title": titleOf(text)})
+	chat, err := c.Records.Create(r.Context(), caller, "chats", map[string]any{"id": r.PostFormValue("id")})
 	if err != nil {
 		return "", err
 	}
@@ -149,19 +147,6 @@ func (c Conversation) send(r *http.Request, caller api.Caller, chat, id, text st
 	_, err := c.Records.Create(r.Context(), caller, "messages", map[string]any{"id": id, "chat": chat, "role": "user",
 		"parts": parts, "delivery": r.PostFormValue("delivery")})
 	return err
-}
-
-// maxTitle is the length of the title that a chat gets from its first message, in runes.
-const maxTitle = 60
-
-// titleOf returns the beginning of the first line of a message as the title of its chat.
-func titleOf(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	line = strings.Join(strings.Fields(line), " ")
-	if utf8.RuneCountInString(line) > maxTitle {
-		line = string([]rune(line)[:maxTitle-1]) + "…"
-	}
-	return line
 }
 
 // openChat redirects the address /?chat=ID, which is in notifications, to the page of the chat.
