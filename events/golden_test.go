@@ -101,6 +101,8 @@ var filled = []Data{
 		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
 	},
 	ChatErased{User: "u1", Deleted: true, Events: 7},
+	TitleGenerated{Session: "ses_1", Provider: "demo", Model: "small", Cost: 0.25, Input: 1, Output: 2, Reasoning: 3,
+		CacheRead: 4, CacheWrite: 5},
 	FileSent{File: "f1", Session: "ses_1", MessageID: "msg_1", Part: "prt_1", Path: "out/ä.pdf", Caption: "The <plan>",
 		Mime: "application/pdf", Content: Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}},
 	TurnLost{Session: "ses_1"},
