@@ -144,3 +144,35 @@ func TestAnEditedCommandIsComparedWithTheOneThatWasAskedFor(t *testing.T) {
 	expect.Contains(t, page, `<span class="added">+ls &lt;b&gt;`)
 	expect.Contains(t, page, `<span class=""> cd /tmp`)
 }
+
+func TestTheCardOfAHostOffersARule(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Install")
+	request := func(ask, address string) {
+		s.Append(t, chat, events.PermissionRequested{Permission: ask, Type: "network", Patterns: []string{address},
+			Metadata: []byte(`{"command":"npm install"}`), Session: "ses_" + chat, Message: "The command: npm install"})
+		s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+	}
+	const id = "per_2"
+	request("per_1", "registry.example:443")
+	request(id, "registry.example:443")
+	b := loggedIn(t, s, "ada")
+	expect.Contains(t, b.visit(t, "/requests").body, `href="/requests/`+id+`/always">Always allow this host…</a>`)
+	page := b.visit(t, "/requests/"+id+"/always").body
+	expect.Contains(t, page, "network: registry.example</pre>")
+	expect.Contains(t, page, "In this chat, the rule would have allowed 2 of the last 2 requests.")
+	after := b.submit(t, "/requests/"+id+"/always", url.Values{"pattern": {"registry.example"}, "scope": {"chat"},
+		"for": {""}, "shown": {shownRule(t, page)}})
+	expect.Contains(t, after.body, "The rule is saved: <code>network: registry.example</code>")
+	expect.Contains(t, after.body, "approved by ada@example.org")
+
+	_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
+	is.Equal(rules["totalItems"], 1.0)
+	rule := rules["items"].([]any)[0].(map[string]any)
+	is.Equal([]any{rule["tool"], rule["pattern"], rule["chat"]}, []any{"network", "registry.example", chat})
+	status, _ := s.Call(t, token, "DELETE", webtest.RecordsPath("tool_permissions")+"/"+rule["id"].(string), nil)
+	is.Equal(status, http.StatusNoContent)
+}

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/site"
@@ -107,6 +108,14 @@ func (v alwaysView) fields() ruleFields {
 func (v alwaysView) shown() string {
 	return string(api.MustJSON(shownRule{v.fields(), v.proposal.Rules, v.entry.Request.Request,
 		v.entry.Request.FilesHash}))
+}
+
+// offerText is the text of the link to the rule that would allow a request.
+func offerText(r *timeline.Request) string {
+	if r.Permission.Permission == permission.TypeNetwork {
+		return texts.AlwaysHost
+	}
+	return texts.Always
 }
 
 func alwaysPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/always") }

@@ -3,6 +3,7 @@ package texts
 // The texts of the page of requests, and of the page that turns a request into a rule.
 const (
 	Always         = "Always…"
+	AlwaysHost     = "Always allow this host…"
 	AlwaysTitle    = "Always allow"
 	AlwaysAbout    = "From now on, a rule allows such requests, and they no longer wait for you."
 	RuleText       = "Rule"
