@@ -307,7 +307,8 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 
 // open creates the chat. Unless Options has a title, one is generated.
 func (c *conversation) open(ctx context.Context) error {
-	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: c.Title, Agent: c.agent})
+	err := c.Do(ctx, "chat.create",
+		chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: c.Title, Agent: c.agent})
 	c.exists = c.exists || err == nil
 	return err
 }
