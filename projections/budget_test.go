@@ -57,6 +57,28 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	is.Equal(spent(spending.Span{Chat: chatID}).Cost, all.Cost+4)
 }
 
+func TestTheCostOfATitleCountsOnceAndIsNotShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.begun()...)
+	before := len(shown(t, m))
+	title := s.own(events.TitleGenerated{Session: ses, Provider: "p", Model: "small", Cost: 0.5, Input: 10, Output: 3,
+		Reasoning: 2, CacheRead: 7})
+	feed(t, m, title, title)
+	is.Equal(len(shown(t, m)), before)
+	messages := shown(t, m)
+	day := messages[len(messages)-1].Created[:len("2006-01-02")]
+	for _, in := range []spending.Span{{}, {Chat: chatID}, {Day: day}} {
+		got, err := spending.Of(t.Context(), m, in)
+		is.NoErr(err)
+		is.Equal(got, spending.Spending{Cost: 0.5, Tokens: 15})
+	}
+	usage, err := spending.ByModel(t.Context(), m, chatID)
+	is.NoErr(err)
+	is.Equal([]any{usage[0].Provider, usage[0].Model, usage[0].TokensCacheRead}, []any{"p", "small", int64(7)})
+}
+
 // What a worker spends counts for the chat at the root of its tree.
 func TestSpentCountsTheWorkersOfAChat(t *testing.T) {
 	t.Parallel()

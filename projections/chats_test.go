@@ -79,6 +79,55 @@ func TestTitleFollowsTheSessionOfAnAdoptedChat(t *testing.T) {
 	}
 }
 
+func TestTheFirstWordsAreTheTitleUntilOpenCodeHasGeneratedOne(t *testing.T) {
+	t.Parallel()
+	const unnamed = "New session - 2026-11-29T09:24:26.123Z"
+	for _, created := range []events.ChatCreated{
+		{Engine: engine, User: "alice"}, {Title: unnamed, Engine: engine, Adopted: true},
+	} {
+		is := is.New(t)
+		m, s := still(t), &eventBuilder{t: t}
+		titled := func(title string) events.Event {
+			return s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":%q}}`, ses, ses,
+				title))
+		}
+		feed(t, m, s.own(created), s.own(events.SessionBound{Session: ses}), titled(unnamed))
+		is.Equal(chat(t, m).Title, events.DefaultTitle)
+		feed(t, m, s.opencode(true, "message.part.updated", fmt.Sprintf(
+			`{"sessionID":%q,"part":{"id":"prt_1","messageID":"msg_a","type":"text","text":"  first \t words\nmore"}}`, ses)),
+			titled(unnamed), titled(unnamed+" (fork #2)"))
+		is.Equal(chat(t, m).Title, "first words")
+		feed(t, m, titled("Generated"), titled(""), titled(unnamed))
+		is.Equal(chat(t, m).Title, "Generated")
+		feed(t, m, s.own(events.ChatUpdated{Title: new("Mine")}), titled("Generated again"))
+		is.Equal(chat(t, m).Title, "Mine")
+	}
+}
+
+func TestLongFirstWordsAreCut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.own(events.ChatCreated{Engine: engine}), s.own(events.MessageSubmitted{Message: "m1",
+		Parts: []events.Part{{Type: "text", Text: strings.Repeat("ä", 61)}}}))
+	is.Equal(chat(t, m).Title, strings.Repeat("ä", 59)+"…")
+}
+
+func TestAForkOfAChatWithoutATitleIsNamedAfterIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	fork, err := events.New("c2", "alice", events.ChatCreated{Engine: engine, User: "alice"})
+	is.NoErr(err)
+	feed(t, m, s.own(events.ChatCreated{Engine: engine, User: "alice"}), s.submitted("m1"), fork)
+	before := chat(t, m).Title
+	feed(t, m, s.own(events.ForkRequested{Chat: "c2"}))
+	is.Equal(chat(t, m).Title, before)
+	into, _, err := m.Chat(t.Context(), "c2")
+	is.NoErr(err)
+	is.Equal(into.Title, before+" (fork)")
+}
+
 func TestWhatAPersonSaysAboutAChatStands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
