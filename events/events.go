@@ -336,6 +336,8 @@ func OfferedFiles(all []OmittedFile, answered string) (offered []OmittedFile) {
 type EffectDone struct {
 	Effect string   `json:"effect"`         // id of that event
 	Kept   []string `json:"kept,omitempty"` // of a revert: absolute paths of the files that it kept as they were
+	// of a revert: directory with the earlier versions of Kept files that were changed during the revert; empty for none
+	Copies string `json:"copies,omitempty"`
 }
 
 // EffectFailed says that OpenCode has refused such a command for good, or that a revert could not keep files.

@@ -115,7 +115,7 @@ var filled = []Data{
 	},
 	RevertRequested{Message: "msg_1", Overwrite: true},
 	OmissionRequested{Files: []OmittedFile{{Message: "msg_1", Part: "prt_1", Name: "photo.png"}}},
-	EffectDone{Effect: "evt_1", Kept: []string{"/w/a"}},
+	EffectDone{Effect: "evt_1", Kept: []string{"/w/a"}, Copies: "/data/reverts/evt_1"},
 	EffectFailed{Effect: "evt_2", Reason: "it is gone"},
 	ForkRequested{Message: "msg_1", Chat: "c2"},
 	Saved{Fields: json.RawMessage(`{"name":"poco","temperature":0.1}`)},

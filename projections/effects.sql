@@ -7,6 +7,7 @@ CREATE TABLE effects(
   message   TEXT NOT NULL,    -- revert, fork: OpenCode's id of the message; empty for the last revert, or the whole chat
   overwrite INTEGER NOT NULL, -- revert: it keeps no file that was changed since
   kept      TEXT NOT NULL,    -- revert: absolute paths of the files that it kept as they were, a JSON list; empty for none
+  copies    TEXT NOT NULL,    -- revert: directory with the earlier versions of kept files; empty for none
   into_chat TEXT NOT NULL,    -- fork: the new chat
   files     TEXT NOT NULL,    -- omit: a JSON list of {message, part, name}, with OpenCode's ids; empty for none
   state     TEXT NOT NULL,    -- open, done, failed

@@ -23,6 +23,7 @@ type Effect struct {
 	Message   string `db:"message"`
 	Overwrite bool   `db:"overwrite"` // revert: it keeps no file that was changed since
 	Kept      string `db:"kept"`      // revert: the files that it kept, as a JSON list; empty for none
+	Copies    string `db:"copies"`    // revert: directory with earlier versions of kept files; empty for none
 	Into      string `db:"into_chat"` // fork: the new chat
 	Files     string `db:"files"`     // omit: a JSON list of events.OmittedFile; empty for none
 	State     string `db:"state"`
@@ -57,7 +58,7 @@ func Update(t *store.Table[Effect], e events.Event, body any) {
 	case events.OmissionRequested:
 		open(t, e, Effect{Kind: Omit, Files: list(b.Files)})
 	case events.EffectDone:
-		end(t, e, b.Effect, func(f *Effect) { f.State, f.Kept = Done, list(b.Kept) })
+		end(t, e, b.Effect, func(f *Effect) { f.State, f.Kept, f.Copies = Done, list(b.Kept), b.Copies })
 	case events.EffectFailed:
 		end(t, e, b.Effect, func(f *Effect) { f.State, f.Reason = Failed, b.Reason })
 	}

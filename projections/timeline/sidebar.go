@@ -58,6 +58,7 @@ type Undo struct {
 	State   string `db:"state"`   // of an effect
 	Reason  string `db:"reason"`  // why it failed
 	Kept    string `db:"kept"`    // the files that it kept because they were changed since, as a JSON list; empty for none
+	Copies  string `db:"copies"`  // directory with earlier versions of kept files; empty for none
 	// Files counts the changes to files that the undone messages recorded. OpenCode records them only in a Git repository.
 	Files int `db:"files"`
 }
@@ -77,10 +78,10 @@ var (
 		FROM sessions WHERE chat={:chat} AND retry<>'' AND turn_state='running' AND NOT removed ORDER BY id LIMIT 1`
 	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
-	selectUndo = `SELECT message, state, reason, kept,
+	selectUndo = `SELECT message, state, reason, kept, copies,
 			(SELECT count(*) FROM messages m JOIN parts p ON p.message=m.id AND NOT p.removed AND p.data->>'$.type'='patch'
 				WHERE e.message<>'' AND m.chat={:chat} AND m.ai_engine_message_id>=e.message AND NOT m.removed) AS files
-		FROM (SELECT message, state, reason, kept FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
+		FROM (SELECT message, state, reason, kept, copies FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
 			SELECT coalesce(max(position), 0) FROM messages WHERE chat={:chat} AND role='user' AND NOT removed AND session IN ('', {:session}))
 		ORDER BY position DESC LIMIT 1) e`
 	selectPrompt = `SELECT ai_engine_message_id AS id FROM messages

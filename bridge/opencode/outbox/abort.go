@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/pending"
@@ -54,9 +55,10 @@ func (o *Outbox) awaitBegin(ctx context.Context, session string) error {
 
 // recordOutcome records the outcome of a try to abort, revert, fork or omit. It records no failure if another try may
 // help, and an abort never fails.
-func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, kept []string, err error) error {
+func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, restored snapshots.Restored,
+	err error) error {
 	if err == nil {
-		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID, Kept: kept})
+		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID, Kept: restored.Kept, Copies: restored.Copies})
 	}
 	var refusal *client.Error
 	if f.Kind == effects.Abort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -31,41 +32,41 @@ const maxFilesTries = 5
 // tryRevert tries a revert and records its outcome. After maxFilesTries a fault of the files is the outcome, so that
 // the chat goes on.
 func (o *Outbox) tryRevert(ctx context.Context, f effects.Effect, earlierTries int) error {
-	kept, err := o.revert(ctx, f)
+	restored, err := o.revert(ctx, f)
 	if e := (filesError{}); errors.As(err, &e) && earlierTries+1 >= maxFilesTries && ctx.Err() == nil {
 		o.Logger.Error("keep files in an undo", "chat", f.Chat, "err", err)
 		return o.record(ctx, f.Chat, events.EffectFailed{Effect: f.ID, Reason: err.Error()})
 	}
-	return o.recordOutcome(ctx, f, kept, err)
+	return o.recordOutcome(ctx, f, restored, err)
 }
 
 // revert undoes a message and everything after it, or undoes the last revert. If OpenCode reports that an earlier try
 // was successful, revert does not repeat it, because another revert would overwrite later changes of files. It returns
 // the files that it kept because they had been changed.
-func (o *Outbox) revert(ctx context.Context, f effects.Effect) (kept []string, err error) {
+func (o *Outbox) revert(ctx context.Context, f effects.Effect) (restored snapshots.Restored, err error) {
 	chat, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil || chat.Session == "" {
-		return nil, err // without a session there is nothing to revert
+		return restored, err // without a session there is nothing to revert
 	}
 	now, err := o.Current().Session(ctx, chat.Session)
 	if err != nil {
-		return nil, err
+		return restored, err
 	}
 	if f.Message == "" || now.Revert.MessageID != f.Message {
 		if err := o.keepFiles(ctx, f, chat, now); err != nil {
-			return nil, filesError{err}
+			return restored, filesError{err}
 		}
 		if err := o.revertIn(ctx, chat.Session, f.Message); err != nil {
-			return nil, errors.Join(err, o.discardKept(f.ID, err))
+			return restored, errors.Join(err, o.discardKept(f.ID, err))
 		}
 	}
 	if o.Snapshots == nil {
-		return nil, nil
+		return restored, nil
 	}
-	if kept, err = o.Snapshots.Restore(f.ID); err != nil {
-		return nil, filesError{err}
+	if restored, err = o.Snapshots.Restore(ctx, f.ID); err != nil {
+		return restored, filesError{err}
 	}
-	return kept, nil
+	return restored, nil
 }
 
 // discardKept discards the copies of files if OpenCode has refused, and so changed no file: at the next try the files
@@ -116,11 +117,21 @@ func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projectio
 	if err != nil {
 		return err
 	}
-	var c snapshots.Copies
-	if !f.Overwrite {
-		if c.Changed, c.Unchanged, err = o.compare(ctx, files); err != nil {
+	c := snapshots.Copies{Written: map[string][]string{}}
+	for _, file := range files {
+		c.Written[file.path] = file.written
+	}
+	compared := files
+	if f.Overwrite { // the person agreed to lose what the first try saw, and nothing later
+		c.Seen = slices.Collect(maps.Keys(c.Written))
+		newer, err := o.Snapshots.ChangedSince(f.ID, c.Seen)
+		if err != nil {
 			return err
 		}
+		compared = slices.DeleteFunc(slices.Clone(files), func(f expectedFile) bool { return !slices.Contains(newer, f.path) })
+	}
+	if c.Changed, c.Unchanged, err = o.compare(ctx, compared); err != nil {
+		return err
 	}
 	c.Files = slices.Clone(c.Changed)
 	if snapshot := now.Revert.Snapshot; snapshot != "" {
@@ -131,6 +142,7 @@ func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projectio
 		for _, file := range all {
 			if !slices.ContainsFunc(files, func(f expectedFile) bool { return f.path == file }) {
 				c.Files = append(c.Files, file)
+				c.Written[file] = []string{snapshot}
 			}
 		}
 		if f.Message == "" {

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/chat"
 )
 
 // undoable returns a system in which a turn of session ses_1, which msg_0 began, has changed a file. OpenCode has no
@@ -26,7 +27,7 @@ func undoable(t *testing.T) (s *system, file string, start func() *bridgetest.Ru
 	s = newSystem(t)
 	workspace, err := filepath.EvalSymlinks(t.TempDir())
 	is.New(t).NoErr(err)
-	file = filepath.Join(workspace, "file")
+	file = filepath.Join(workspace, "dir", "file")
 	kept, none := t.TempDir(), t.TempDir()
 	start = func() *bridgetest.Running {
 		return s.Start(func(o *outbox.Outbox) {
@@ -82,7 +83,7 @@ func TestAnUndoThatIsTriedAgainKeepsTheNewestFile(t *testing.T) {
 			expect.WriteFile(t, file, "the person's newest\n") // before the next try
 			return 500
 		}
-		expect.WriteFile(t, file, "undone\n")
+		remove(t, file)
 		return 0
 	})
 	start()
@@ -101,7 +102,7 @@ func TestAnUndoThatACrashInterruptedNamesTheKeptFiles(t *testing.T) {
 	arrived, hold := make(chan bool), make(chan bool)
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/revert") {
-			expect.WriteFile(t, file, "undone\n")
+			remove(t, file)
 			s.becomesReverted()
 			close(arrived)
 			<-hold
@@ -118,20 +119,85 @@ func TestAnUndoThatACrashInterruptedNamesTheKeptFiles(t *testing.T) {
 	done, _ := s.ended(chat, 1, 0)
 	is.Equal(expect.ReadFile(t, file), "a person's\n")
 	is.Equal(done[0].Kept, []string{file})
+	is.Equal(done[0].Copies, "")
 	is.Equal(len(s.Requests("POST", "/revert")), 1)
+}
+
+// A person changes a file after a crash, and before PocketCoder starts again. The crash is before or after the answer of
+// OpenCode's revert.
+func TestAnUndoThatACrashInterruptedKeepsWhatAPersonWroteSince(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ overwrite, isReverted bool }{
+		"reverted":                  {isReverted: true},
+		"to be reverted":            {},
+		"reverted, overwrite":       {overwrite: true, isReverted: true},
+		"to be reverted, overwrite": {overwrite: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, file, start := undoable(t)
+			expect.WriteFile(t, file, "a person's\n")
+			arrived, hold := make(chan bool), make(chan bool)
+			s.RefuseWith(func(r bridgetest.Request) int {
+				if strings.HasSuffix(r.Path, "/revert") {
+					if c.isReverted {
+						remove(t, file)
+						s.becomesReverted()
+					}
+					close(arrived)
+					<-hold
+				}
+				return 0
+			})
+			r := start()
+			chatID := s.ChatOf("ses_1")
+			_, err := s.Chats.Revert(t.Context(), chat.Revert{Chat: chatID, Message: "msg_0", Overwrite: c.overwrite})
+			is.NoErr(err)
+			<-arrived
+			s.System = s.Killed(func() { close(hold); r.Stop() })
+			expect.WriteFile(t, file, "a person's newest\n")
+			s.RefuseWith(func(r bridgetest.Request) int {
+				if strings.HasSuffix(r.Path, "/revert") {
+					remove(t, file)
+				}
+				return 0
+			})
+			r = start()
+			done, _ := s.ended(chatID, 1, 0)
+			is.Equal(expect.ReadFile(t, file), "a person's newest\n")
+			if c.overwrite && c.isReverted {
+				return // nothing was to be restored
+			}
+			is.Equal(done[0].Kept, []string{file})
+			if !c.isReverted {
+				is.Equal(done[0].Copies, "")
+				return
+			}
+			copies, err := filepath.Glob(filepath.Join(done[0].Copies, "*-file"))
+			is.NoErr(err)
+			is.Equal(len(copies), 1)
+			is.Equal(expect.ReadFile(t, copies[0]), "a person's\n")
+		})
+	}
+}
+
+// remove deletes a file, as OpenCode's revert does if it has no snapshot.
+func remove(t *testing.T, file string) {
+	if err := os.Remove(file); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAnUndoThatCannotRestoreAFileFailsAndTheChatGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, file, start := undoable(t)
-	expect.WriteFile(t, file, "a person's\n")
+	expect.WriteFile(t, filepath.Dir(file), "a person's\n") // in the place of the directory
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/revert") {
-			if err := os.Remove(file); err != nil {
-				t.Error(err)
-			}
-			expect.WriteFile(t, filepath.Join(file, "of another program"), "")
+			remove(t, filepath.Dir(file))
+			expect.WriteFile(t, filepath.Join(filepath.Dir(file), "of another program"), "")
 			s.becomesReverted()
 		}
 		return 0
@@ -140,9 +206,9 @@ func TestAnUndoThatCannotRestoreAFileFailsAndTheChatGoesOn(t *testing.T) {
 	chat := s.ChatOf("ses_1")
 	s.revert(chat, "msg_0")
 	_, failed := s.ended(chat, 0, 1)
-	expect.Contains(t, failed[0].Reason, "restore file: a directory with files is in its place")
+	expect.Contains(t, failed[0].Reason, "restore dir: a directory with files is in its place")
 	expect.Contains(t, failed[0].Reason, "the copies are in "+r.Snapshots.Kept)
-	copies, err := filepath.Glob(filepath.Join(r.Snapshots.Kept, "*", "*-file"))
+	copies, err := filepath.Glob(filepath.Join(r.Snapshots.Kept, "*", "*-dir"))
 	is.NoErr(err)
 	is.Equal(len(copies), 1)
 	is.Equal(expect.ReadFile(t, copies[0]), "a person's\n")

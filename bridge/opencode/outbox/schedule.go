@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/pending"
@@ -422,12 +423,12 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 		switch f.Kind {
 		case effects.Abort:
 			e.kind = abortKind
-			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.abort(ctx, f)) }
+			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.abort(ctx, f)) }
 		case effects.Fork:
 			e.chat, e.from = f.Into, f.Chat
-			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.fork(ctx, f)) }
+			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.fork(ctx, f)) }
 		case effects.Omit:
-			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, nil, s.omit(ctx, f)) }
+			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.omit(ctx, f)) }
 		default:
 			n := s.attempts[e.key].times
 			e.try = func(ctx context.Context) error { return s.tryRevert(ctx, f, n) }

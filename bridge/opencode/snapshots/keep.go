@@ -18,25 +18,32 @@ import (
 
 // Copies are the files that Keep copies, as absolute paths.
 type Copies struct {
-	Files     []string // copied as they are now
-	Absent    []string // deleted by Restore
-	Unchanged []string // have the expected content: Keep deletes earlier copies of them
-	Changed   []string // returned by Restore
+	Files     []string            // copied as they are now
+	Written   map[string][]string // of Files: the snapshots with the contents that OpenCode writes
+	Absent    []string            // deleted by Restore; OpenCode leaves them as they are
+	Unchanged []string            // have the expected content: Keep deletes earlier copies of them
+	Changed   []string            // returned by Restore
+	Seen      []string            // not copied; ChangedSince compares them with their state at the first Keep
 }
 
-// keptFile is the state that Restore gives to a file. Name is relative to the workspace.
+// keptFile is the state that Restore gives to a file. Names are relative to the workspace.
 type keptFile struct {
 	Name   string      `json:"name"`
 	Mode   fs.FileMode `json:"mode"`
 	Link   string      `json:"link,omitempty"` // target of a symbolic link
 	Absent bool        `json:"absent,omitempty"`
 	Copy   string      `json:"copy,omitempty"` // name of the copy of a regular file
+
+	File    string   `json:"file"`              // in whose place or above which it is
+	Written []string `json:"written,omitempty"` // snapshots with the contents that OpenCode writes in File
+	Left    string   `json:"left,omitempty"`    // state in which OpenCode leaves File if it writes nothing
 }
 
 // keptFiles are the content of listFile.
 type keptFiles struct {
-	Changed []string   `json:"changed"`
-	Files   []keptFile `json:"files"`
+	Changed []string          `json:"changed"`
+	Files   []keptFile        `json:"files"`
+	Seen    map[string]string `json:"seen,omitempty"` // states, by the name relative to the workspace
 }
 
 const listFile = "files.json"
@@ -63,7 +70,7 @@ func (s *Snapshots) load(name string) (k keptFiles, found bool, err error) {
 // regular files, symbolic links and directories.
 func (s *Snapshots) Keep(name string, c Copies) error {
 	earlier, found, err := s.load(name)
-	if err != nil || !found && len(c.Files)+len(c.Absent) == 0 {
+	if err != nil || !found && len(c.Files)+len(c.Absent)+len(c.Seen) == 0 {
 		return err
 	}
 	root, real, err := s.open()
@@ -74,33 +81,46 @@ func (s *Snapshots) Keep(name string, c Copies) error {
 	if err := os.MkdirAll(s.dirOf(name), 0o700); err != nil {
 		return err
 	}
-	k := keptFiles{Files: slices.Clone(earlier.Files), Changed: slices.Clone(c.Changed)}
+	k := keptFiles{Files: slices.Clone(earlier.Files), Changed: slices.Clone(c.Changed), Seen: earlier.Seen}
 	for _, file := range earlier.Changed {
 		if !slices.Contains(c.Unchanged, file) && !slices.Contains(k.Changed, file) {
 			k.Changed = append(k.Changed, file)
 		}
 	}
 	slices.Sort(k.Changed)
-	each := func(files []string, use func(local string) error) {
+	each := func(files []string, use func(file, local string) error) {
 		for _, file := range files {
-			local, relErr := filepath.Rel(real, file)
-			if relErr != nil || !filepath.IsLocal(local) || err != nil {
-				continue
+			if local := localTo(real, file); local != "" && err == nil {
+				err = use(file, local)
 			}
-			k.forget(local)
-			err = use(local)
 		}
 	}
-	each(c.Unchanged, func(string) error { return nil })
-	each(c.Absent, func(local string) error {
-		k.Files = append(k.Files, keptFile{Name: local, Absent: true})
+	each(c.Unchanged, func(_, local string) error {
+		k.forget(local)
 		return nil
 	})
-	each(c.Files, func(local string) error {
+	each(c.Absent, func(_, local string) error {
+		k.forget(local)
+		left, err := stateOf(root, local)
+		k.Files = append(k.Files, keptFile{Name: local, Absent: true, File: local, Left: left})
+		return err
+	})
+	each(c.Files, func(file, local string) error {
+		k.forget(local)
 		copied, err := keeper{root, s.dirOf(name), earlier.Files}.keep(local)
+		for i := range copied {
+			copied[i].File, copied[i].Written = local, c.Written[file]
+		}
 		k.Files = append(k.Files, copied...)
 		return err
 	})
+	if k.Seen == nil {
+		k.Seen = map[string]string{}
+		each(c.Seen, func(_, local string) (err error) {
+			k.Seen[local], err = stateOf(root, local)
+			return err
+		})
+	}
 	switch {
 	case err != nil && found:
 		return fmt.Errorf("keep the files that were changed later: %w; earlier copies are in %s", err, s.dirOf(name))
@@ -108,6 +128,15 @@ func (s *Snapshots) Keep(name string, c Copies) error {
 		return errors.Join(fmt.Errorf("keep the files that were changed later: %w", err), s.Discard(name))
 	}
 	return s.store(name, k, earlier)
+}
+
+// localTo returns a path relative to the workspace, "" for one outside.
+func localTo(workspace, file string) string {
+	local, err := filepath.Rel(workspace, file)
+	if err != nil || !filepath.IsLocal(local) {
+		return ""
+	}
+	return local
 }
 
 // forget deletes the entries of a file, and of those that cannot exist beside it.
@@ -288,106 +317,4 @@ func (r keeper) isCopy(f keptFile) (bool, error) {
 			return false, errors.Join(err, thenErr)
 		}
 	}
-}
-
-// Restore makes the files as Keep copied them under a name, deletes the copies, and returns Copies.Changed. Without
-// copies it does nothing. If it fails for a file, it restores the others, and all copies stay.
-func (s *Snapshots) Restore(name string) (changed []string, err error) {
-	k, found, err := s.load(name)
-	if err != nil || !found {
-		return nil, err
-	}
-	root, _, err := s.open()
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	for _, absent := range []bool{true, false} { // first delete: a file may stand in the place of a directory
-		for _, f := range k.Files {
-			if f.Absent == absent {
-				if fault := f.restore(root, filepath.Join(s.dirOf(name), f.Copy)); fault != nil {
-					err = errors.Join(err, fmt.Errorf("restore %s: %w", f.Name, fault))
-				}
-			}
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w; the copies are in %s", err, s.dirOf(name))
-	}
-	return k.Changed, s.Discard(name)
-}
-
-func (k keptFile) restore(root *os.Root, path string) error {
-	if k.Absent {
-		return k.remove(root)
-	}
-	if err := root.MkdirAll(filepath.Dir(k.Name), 0o755); err != nil {
-		return err
-	}
-	part := k.Name + ".pocketcoder-part"
-	if err := root.RemoveAll(part); err != nil {
-		return err
-	}
-	if k.Link != "" {
-		if err := root.Symlink(k.Link, part); err != nil {
-			return err
-		}
-	} else if err := copyInto(root, part, k.Mode.Perm(), path); err != nil {
-		return err
-	}
-	if err := removeEmpty(root, k.Name); err != nil {
-		return errors.Join(err, root.Remove(part))
-	}
-	return root.Rename(part, k.Name)
-}
-
-// remove deletes the file if there is one.
-func (k keptFile) remove(root *os.Root) error {
-	if above, err := notDirectoryAbove(root, k.Name); above != "" || err != nil {
-		return err
-	}
-	info, err := root.Lstat(k.Name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
-		return nil
-	}
-	if err == nil {
-		err = root.Remove(k.Name)
-	}
-	return err
-}
-
-// removeEmpty deletes a directory that has no file, in the place of a file.
-func removeEmpty(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
-	if err != nil || !info.IsDir() {
-		return nil // Rename reports what is wrong
-	}
-	var directories []string
-	err = fs.WalkDir(root.FS(), filepath.ToSlash(name), func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			err = errors.New("a directory with files is in its place")
-		}
-		directories = append(directories, path)
-		return err
-	})
-	for _, d := range slices.Backward(directories) {
-		if err == nil {
-			err = root.Remove(filepath.FromSlash(d))
-		}
-	}
-	return err
-}
-
-func copyInto(root *os.Root, name string, mode fs.FileMode, path string) error {
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	return errors.Join(err, to.Chmod(mode), to.Sync(), to.Close())
 }

@@ -87,29 +87,47 @@ func (w workspace) keep(c snapshots.Copies) {
 
 func (w workspace) restore() []string {
 	w.t.Helper()
-	changed, err := w.Restore("undo")
+	r, err := w.Restore(w.t.Context(), "undo")
 	is.New(w.t).NoErr(err)
+	is.New(w.t).Equal(r.Copies, "")
 	_, err = os.Lstat(filepath.Join(w.Kept, "undo"))
 	is.New(w.t).True(errors.Is(err, fs.ErrNotExist))
-	return changed
+	return r.Kept
+}
+
+// undone writes files as an undo makes them. It returns, for Copies.Written, the snapshot in which they are.
+func (w workspace) undone(names ...string) map[string][]string {
+	w.t.Helper()
+	written, snapshot := map[string][]string{}, ""
+	for _, name := range names {
+		w.write(name, "undone\n")
+	}
+	snapshot = w.take()
+	for _, name := range names {
+		written[w.path(name)] = []string{snapshot}
+		first, _, _ := strings.Cut(name, "/")
+		w.remove(first)
+	}
+	return written
 }
 
 func TestASecondKeepRenewsCopies(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newWorkspace(t)
+	written := w.undone("same", "edited", "put back", "undone", "later", "to delete")
 	for _, name := range []string{"same", "edited", "put back", "undone", "to delete"} {
 		w.write(name, "first\n")
 	}
-	w.keep(snapshots.Copies{Files: w.paths("same", "edited", "put back", "undone"), Absent: w.paths("to delete"),
-		Changed: w.paths("edited", "put back", "undone")})
+	w.keep(snapshots.Copies{Files: w.paths("same", "edited", "put back", "undone"), Written: written,
+		Absent: w.paths("to delete"), Changed: w.paths("edited", "put back", "undone")})
 	w.write("edited", "other\n") // of the same size
 	w.write("put back", "as the turn left it\n")
 	w.write("undone", "as OpenCode makes it\n")
 	w.write("later", "a person's\n")
 	w.write("to delete", "a person's\n")
-	w.keep(snapshots.Copies{Files: w.paths("same", "edited", "later", "to delete"), Unchanged: w.paths("put back"),
-		Changed: w.paths("edited", "later", "to delete")})
+	w.keep(snapshots.Copies{Files: w.paths("same", "edited", "later", "to delete"), Written: written,
+		Unchanged: w.paths("put back"), Changed: w.paths("edited", "later", "to delete")})
 	copies, err := os.ReadDir(filepath.Join(w.Kept, "undo"))
 	is.NoErr(err)
 	is.Equal(len(copies), 6) // of five files, and the list
@@ -130,12 +148,13 @@ func TestWhatStandsInThePlaceOfAFileIsKept(t *testing.T) {
 	w := newWorkspace(t)
 	outside := t.TempDir()
 	expect.WriteFile(t, filepath.Join(outside, "file"), "outside\n")
+	written := w.undone("is a file/a/b", "is a link/file", "is a directory", "link", "missing")
 	w.write("is a file", "a person's\n")
 	w.link(outside, "is a link")
 	w.write("is a directory/sub/file", "a person's\n")
 	w.link("nowhere", "link")
 	w.keep(snapshots.Copies{Files: w.paths("is a file/a/b", "is a link/file", "is a directory", "link", "missing",
-		"../outside")})
+		"../outside"), Written: written})
 	for _, name := range []string{"is a file", "is a link", "is a directory", "link"} {
 		w.remove(name)
 	}
@@ -155,17 +174,55 @@ func TestWhatStandsInThePlaceOfAFileIsKept(t *testing.T) {
 	is.Equal(expect.ReadFile(t, filepath.Join(outside, "file")), "outside\n")
 }
 
+// A person changes files after OpenCode has undone them, and before they are restored.
+func TestAFileThatWasChangedAfterTheUndoStays(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWorkspace(t)
+	written := w.undone("undone", "edited", "deleted")
+	for _, name := range []string{"undone", "edited", "deleted", "left", "left and edited"} {
+		w.write(name, "a person's\n")
+	}
+	w.keep(snapshots.Copies{Files: w.paths("undone", "edited", "deleted"), Written: written,
+		Absent: w.paths("left", "left and edited"), Changed: w.paths("undone")})
+	w.write("undone", "undone\n")
+	w.write("edited", "newest\n")
+	w.remove("deleted")
+	w.write("left and edited", "newest\n")
+	for range 2 { // a crash may come before the outcome is recorded
+		r, err := w.Restore(t.Context(), "undo")
+		is.NoErr(err)
+		is.Equal(r.Kept, w.paths("deleted", "edited", "left and edited", "undone"))
+		is.Equal(r.Copies, filepath.Join(w.Kept, "undo"))
+		for name, want := range map[string]string{"undone": "a person's\n", "edited": "newest\n",
+			"left and edited": "newest\n"} {
+			is.Equal(expect.ReadFile(t, w.path(name)), want)
+		}
+		for _, name := range []string{"left", "deleted"} {
+			_, err := os.Lstat(w.path(name))
+			is.True(errors.Is(err, fs.ErrNotExist))
+		}
+	}
+	for name, copies := range map[string]int{"undone": 0, "edited": 1, "deleted": 1} {
+		found, err := filepath.Glob(filepath.Join(w.Kept, "undo", "*-"+name))
+		is.NoErr(err)
+		is.Equal(len(found), copies)
+	}
+}
+
 func TestOneFileThatCannotBeRestoredKeepsAllCopies(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newWorkspace(t)
-	w.write("a", "a person's\n")
+	written := w.undone("a/b", "b")
+	w.write("a", "a person's\n") // in the place of the directory
 	w.write("b", "a person's\n")
-	w.keep(snapshots.Copies{Files: w.paths("a", "b")})
+	w.keep(snapshots.Copies{Files: w.paths("a/b", "b"), Written: written})
 	w.remove("a")
+	w.write("a/b", "undone\n")
 	w.write("a/file", "of another program\n")
 	w.write("b", "undone\n")
-	_, err := w.Restore("undo")
+	_, err := w.Restore(t.Context(), "undo")
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "restore a: a directory with files is in its place")
 	expect.Contains(t, err.Error(), "the copies are in "+filepath.Join(w.Kept, "undo"))

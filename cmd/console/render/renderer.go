@@ -163,6 +163,10 @@ func (r *Renderer) Event(e events.Event) {
 			r.Note("", Yellow, "kept as they are, because they were changed later: %s",
 				printable.OneLine(strings.Join(d.Kept, ", "), 1000))
 		}
+		if d.Copies != "" {
+			r.Note("", Yellow, "some of them were changed while this was interrupted; their earlier versions are in %s",
+				printable.OneLine(d.Copies, 1000))
+		}
 	case events.EffectFailed:
 		r.Note("", Red, "This failed: %s", d.Reason)
 	case events.OpenCode:

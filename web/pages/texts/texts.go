@@ -202,6 +202,7 @@ const (
 	UndoKeep      = "Keep these files as they are"
 	UndoOverwrite = "Overwrite them"
 	UndoKept      = "Kept as they are, because they were changed later:"
+	UndoCopies    = "Some of them were changed while this was interrupted. Their earlier versions are on the server in"
 
 	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them."
 	Fork           = "Fork into a new chat"
