@@ -178,6 +178,19 @@ func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecor
 	return all, err
 }
 
+// Deleted returns the ids of the records of a collection that the log says are deleted. A record that is missing for
+// another reason is none of them: its event cannot be read, or a replica of the log does not have it yet.
+func (h *Records) Deleted(ctx context.Context, name string) (all map[string]bool, err error) {
+	all = map[string]bool{}
+	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
+		for id, r := range s.records {
+			all[id] = r.deleted
+		}
+		return nil
+	})
+	return all, err
+}
+
 // List converts each record of a collection. The records are in the order of their last changes. The list is never nil,
 // so that it is [] in JSON.
 func List[T, V any](ctx context.Context, h *Records, name string, convert func(StoredRecord[T]) V) ([]V,

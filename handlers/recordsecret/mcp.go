@@ -121,18 +121,18 @@ func (m MCPSecrets) Follow(ctx context.Context) error {
 	})
 }
 
-// Clean deletes the values of servers that were deleted.
+// Clean deletes the values of servers whose deletion is in the log. It keeps those of a server that cannot be read.
 func (m MCPSecrets) Clean(ctx context.Context) error {
 	keys, err := m.Secrets.Keys(ctx, MCPSecretPrefix)
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	all, err := m.Records.MCPServers(ctx) // after the keys, because a record comes before its values
+	deleted, err := m.Records.Deleted(ctx, record.MCPServerCollection)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		if slices.ContainsFunc(all, func(s record.MCPServer) bool { return secretOf(s) == key }) {
+		if !deleted[strings.TrimPrefix(key, MCPSecretPrefix+".")] {
 			continue
 		}
 		if err := m.Secrets.Delete(ctx, key); err != nil {

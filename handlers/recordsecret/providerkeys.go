@@ -177,25 +177,31 @@ func (k *ProviderKeys) refuseTooMany(values map[string]string) error {
 	return nil
 }
 
-// Restore redacts the stored values after a start. It deletes values without a record. Such values are left if the
-// process ended too early, or if their account was deleted.
+// Restore redacts the stored values after a start. It deletes the values of deleted records and accounts, which are
+// left if the process ended too early. It keeps those of a record that cannot be read.
 func (k *ProviderKeys) Restore(ctx context.Context) error {
 	keys, err := k.Secrets.Keys(ctx, providerKeysPrefix)
 	if err != nil {
 		return err
 	}
-	byAdmin, err := k.named(ctx) // after the keys, because another node may save a record and then its key
+	deleted, err := k.Records.Deleted(ctx, record.ProviderKeysCollection)
+	if err != nil {
+		return err
+	}
+	gone, roles, err := k.accounts(ctx)
 	if err != nil {
 		return err
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		if _, found := byAdmin[key]; !found {
+		user, id, isKey := strings.Cut(strings.TrimPrefix(key, providerKeysPrefix+"."), ".")
+		if !isKey || gone[user] || deleted[id] {
 			if err := k.Secrets.Delete(ctx, key); err != nil {
 				return err
 			}
+			continue
 		}
-		if !byAdmin[key] {
+		if roles[user] != account.Admin {
 			continue
 		}
 		raw, _, err := k.Secrets.Get(ctx, key)
@@ -266,9 +272,9 @@ func (k *ProviderKeys) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// named returns the secrets that records of existing accounts name, and whether the account is an administrator.
-func (k *ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
-	gone, roles := map[string]bool{}, map[string]string{}
+// accounts returns the deleted accounts, and the roles of all.
+func (k *ProviderKeys) accounts(ctx context.Context) (gone map[string]bool, roles map[string]string, err error) {
+	gone, roles = map[string]bool{}, map[string]string{}
 	_, err = k.Records.Log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {
 		d, err := events.Decode(e)
 		if err != nil {
@@ -285,12 +291,18 @@ func (k *ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_, err = k.Records.Log.Fold(ctx, events.UserSubject("*", events.Deleted{}.Kind()), 0, func(e events.Event) error {
 		gone[e.Subject.ID] = true
 		return nil
 	})
+	return gone, roles, err
+}
+
+// named returns the secrets that records of existing accounts name, and whether the account is an administrator.
+func (k *ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
+	gone, roles, err := k.accounts(ctx)
 	if err != nil {
 		return nil, err
 	}

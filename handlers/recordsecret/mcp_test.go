@@ -1,0 +1,54 @@
+package recordsecret_test
+
+import (
+	"crypto/rand"
+	"slices"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/secret"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
+)
+
+// The event of a server may be damaged, or on no replica that this node reads. Its values are not lost with it.
+func TestOnlyADeletionDeletesTheValuesOfAnMCPServer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	records := &record.Records{Log: eventstest.Open(t, nc)}
+	secrets, err := secret.Open(t.Context(), nc, 1)
+	is.NoErr(err)
+	m := recordsecret.MCPSecrets{Records: records, Secrets: secrets}
+	system := handlers.Command{Actor: events.ActorSystem}
+	save := func(id string) {
+		t.Helper()
+		_, _, err := records.Save(t.Context(), record.Save{Command: system, New: true, Collection: record.MCPServerCollection,
+			Record: id, Set: record.Fields(map[string]any{"name": id, "command": "serve", "environment": []string{"TOKEN"},
+				"status": "pending"})})
+		is.NoErr(err)
+		is.NoErr(m.Set(t.Context(), recordsecret.SetMCPSecret{Server: id, Name: "TOKEN", Value: rand.Text() + rand.Text()}))
+	}
+	stored := func() (all []string) {
+		t.Helper()
+		keys, err := secrets.Keys(t.Context(), recordsecret.MCPSecretPrefix)
+		is.NoErr(err)
+		return slices.Sorted(slices.Values(keys))
+	}
+	save("damaged")
+	is.NoErr(nc.Publish(events.ConfigSubject(record.MCPServerCollection, "damaged", events.Saved{}.Kind()), []byte("{}")))
+	is.NoErr(nc.Flush())
+	is.NoErr(secrets.Put(t.Context(), recordsecret.MCPSecretPrefix+".later", []byte("{}"))) // its record is not here yet
+	save("deleted")
+	_, err = records.Delete(t.Context(), record.Delete{Command: system, Collection: record.MCPServerCollection,
+		Record: "deleted"})
+	is.NoErr(err)
+	is.Equal(len(stored()), 3)
+	is.NoErr(m.Clean(t.Context()))
+	is.Equal(stored(), []string{"mcp.damaged", "mcp.later"})
+}
