@@ -14,6 +14,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )
@@ -32,7 +34,7 @@ func sendUntil(t *testing.T, r *http.Request, deadline string) (int, string) {
 
 func atTime(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-const tooLate = "The request arrived after its deadline. Nothing was done."
+const tooLate = "The deadline of the request has passed. Nothing was done."
 
 // Each way to decide, over the API and with the form of a page.
 func TestADecisionAfterItsDeadlineIsRefused(t *testing.T) {
@@ -100,11 +102,36 @@ func TestADecisionAfterItsDeadlineIsRefused(t *testing.T) {
 			is.Equal(status, http.StatusPreconditionFailed)
 			is.Equal(stored()["status"], "draft")
 
+			if name != "batch" { // which waits for no lock
+				status, text = sendWaiting(t, s, chat, decide(chat, permission, shown))
+				is.Equal(status, http.StatusPreconditionFailed)
+				expect.Contains(t, text, tooLate)
+				is.Equal(stored()["status"], "draft")
+			}
+
 			status, _ = sendUntil(t, decide(chat, permission, shown), atTime(time.Now().Add(time.Hour)))
 			is.True(status == http.StatusOK || status == http.StatusNoContent)
 			is.Equal(stored()["status"], "denied")
 		})
 	}
+}
+
+// sendWaiting sends a decision whose deadline passes while it waits for another decision about the chat.
+func sendWaiting(t *testing.T, s *webtest.System, chat string, r *http.Request) (status int, text string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Second) // enough for the request to arrive
+	answered := make(chan struct{})
+	err := s.Web.Chats.Gate.Permissions.Chat(t.Context(), chat).Read(t.Context(), s.Log, func(*permission.State) error {
+		go func() {
+			defer close(answered)
+			status, text = sendUntil(t, r, atTime(deadline))
+		}()
+		<-time.After(time.Until(deadline) + time.Millisecond)
+		return nil
+	})
+	webtest.Check(t, err)
+	<-answered
+	return status, text
 }
 
 // The button of a notification has no body.

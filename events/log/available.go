@@ -48,6 +48,9 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 	defer cancel()
 	refusal := errNotStored
 	for tries := 0; ; tries++ {
+		if err := begin(ctx); err != nil {
+			return 0, err
+		}
 		trying, end := context.WithTimeout(ctx, attemptTimeout)
 		seq, err := try(trying)
 		// whatever the error of an earlier try: a server that loses its leadership may have passed the event on
@@ -55,12 +58,16 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 			seq, err = l.sequenceOf(trying, last, err)
 		}
 		end()
+		if err == nil {
+			begun(ctx)
+		}
 		if !isTransient(err) {
 			l.observe(err)
 			return seq, err
 		}
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || isCode(err, codeBeingStored) {
 			refusal = errMayStore
+			begun(ctx)
 		}
 		if sleep.For(ctx, retryPause) != nil {
 			l.observe(err)

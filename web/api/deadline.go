@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"pocketcoder/events/log"
 	"pocketcoder/web/openapi"
 )
 
@@ -16,29 +17,31 @@ const DeadlineHeader = "Pocketcoder-Deadline"
 
 // DeadlineParam describes DeadlineHeader.
 var DeadlineParam = openapi.Param{Name: DeadlineHeader, Header: true, Integer: true,
-	About: "deadline of the request, in milliseconds since 1970 by the server's clock (header Date of its answers); a request that arrives later is refused with 412"}
+	About: "deadline of the request, in milliseconds since 1970 by the server's clock (header Date of its answers); a request that arrives later, or waits in the server until then, is refused with 412"}
 
-// late refuses a request that came after its deadline.
+// late refuses a request whose deadline has passed.
 var late = Problem{Status: http.StatusPreconditionFailed,
-	Message: "The request arrived after its deadline. Nothing was done."}
+	Message: "The deadline of the request has passed. Nothing was done."}
 
-// CheckDeadline refuses a request that came after the deadline in its header. It also wraps the body: if the end of the
-// body arrives after the deadline, reading it returns the same refusal.
-func CheckDeadline(r *http.Request) error {
+// WithDeadline refuses a request that came after the deadline in its header. It returns the request with the deadline
+// in its context, so that its command is refused after it too. It also wraps the body: if the end of the body arrives
+// after the deadline, reading it returns the same refusal.
+func WithDeadline(r *http.Request) (*http.Request, error) {
 	text := r.Header.Get(DeadlineHeader)
 	if text == "" {
-		return nil
+		return r, nil
 	}
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return BadRequest("The header %s must be milliseconds since 1970, not %q.", DeadlineHeader, Truncate(text, 40))
+		return r, BadRequest("The header %s must be milliseconds since 1970, not %q.", DeadlineHeader, Truncate(text, 40))
 	}
 	deadline := time.UnixMilli(ms)
 	if time.Now().After(deadline) {
-		return late
+		return r, late
 	}
+	r = r.WithContext(log.BeginBefore(r.Context(), deadline))
 	r.Body = timelyBody{r.Body, deadline}
-	return nil
+	return r, nil
 }
 
 // timelyBody is a body that must end before a deadline.

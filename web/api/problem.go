@@ -101,6 +101,8 @@ func ProblemOf(err error) Problem {
 		return Unauthorized()
 	case errors.Is(err, account.ErrCredentials):
 		return BadRequest("Failed to authenticate.")
+	case errors.Is(err, log.ErrLate):
+		return late
 	case errors.As(err, &tooLong):
 		return Problem{Status: http.StatusRequestEntityTooLarge,
 			Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}

@@ -97,7 +97,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	}
 	if err == nil {
 		BoundBody(w, r, caller)
-		err = CheckDeadline(r)
+		r, err = WithDeadline(r)
 	}
 	if err == nil {
 		err = route.Serve(w, r, caller)

@@ -99,7 +99,7 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 		api.BoundBody(w, r, caller)
 		err := s.loading()
 		if err == nil {
-			err = api.CheckDeadline(r)
+			r, err = api.WithDeadline(r)
 		}
 		if err == nil {
 			err = serve(w, r, caller)
