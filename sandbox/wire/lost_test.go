@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -118,6 +119,65 @@ func TestAReconnectDoesNotStallACommand(t *testing.T) {
 			is.NoErr(ctx.Err())
 			is.True(result.Reason == wire.Lost || result.Reason == wire.Exited && got == size)
 			t.Log(result.Reason, result.Error)
+		})
+	}
+}
+
+// The result is the last frame, so no later one shows that it was lost.
+func TestALostResultIsRepeated(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]struct {
+		kind  string
+		times int64
+	}{"result": {"finished", 2}, "receipt": {"received", 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			url := natsServer(t)
+			serving := serve(t, url, echo)
+			nc := connect(t, url)
+			m := newMangler(t, nc)
+			var seen atomic.Int64
+			m.copies = func(f *nats.Msg, _ bool) int {
+				if f.Header.Get("Exec-Frame") == lost.kind && seen.Add(1) <= lost.times {
+					return 0
+				}
+				return 1
+			}
+			done := m.pass("x1")
+			result, err := wire.Call(t.Context(), nc, m.front, wire.Request{Command: "x", Cwd: "/", Exec: "x1"}, io.Discard,
+				io.Discard)
+			done()
+			is.NoErr(err)
+			is.Equal(result.Reason, wire.Exited)
+			expect.Eventually(t, "the server forgets the call", func() bool { return serving.nc.NumSubscriptions() == 1 })
+		})
+	}
+}
+
+// A connection that is cut while the result is on its way is back before a side takes the other for dead.
+func TestAReconnectLosesNoResult(t *testing.T) {
+	t.Parallel()
+	for _, side := range []string{"caller", "server"} {
+		t.Run(side, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			url := natsServer(t)
+			l := newLink(t, url)
+			nc := must(nats.Connect(l.url, nats.ReconnectWait(250*time.Millisecond), nats.MaxReconnects(-1)))
+			t.Cleanup(nc.Close)
+			caller, worker := nc, connect(t, url)
+			if side == "server" {
+				caller, worker = worker, caller
+			}
+			serveOn(t, worker, wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+				l.hold() // what is sent from now on is lost
+				time.AfterFunc(time.Second, l.cut)
+				return wire.Result{ExitCode: 7}
+			}})
+			result, err := wire.Call(t.Context(), caller, subject, hello, io.Discard, io.Discard)
+			is.NoErr(err)
+			is.Equal(result, wire.Result{ExitCode: 7})
 		})
 	}
 }

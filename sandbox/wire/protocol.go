@@ -14,6 +14,7 @@
 //	  ── stdin chunks, size, signal, in order; end ────────▶  <subject>.<id>
 //	  ◀──────────────── credit (input consumed so far) ────
 //	  ◀────────────────────────────── finished (Result) ───
+//	  ── received ─────────────────────────────────────────▶  <subject>.<id>
 //
 // <id> is the id of the execution, or a fresh one for another Op.
 //
@@ -31,7 +32,8 @@
 // A server repeats its last message four times a second, and the caller answers each time: an offer with the grant,
 // started with a credit. Started names how much output came before it and how much input was taken; the credit names
 // how much input came before it. So no lost grant or credit stalls a side, and lost output or input is noticed,
-// because NATS keeps the order of one connection's messages to one subscription. A caller that receives only queued
+// because NATS keeps the order of one connection's messages to one subscription. Finished is repeated until the caller
+// has received it or is gone, for ReceiptWait at most, so a connection that breaks at the end loses no result. A caller that receives only queued
 // workers repeats its request every few seconds, because a new worker may have started.
 //
 // Liveness: the NATS server answers 503 to a message without a subscriber. The caller probes <subject>.<id>, and the
@@ -62,9 +64,11 @@ const (
 	StartTimeout = 5 * time.Second // how long a Call waits for an offer, or for the next message of a full server
 	StopTimeout  = 5 * time.Second // how long a stopping Serve waits for the cancelled handlers
 	// a side without a connection to NATS for this long ends its commands, and so does the other side
-	CutOff    = 5 * time.Second
-	Silence   = 12 * time.Second // a worker is lost if no message of it arrives for this long
-	Gathering = time.Second / 4  // how long Workers waits for answers
+	CutOff = 5 * time.Second
+	// how long a server repeats a result without a receipt: both sides may have been without a connection for CutOff
+	ReceiptWait = 2 * CutOff
+	Silence     = 12 * time.Second // a worker is lost if no message of it arrives for this long
+	Gathering   = time.Second / 4  // how long Workers waits for answers
 )
 
 const (
@@ -116,6 +120,8 @@ const (
 	frameSize   = "size"   // Terminal in JSON
 	frameSignal = "signal" // its name
 	frameEnd    = "end"    // of input; no body
+
+	frameReceived = "received" // of the caller: the result has arrived; no body
 
 	frameCredit = "credit" // of both sides: the total cost consumed so far, in decimal
 )

@@ -218,6 +218,10 @@ func (c *call) handleFinished(isGranted bool, body []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if isGranted {
+		header := nats.Header{frameHeader: {frameReceived}, offerHeader: {granted}}
+		c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header})
+	}
 	if isGranted || r.Reason == Refused {
 		c.end(r, nil)
 	}

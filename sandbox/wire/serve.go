@@ -190,7 +190,7 @@ func (s *server) removeCall(id string, x *serving) {
 	}
 }
 
-// run serves one call from the offer to the result. It sends nothing more if the offer is not granted.
+// run serves one call from the offer to the receipt of the result.
 func (s *server) run(x *serving) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -202,10 +202,19 @@ func (s *server) run(x *serving) {
 	}
 	defer control.Unsubscribe()
 	go x.watchCaller(ctx)
+	if s.handle(ctx, x) {
+		cancel()
+		x.awaitReceipt(s.ctx.Done())
+	}
+}
+
+// handle offers to run a command, and runs it in a slot once the offer is granted. It returns true if it has sent a
+// result.
+func (s *server) handle(ctx context.Context, x *serving) bool {
 	if s.Queue == "" && x.request.Op == Run {
 		if !s.slots.take(ctx, s.open, func() { x.announce(frameQueued) }) {
 			x.withdraw(s.open.Err() != nil)
-			return
+			return false
 		}
 		defer s.slots.release()
 	}
@@ -216,11 +225,12 @@ func (s *server) run(x *serving) {
 	case <-ctx.Done():
 	}
 	if !isDone(x.granted) && x.withdraw(s.open.Err() != nil) {
-		return
+		return false
 	}
 	go x.deliverInput(ctx)
 	result := s.Handle(ctx, x.request, outputWriter{x, frameStdout, &x.stdout}, outputWriter{x, frameStderr, &x.stderr})
 	x.finish(result)
+	return true
 }
 
 func isDone(c <-chan struct{}) bool {

@@ -19,6 +19,7 @@ type serving struct {
 	control, caller string
 	cancel          context.CancelFunc
 	granted         chan struct{} // closed by the grant
+	received        chan struct{} // closed by the receipt of the result
 	input           inputQueue
 
 	mu             sync.Mutex
@@ -28,6 +29,7 @@ type serving struct {
 	state          string    // the frame that is repeated: queued, offer or started
 	ended          bool      // withdrawn or cancelled before the start, or finished
 	start          []byte    // body of started
+	result         []byte    // body of finished
 	cancelled      bool
 	missing        int   // consecutive 503 answers to probes
 	sent, credited int64 // cost of the output that was sent, and that the caller consumed
@@ -39,7 +41,7 @@ type serving struct {
 func (s *server) newServing(e envelope, m *nats.Msg) *serving {
 	x := &serving{
 		nc: s.nc, request: e.Request, reply: m.Reply, ask: m.Header.Get(askHeader), control: ControlSubject(s.subject, e.id()), caller: CallerSubject(s.subject, e.id()),
-		offer: rand.Text(), granted: make(chan struct{}), start: s.start,
+		offer: rand.Text(), granted: make(chan struct{}), received: make(chan struct{}), start: s.start,
 	}
 	x.input.init(e.Input)
 	x.request.Input = x.input.out
@@ -75,6 +77,10 @@ func (x *serving) receive(m *nats.Msg) {
 		}
 	case frameCancel:
 		x.giveUp()
+	case frameReceived:
+		if m.Header.Get(offerHeader) == x.offer && !isDone(x.received) {
+			close(x.received)
+		}
 	case frameCredit:
 		x.credit(m.Data)
 		if x.state == frameStarted && !x.input.isComplete(m.Header.Get(orderHeader)) {
@@ -186,19 +192,51 @@ func (x *serving) watchCaller(ctx context.Context) {
 		}
 		if x.nc.IsConnected() {
 			cut = 0
-			x.nc.PublishMsg(&nats.Msg{Subject: x.caller, Reply: x.control, Header: nats.Header{frameHeader: {frameProbe}}})
 			x.repeat()
 		}
 	}
 	x.cancel()
 }
 
-// repeat sends the state again. This also keeps the reply subject of a quiet command from expiring, and shows the
-// caller that the server is alive.
+// repeat probes the caller, and sends the state or the result again. This also keeps the reply subject of a quiet
+// command from expiring, and shows the caller that the server is alive.
 func (x *serving) repeat() {
+	x.nc.PublishMsg(&nats.Msg{Subject: x.caller, Reply: x.control, Header: nats.Header{frameHeader: {frameProbe}}})
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.result != nil {
+		x.send(frameFinished, x.result)
+		return
+	}
 	x.setState(x.state)
+}
+
+// awaitReceipt repeats the result until the caller has received it or is gone, for ReceiptWait at most. A server that
+// stops waits a second.
+func (x *serving) awaitReceipt(stopping <-chan struct{}) {
+	tick := time.NewTicker(callerProbe)
+	defer tick.Stop()
+	limit := ReceiptWait
+	for waited := time.Duration(0); waited < limit && !x.isCallerGone(); waited += callerProbe {
+		select {
+		case <-x.received:
+			return
+		case <-tick.C:
+		}
+		if isDone(stopping) && limit == ReceiptWait {
+			limit = waited + time.Second
+		}
+		if x.nc.IsConnected() {
+			x.repeat()
+		}
+	}
+}
+
+// isCallerGone reports whether nothing was subscribed for the caller for CutOff.
+func (x *serving) isCallerGone() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.missing > int(CutOff/callerProbe)
 }
 
 // send sends a frame with the offer and the current cost of output and input. Output is sent with x.mu held too, so the
@@ -211,7 +249,7 @@ func (x *serving) send(kind string, body []byte) error {
 	return x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: header, Data: body})
 }
 
-// finish sends the result. It ignores an error: the caller's probes notice that the call has ended.
+// finish sends the result. It ignores an error: awaitReceipt repeats it.
 func (x *serving) finish(r Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,8 +262,8 @@ func (x *serving) finish(r Result) {
 	}
 	r.StdoutBytes, r.StderrBytes = x.stdout, x.stderr
 	r.Error = oneLine(r.Error)
-	body, _ := json.Marshal(r) // a struct of numbers and strings
-	x.send(frameFinished, body)
+	x.result, _ = json.Marshal(r) // a struct of numbers and strings
+	x.send(frameFinished, x.result)
 }
 
 // outputWriter sends one stream of a command's output.
