@@ -18,7 +18,7 @@ import (
 
 const attachUsage = `pocketcoder attach [CHAT]: watch the commands of a chat in tmux.
 
-  pocketcoder attach                        the chat with the newest activity
+  pocketcoder attach                        the newest chat that is not archived
   pocketcoder attach h2k0x9c3v7m1q5z
   pocketcoder attach --shell                also open a shell of your own in the sandbox
 
@@ -142,23 +142,12 @@ func (o attachOptions) find(ctx context.Context, s *client.System) (chat string,
 	return row.ID, nil
 }
 
-// chatsAtOnce is the page size when chats are listed.
-const chatsAtOnce = 100
-
-// newest returns the chat of an account with the newest activity. An empty user means all accounts.
+// newest returns the chat of an account with the newest activity that is not archived. An empty user means all accounts.
 func newest(ctx context.Context, s *client.System, user string) (string, error) {
-	for offset := 0; ; offset += chatsAtOnce {
-		var chats []projections.Chat
-		if err := s.Query(ctx, "chats", map[string]any{"limit": chatsAtOnce, "offset": offset}, &chats); err != nil {
-			return "", err
-		}
-		for _, c := range chats {
-			if user == "" || c.User == user {
-				return c.ID, nil
-			}
-		}
-		if len(chats) < chatsAtOnce {
-			return "", errors.New("attach: there is no chat yet; begin one with: " + program.Name() + " chat")
-		}
+	var chat projections.Chat
+	err := s.Query(ctx, "newest", map[string]any{"user": user}, &chat)
+	if err == nil && chat.ID == "" {
+		err = errors.New("attach: there is no chat to show; start one with: " + program.Name() + " chat")
 	}
+	return chat.ID, err
 }

@@ -20,7 +20,7 @@ const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what 
 
   pocketcoder chat                                  a new chat
   pocketcoder chat h2k0x9c3v7m1q5z                  continue a chat of "pocketcoder chats"
-  pocketcoder chat --continue                       continue the newest chat
+  pocketcoder chat --continue                       continue the newest chat that is not archived
   pocketcoder chat -m "why does the build fail?"    one turn, then exit
   pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
   printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
@@ -63,7 +63,7 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 	fs.StringVar(&o.Message, "m", "", "send this `text`, see the turn through, and exit")
 	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything) or none (deny everything); POCKETCODER_APPROVE says it for scripts and with -m")
 	fs.StringVar(&o.Title, "title", "", "`title` of a new chat; the model finds one when empty")
-	fs.BoolVar(&o.Continue, "continue", false, "continue the newest chat")
+	fs.BoolVar(&o.Continue, "continue", false, "continue the newest chat that is not archived")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return o, data, err

@@ -36,7 +36,7 @@ const (
 // Options are the settings of a conversation.
 type Options struct {
 	Chat     string // empty for a new one
-	Continue bool   // the newest chat instead of a new one
+	Continue bool   // the newest chat that is not archived instead of a new one
 	Message  string
 	Once     bool // one turn with message
 	Approve  string
@@ -96,16 +96,16 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 // greeting is the first line at a terminal.
 const greeting = "Write what should be done, and press Enter. /help lists the commands."
 
-// chooseNewest makes the chat with the newest activity the chat of the conversation.
+// chooseNewest makes the chat with the newest activity that is not archived the chat of the conversation.
 func (c *conversation) chooseNewest(ctx context.Context) error {
-	chats, err := c.Chats(ctx, 1)
-	if err == nil && len(chats) == 0 {
-		err = errors.New(`there is no chat yet; start one with: pocketcoder chat`)
-	}
-	if err != nil {
+	var newest projections.Chat
+	if err := c.Query(ctx, "newest", nil, &newest); err != nil {
 		return err
 	}
-	c.Chat = chats[0].ID
+	if newest.ID == "" {
+		return errors.New("there is no chat to continue; start one with: pocketcoder chat")
+	}
+	c.Chat = newest.ID
 	return nil
 }
 

@@ -37,7 +37,7 @@ func TestAConversationGreetsAndContinuesTheNewestChat(t *testing.T) {
 	p := startInside(t)
 	_, stderr, code := p.cli(t, "", "chat", "--continue")
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, "there is no chat yet")
+	expect.Contains(t, stderr, "there is no chat to continue")
 	older, newer := p.chat(t, "@@say older"), p.chat(t, "@@say newer")
 	p.turnEnds(t, older)
 	p.turnEnds(t, newer)
@@ -48,6 +48,10 @@ func TestAConversationGreetsAndContinuesTheNewestChat(t *testing.T) {
 	expect.Contains(t, stdout, "last")
 	expect.Contains(t, stderr, "go on with: pocketcoder chat "+last)
 	expect.Lacks(t, stdout, "/help lists the commands") // a script needs no greeting
+	p.admin(t).must(t, "PATCH", recordPath("chats", last), record{"archived": true}, nil)
+	_, stderr, code = p.cli(t, "", "chat", "--continue")
+	is.Equal(code, 0)
+	expect.Contains(t, stderr, "go on with: pocketcoder chat "+newer)
 
 	s := p.startConversation(t)
 	s.awaitText("Write what should be done, and press Enter. /help lists the commands.")

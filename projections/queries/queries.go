@@ -52,6 +52,10 @@ type Query struct {
 func answers(m *projections.Model) map[string]func(context.Context, Query) (any, error) {
 	return map[string]func(context.Context, Query) (any, error){
 		"chats": func(ctx context.Context, q Query) (any, error) { return m.Chats(ctx, q.Limit, q.Offset) },
+		"newest": func(ctx context.Context, q Query) (any, error) {
+			chat, _, err := m.NewestChat(ctx, q.User) // without an id if there is none
+			return chat, err
+		},
 		"chat": func(ctx context.Context, q Query) (any, error) {
 			chat, ok, err := m.Chat(ctx, q.Chat)
 			if err == nil && (!ok || chat.Removed) {

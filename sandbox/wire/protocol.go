@@ -33,8 +33,8 @@
 // started with a credit. Started names how much output came before it and how much input was taken; the credit names
 // how much input came before it. So no lost grant or credit stalls a side, and lost output or input is noticed,
 // because NATS keeps the order of one connection's messages to one subscription. Finished is repeated until the caller
-// has received it or is gone, for ReceiptWait at most, so a connection that breaks at the end loses no result. A caller that receives only queued
-// workers repeats its request every few seconds, because a new worker may have started.
+// has received it or is gone, for ReceiptWait at most, so a connection that breaks at the end loses no result. A caller
+// that receives only queued workers repeats its request every few seconds, because a new worker may have started.
 //
 // Liveness: the NATS server answers 503 to a message without a subscriber. The caller probes <subject>.<id>, and the
 // server probes <subject>.<id>.caller, because reply subjects of an account (_R_.>) never answer 503 (measured,
