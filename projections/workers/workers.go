@@ -116,6 +116,19 @@ func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err err
 	return all, err
 }
 
+// RootOfDeleted returns the chat for which a deleted worker worked, "" if there is no such worker.
+func RootOfDeleted(ctx context.Context, db dbx.Builder, id string) (root string, err error) {
+	var all []struct {
+		Root string `db:"root"`
+	}
+	err = store.All(db.NewQuery("SELECT root FROM chats WHERE id={:id} AND removed AND parent<>''").WithContext(ctx).
+		Bind(dbx.Params{"id": id}), &all)
+	if len(all) == 1 {
+		root = all[0].Root
+	}
+	return root, err
+}
+
 // Detail is a worker with the result of its newest delegated message.
 type Detail struct {
 	Worker

@@ -1,6 +1,7 @@
 package pages_test
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -21,6 +22,8 @@ func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 	ada, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Parent")
 	b := loggedIn(t, s, "ada")
+	s.User(t, "bob", "user")
+	other := loggedIn(t, s, "bob")
 	for name, c := range map[string]struct {
 		closed events.WorktreeClosed
 		listed string // what the list of workers says, "" if it does not have the worker
@@ -35,6 +38,11 @@ func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 			Root: chat, Depth: 1, Worktree: "/w/" + name, Branch: "pocketcoder/" + name}})
 		s.Remove(t, token, name)
 		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "The git worktree /w/"+name+" is still there.")
+		gone := b.visit(t, "/chats/"+name)
+		is.Equal(gone.status, http.StatusNotFound)
+		expect.Contains(t, gone.body, "This worker was deleted.")
+		expect.Contains(t, gone.body, `href="/chats/`+chat+`#workers"`)
+		expect.Lacks(t, other.visit(t, "/chats/"+name).body, "This worker was deleted.")
 		c.closed.Worktree = "/w/" + name
 		s.Append(t, name, c.closed)
 		page := b.visit(t, "/chats/"+chat).body

@@ -8,6 +8,7 @@ package conversation
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -85,7 +86,7 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 	var v chatView
 	err = c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id")); err != nil {
-			return err
+			return c.goneWorker(r.Context(), db, caller, r.PathValue("id"), err)
 		}
 		v.seq = seq
 		if around != 0 {
@@ -111,6 +112,22 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 	}
 	v.saved, err = c.savedRules(r, caller)
 	return chatPage(caller, v), err
+}
+
+// goneWorker returns an error that leads to the list of workers, if a chat was not found because it is a deleted worker.
+func (c Conversation) goneWorker(ctx context.Context, db dbx.Builder, caller api.Caller, id string, err error) error {
+	if api.ProblemOf(err).Status != http.StatusNotFound {
+		return err
+	}
+	root, rootErr := workers.RootOfDeleted(ctx, db, id)
+	if rootErr != nil || root == "" {
+		return errors.Join(err, rootErr)
+	}
+	if _, rootErr = c.Chat(ctx, db, caller, root); rootErr != nil {
+		return rootErr // the caller must not learn that there was a worker
+	}
+	return site.Gone{Problem: api.Problem{Status: http.StatusNotFound, Message: texts.WorkerGone},
+		Path: site.ChatPath(root) + "#workers", Link: texts.WorkerLeft}
 }
 
 // savedRule is a rule, and when it ends: "" for never.
@@ -171,7 +188,7 @@ func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, caller
 	if err != nil {
 		return "", err
 	}
-	if run, argument := commandIn(text); run != nil && len(files) == 0 && !r.PostForm.Has("again") {
+	if run, argument := runnerOf(text); run != nil && len(files) == 0 && !r.PostForm.Has("again") {
 		return run(c, r, caller, argument)
 	}
 	return site.ChatPath(chat), c.send(r, caller, chat, r.PostFormValue("id"), text, files)

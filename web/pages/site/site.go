@@ -186,9 +186,18 @@ func Render(w http.ResponseWriter, r *http.Request, status int, c templ.Componen
 	return api.Write(w, status, "text/html; charset=utf-8", Compressed(w, r, b.Bytes()))
 }
 
+// Gone is the error of a page that is gone, with a link to what is left of it.
+type Gone struct {
+	api.Problem
+	Path, Link string
+}
+
+func (g Gone) Unwrap() error { return g.Problem }
+
 // fail answers with what went wrong: a page, or one line for app.js.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	problem := api.ProblemOf(err)
+	problem, next := api.ProblemOf(err), Gone{Path: "/", Link: texts.Back}
+	errors.As(err, &next)
 	if problem.Status == http.StatusInternalServerError {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
 	}
@@ -208,7 +217,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if caller.Identity != nil && s.loading() == nil {
 		pending, _ = s.PendingCount(r.Context(), caller) // the page is about another error
 	}
-	if err := Render(w, r, problem.Status, problemPage(caller, pending, text)); err != nil {
+	if err := Render(w, r, problem.Status, problemPage(caller, pending, text, next)); err != nil {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
 	}
 }
