@@ -53,7 +53,7 @@ var mayImport = map[string]string{
 	"projections/endings":                "projections/turnstate",
 	"projections/executions":             "events projections/store",
 	"projections/delegations":            "events events/opencode projections/store projections/turnstate",
-	"projections/outgoing":               "events projections/endings projections/store projections/turnstate",
+	"projections/outgoing":               "events events/opencode projections/endings projections/store projections/turnstate",
 	"projections/mcpcalls":               "events projections/store",
 	"projections/workers":                "projections projections/endings projections/store projections/turnstate",
 	"projections/moments":                "events events/log projections projections/store",

@@ -68,7 +68,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 		if first {
 			m.ChosenAgent, name = t.chosenAgent(s, m.Parent)
 		}
-		if m.ChosenAgent != "" && s.Parent == "" && m.Agent != agentCompaction {
+		if m.ChosenAgent != "" && s.Parent == "" && m.Agent != opencode.AgentCompaction {
 			m.Agent = name
 		}
 		// a fork copies finished messages; an answer of the session's own is not finished at first, whatever the clock says

@@ -92,8 +92,7 @@ const (
 	statusProcessing = "processing"
 	statusFailed     = turnstate.Failed
 
-	agentCompaction = "compaction" // of OpenCode, which shortens the session
-	agentTitle      = "title"      // of OpenCode, which finds a title
+	agentTitle = "title" // of OpenCode, which finds a title
 
 	domainInfrastructure = "infrastructure"
 	domainProvider       = "provider"

@@ -269,6 +269,9 @@ const LeftOut = " was left out: the provider refused it"
 // the state of a tool call.
 const MarkLeftOut = "pocketcoder_left_out"
 
+// AgentCompaction is the agent with which OpenCode shortens a session. Its message is no answer, and sends no files.
+const AgentCompaction = "compaction"
+
 type file struct {
 	Mime     string `json:"mime"`
 	Filename string `json:"filename"`

@@ -130,9 +130,6 @@ func (c *modelContext) drop(which func(events.OmittedFile) bool) {
 	c.files = slices.DeleteFunc(c.files, which)
 }
 
-// agentCompaction is the agent with which OpenCode shortens a session. It sends no files.
-const agentCompaction = "compaction"
-
 func (c *modelContext) message(e events.Event, m opencode.Message) {
 	if m.Role != "assistant" {
 		c.prompt = max(c.prompt, m.ID)
@@ -146,7 +143,7 @@ func (c *modelContext) message(e events.Event, m opencode.Message) {
 	}
 	c.last.prompt, c.last.isRefused = m.ParentID, m.Error.Refused()
 	c.last.isWritten = m.Error.Exists() || m.Time.Completed != 0
-	if m.Time.Completed != 0 && !m.Error.Exists() && m.Agent != agentCompaction {
+	if m.Time.Completed != 0 && !m.Error.Exists() && m.Agent != opencode.AgentCompaction {
 		c.answered = max(c.answered, m.ID)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
@@ -44,7 +45,7 @@ const conversations = `WITH c AS (
 // selectEnded selects the messages of the assistant that changed after a sequence and ended a turn. OpenCode can say
 // after the message that the turn is over.
 var selectEnded = `SELECT e.*, ` + endings.OfMessage("e") + ` AS ending FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
-		WHERE e.last_seq>{:after} AND e.role='assistant' AND NOT e.removed AND NOT e.copied AND e.agent<>'compaction'
+		WHERE e.last_seq>{:after} AND e.role='assistant' AND NOT e.removed AND NOT e.copied AND e.agent<>'` + opencode.AgentCompaction + `'
 	UNION ALL
 	SELECT e.*, 'lost' AS ending FROM sessions s JOIN messages e ON e.id=(SELECT id FROM messages
 			WHERE chat=s.chat AND session=s.id AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1)

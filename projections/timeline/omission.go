@@ -31,7 +31,7 @@ func (o Offer) Names() (names []string) {
 const (
 	selectRefusal = `SELECT l.id, l.error_payload AS error, (SELECT coalesce(max(a.ai_engine_message_id), '') FROM messages a
 			WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed
-				AND a.engine_message_status='completed' AND a.agent<>'compaction') AS answered,
+				AND a.engine_message_status='completed' AND a.agent<>'` + opencode.AgentCompaction + `') AS answered,
 			coalesce((SELECT reason FROM effects WHERE chat={:chat} AND kind='omit' ORDER BY position DESC LIMIT 1), '') AS reason
 		FROM messages l JOIN sessions s ON s.id=l.session AND s.turn_state NOT IN ('queued', 'running', 'waiting')
 		WHERE l.id=(SELECT id FROM messages WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed

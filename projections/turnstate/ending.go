@@ -1,6 +1,10 @@
 package turnstate
 
-import "cmp"
+import (
+	"cmp"
+
+	"pocketcoder/events/opencode"
+)
 
 // Ending is how a turn ended, or a step of it that ends the turn. It is empty while the turn goes on.
 type Ending string
@@ -30,9 +34,6 @@ type Step struct {
 	IsStopped      bool // a stop was requested after it began
 }
 
-// agentCompaction is the agent with which OpenCode shortens a session. Its message is no answer.
-const agentCompaction = "compaction"
-
 // EndingOf returns how a turn ended by its state and its last step. It returns "" if the turn is not over.
 func EndingOf(state string, last Step) Ending {
 	ending := last.Ending()
@@ -49,7 +50,7 @@ func EndingOf(state string, last Step) Ending {
 		return ending
 	case last.IsStopped:
 		return EndStopped
-	case last.Outcome == "", last.Agent == agentCompaction,
+	case last.Outcome == "", last.Agent == opencode.AgentCompaction,
 		last.Finish == "" && last.HasCall: // a command that a person ran in OpenCode
 		return EndComplete
 	}
@@ -74,7 +75,7 @@ func (s Step) Ending() Ending {
 		return EndDenied
 	case s.Outcome == Failed, s.Finish == "error":
 		return EndLost
-	case s.Agent == agentCompaction, s.HasCall, s.Finish == "", s.Finish == "tool-calls", s.Finish == "unknown":
+	case s.Agent == opencode.AgentCompaction, s.HasCall, s.Finish == "", s.Finish == "tool-calls", s.Finish == "unknown":
 		return ""
 	case s.Finish == "length":
 		return EndCut

@@ -17,8 +17,8 @@ const maxPrograms = 500
 // entryFiles are the files of a folder that an interpreter runs if a command names the folder.
 var entryFiles = []string{"package.json", "index.js", "index.mjs", "index.ts", "__main__.py", "__init__.py"}
 
-// maxPinned is how many files of a command an approval depends on.
-const maxPinned = 64
+// maxCommandFiles is how many files of a command an approval depends on.
+const maxCommandFiles = 64
 
 // defaultFiles are the files that programs run without being told their names. A program uses the first that exists,
 // so all names count.
@@ -42,7 +42,7 @@ var defaultFiles = map[string][]string{
 // below the directory in which the command runs. It reads the same words as Programs.
 func CommandFingerprints(command, workspace, cwd string) []events.FileFingerprint {
 	paths := namedFiles(command, workspace, cwd)
-	return fingerprints(paths[:min(len(paths), maxPinned)])
+	return fingerprints(paths[:min(len(paths), maxCommandFiles)])
 }
 
 // Programs returns the files of the workspace that a command line names, each with its path and its fingerprint: those

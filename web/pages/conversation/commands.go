@@ -54,9 +54,9 @@ func leadTo(path string) runCommand {
 	return func(Conversation, *http.Request, api.Caller, string) (string, error) { return path, nil }
 }
 
-// commandIn returns what carries out the command that a text is, with its argument; nil if the text is a message. A
+// runnerOf returns what carries out the command that a text is, with its argument; nil if the text is a message. A
 // text of several lines is a message. So is a text with another first word, even one with a slash: it may name a file.
-func commandIn(text string) (run runCommand, argument string) {
+func runnerOf(text string) (run runCommand, argument string) {
 	command, argument, ok := slash.Find(slash.Page, text)
 	if !ok || strings.Contains(strings.TrimSpace(text), "\n") || command.Argument == "" && argument != "" {
 		return nil, ""
