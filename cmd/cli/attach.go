@@ -142,7 +142,8 @@ func (o attachOptions) find(ctx context.Context, s *client.System) (chat string,
 	return row.ID, nil
 }
 
-// newest returns the chat of an account with the newest activity that is not archived. An empty user means all accounts.
+// newest returns the chat of an account with the newest activity that is not archived. An empty user means all
+// accounts.
 func newest(ctx context.Context, s *client.System, user string) (string, error) {
 	var chat projections.Chat
 	err := s.Query(ctx, "newest", map[string]any{"user": user}, &chat)

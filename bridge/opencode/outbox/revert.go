@@ -128,7 +128,9 @@ func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projectio
 		if err != nil {
 			return err
 		}
-		compared = slices.DeleteFunc(slices.Clone(files), func(f expectedFile) bool { return !slices.Contains(newer, f.path) })
+		compared = slices.DeleteFunc(slices.Clone(files), func(f expectedFile) bool {
+			return !slices.Contains(newer, f.path)
+		})
 	}
 	if c.Changed, c.Unchanged, err = o.compare(ctx, compared); err != nil {
 		return err

@@ -123,8 +123,8 @@ func TestAnUndoThatACrashInterruptedNamesTheKeptFiles(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/revert")), 1)
 }
 
-// A person changes a file after a crash, and before PocketCoder starts again. The crash is before or after the answer of
-// OpenCode's revert.
+// A person changes a file after a crash, and before PocketCoder starts again. The crash is before or after OpenCode's
+// revert.
 func TestAnUndoThatACrashInterruptedKeepsWhatAPersonWroteSince(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ overwrite, isReverted bool }{

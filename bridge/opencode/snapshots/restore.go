@@ -119,8 +119,8 @@ func (s *Snapshots) divide(ctx context.Context, files []keptFile, r keeper, real
 
 // made returns those of the files that are as OpenCode makes them from a snapshot. It deletes files that the snapshot
 // lacks, and all of them if it has no such snapshot.
-func (s *Snapshots) made(ctx context.Context, snapshot string, files []string, root *os.Root, real string) (all []string,
-	err error) {
+func (s *Snapshots) made(ctx context.Context, snapshot string, files []string, root *os.Root,
+	real string) (all []string, err error) {
 	_, found, err := s.find(ctx, snapshot)
 	if err != nil {
 		return nil, err
