@@ -43,6 +43,7 @@ type command struct {
 	stdout, stderr *os.File
 	stdin          *os.File // nil unless the request has Stdin
 	exited         chan struct{}
+	left           *wire.Left    // processes that run although the shell has exited by itself
 	grace          time.Duration // between the request to end and the kill
 	inputOverflow  atomic.Bool   // more input was typed than is buffered
 	link           *inside.Link  // the connection to its network namespace, if it has one
@@ -158,6 +159,9 @@ func isClosed(c <-chan struct{}) bool {
 // If a signal ends the command, bubblewrap exits with 128+n. A command may exit with such a code by itself, so the code
 // counts as a signal only if the worker ended the command.
 func (c *command) reap(reason wire.Reason) wire.Result {
+	if reason == wire.Exited && !c.hasMonitor && !c.isAtTerminal() {
+		c.left = c.listLeft()
+	}
 	state, err := c.process.Wait()
 	if err != nil {
 		return wire.Result{ExitCode: wire.ExitLost, Reason: wire.Lost, Error: fmt.Sprintf("wait for shell: %v", err)}
@@ -169,6 +173,9 @@ func (c *command) reap(reason wire.Reason) wire.Result {
 	}
 	if r.Reason == wire.Exited && r.ExitCode != 0 {
 		r.Reason = c.exceededLimit(r.ExitCode, state.UserTime()+state.SystemTime())
+	}
+	if r.Reason == wire.Exited {
+		r.Left = c.left
 	}
 	if limit.IsLimit(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)

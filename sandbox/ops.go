@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pocketcoder/sandbox/files"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -56,5 +57,6 @@ func (w *Worker) Info() wire.WorkerInfo {
 	return wire.WorkerInfo{
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Workspace: w.workspace,
 		Isolation: string(w.config.Isolation.Level), Reason: w.config.Isolation.Reason,
+		Apart: w.config.Isolation.Level == isolation.Bwrap && !w.config.Isolation.SharesLoopback,
 	}
 }

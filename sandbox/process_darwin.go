@@ -33,9 +33,9 @@ func startStopped(argv []string, attr *os.ProcAttr) (*os.Process, error) {
 
 func adoptOrphans() error { return nil }
 
-// awaitExit returns when a child has exited, and leaves it to be reaped. The numbers are P_PID, WEXITED and WNOWAIT of
+// runToExit returns when a child has exited, and leaves it to be reaped. The numbers are P_PID, WEXITED and WNOWAIT of
 // sys/wait.h.
-func awaitExit(pid int) {
+func runToExit(pid int, _ func()) {
 	var info [128]byte // siginfo_t takes 104
 	for {
 		_, _, errno := unix.Syscall6(unix.SYS_WAITID, 1, uintptr(pid), uintptr(unsafe.Pointer(&info)), 0x4|0x20, 0, 0)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -54,12 +55,68 @@ func startStopped(argv []string, attr *os.ProcAttr) (*os.Process, error) {
 
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// awaitExit returns when a child has exited, and leaves it to be reaped.
-func awaitExit(pid int) { await(pid, unix.WEXITED) }
-
-func await(pid, change int) {
-	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, change|unix.WNOWAIT, nil), unix.EINTR) {
+// runToExit lets a process from startStopped run, and returns when it has exited. It leaves the process to be reaped.
+// The caller's thread has started the process. If exiting is not nil, the kernel stops the process when it exits by
+// itself, and exiting is called before the kernel frees anything. On systems that forbid tracing, it is not called.
+func runToExit(pid int, exiting func()) {
+	if exiting != nil && unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_TRACEEXIT) == nil &&
+		unix.PtraceCont(pid, 0) == nil {
+		if awaitExitStop(pid) && exitsByItself(pid) {
+			exiting()
+		}
 	}
+	unix.PtraceDetach(pid)
+	await(pid, unix.WEXITED)
+}
+
+// awaitExitStop returns true when a traced process has stopped because it exits, or false if it has exited. It lets the
+// process run after other stops, which are for signals and for the programs that it executes.
+func awaitExitStop(pid int) bool {
+	for {
+		stop := await(pid, unix.WSTOPPED|unix.WEXITED)
+		if stop.code != cldTrapped && stop.code != cldStopped {
+			return false
+		}
+		signal := int(stop.status & 0xff)
+		switch event := stop.status >> 8; event {
+		case unix.PTRACE_EVENT_EXIT:
+			return true
+		case 0:
+		default:
+			signal = 0
+		}
+		if unix.PtraceCont(pid, signal) != nil {
+			return false
+		}
+	}
+}
+
+// exitsByItself reports whether a process that is stopped at its exit was not killed by a signal.
+func exitsByItself(pid int) bool {
+	status, err := unix.PtraceGetEventMsg(pid)
+	return err == nil && syscall.WaitStatus(status).Exited()
+}
+
+// childChange is what waitid(2) reports: the first fields of siginfo_t (linux/include/uapi/asm-generic/siginfo.h).
+type childChange struct {
+	_, _, code int32
+	_          [0]uintptr
+	_, _       int32
+	status     int32
+}
+
+// The codes of childChange for a process that has stopped.
+const (
+	cldTrapped = 4
+	cldStopped = 5
+)
+
+// await waits for a change of a child, and leaves it to be waited for.
+func await(pid, change int) childChange {
+	var info unix.Siginfo
+	for errors.Is(unix.Waitid(unix.P_PID, pid, &info, change|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+	return *(*childChange)(unsafe.Pointer(&info))
 }
 
 // identity identifies a worker. marker is the pid namespace, pid and start time of its process, which are unique while
@@ -100,8 +157,8 @@ func (i identity) owns(limit uint64) bool { return limit&i.label().mask == i.tag
 
 func (l label) serial() uint32 { return uint32(l.tag) }
 
-// apply tags a process from startStopped, from the same thread. It applies the limits and lets the process run, or
-// kills it. If tagging is not permitted, only the marker identifies the process.
+// apply tags a process from startStopped and applies the limits, or kills it. If tagging is not permitted, only the
+// marker identifies the process.
 func (l label) apply(pid int, limits limit.Limits) error {
 	applied := make(chan error)
 	// on another thread, because a confined thread cannot limit other processes
@@ -109,7 +166,6 @@ func (l label) apply(pid int, limits limit.Limits) error {
 	if err := <-applied; err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
-	unix.PtraceDetach(pid)
 	return nil
 }
 

@@ -30,12 +30,21 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		c.close()
 		return nil, err
 	}
+	leave := func() {}
+	if w.config.Isolation.SharesLoopback {
+		if confined.Loopback, leave, err = w.loopbacks.join(r); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
 	prepared, err := w.confinement.Prepare(confined)
 	if err != nil {
+		leave()
 		c.close()
 		return nil, err
 	}
-	c.release, c.hasMonitor = prepared.Close, w.config.Isolation.Level == isolation.Bwrap
+	c.release = func() { prepared.Close(); leave() }
+	c.hasMonitor = w.config.Isolation.Level == isolation.Bwrap
 	attr := &os.ProcAttr{Env: w.environment(r), Files: append(stdio, prepared.Files...), Sys: c.attributes()}
 	attr.Sys.Setctty = r.Terminal != nil // stdin is the terminal
 	if !prepared.SetsDir {
@@ -57,7 +66,11 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		c.process, c.shell = p, p.Pid
 		c.started.Store(true)
 		started <- nil
-		awaitExit(p.Pid)
+		var exiting func()
+		if c.hasMonitor && r.Terminal == nil {
+			exiting = func() { c.left = c.listLeft() }
+		}
+		runToExit(p.Pid, exiting)
 		if c.link != nil {
 			c.link.Close()
 		}

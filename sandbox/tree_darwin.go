@@ -39,6 +39,9 @@ func (t *tree) signal(s syscall.Signal) {
 
 func (t *tree) kill() {}
 
+// listLeft returns nil, because other processes of the command cannot be found.
+func (t *tree) listLeft() *wire.Left { return nil }
+
 func (t *tree) exceededLimit(int, time.Duration) wire.Reason { return wire.Exited }
 
 func (w *Worker) watch() {}

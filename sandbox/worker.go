@@ -13,7 +13,7 @@
 //     blocks blocks the command, as a pipe does.
 //   - A command ends when its shell has exited and no process holds its stdout or stderr. A daemon that redirected its
 //     output runs on until Close. In bubblewrap and at a terminal the command ends with its shell: what is left is
-//     killed, or gets SIGHUP.
+//     killed, or gets SIGHUP. The Result names the processes that a command without a terminal left.
 //   - A timeout and a cancelled context end the whole tree: SIGTERM, and wire.KillGrace later SIGKILL.
 //   - A command that exceeds a limit is killed, with its daemons. The Result names the limit.
 //   - Exit code and signal come from wait(2) alone. For a signal that killed the shell, bubblewrap reports only the
@@ -72,6 +72,7 @@ type Worker struct {
 	gitLock     *os.File      // on it
 	grace       time.Duration // time between SIGTERM and SIGKILL
 	stop        chan struct{}
+	loopbacks   loopbacks
 	groups      *groups       // nil where none can be made
 	treeAdded   chan struct{} // wakes the watch
 
@@ -125,6 +126,7 @@ func Open(c Config) (*Worker, error) {
 	if err := w.openConfinement(); err != nil {
 		return nil, err
 	}
+	w.loopbacks = loopbacks{create: isolation.NewLoopback, byKey: map[loopbackKey]*sharedLoopback{}}
 	w.path = w.confinement.FilterPath(commandPath(os.Getenv("PATH")))
 	reason := "this isolation lets no command start in a cgroup"
 	if w.confinement.AllowsClone3() {
@@ -181,6 +183,7 @@ func (w *Worker) Close() {
 	for _, t := range w.trees {
 		t.release()
 	}
+	w.loopbacks.close()
 	w.confinement.Close()
 	w.removeGit()
 }

@@ -46,7 +46,7 @@ func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 		signals: map[string]recordedSignal{},
 	}
 	u.request = wire.Request{
-		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
+		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input, Loopback: chat,
 		Started: func(s wire.Start) { x.started(u, s) },
 	}
 	u.use()

@@ -10,7 +10,8 @@
 // when the command ends, with the same exit code, or 128+n after signal n.
 //
 // The command runs as the same user and may take the program over. So the worker trusts nothing that the program
-// sends. It refuses all but TCP sockets, and the namespace has no TCP sockets but the command's own.
+// sends. It refuses all but TCP sockets, and the namespace has no TCP sockets but those of the command and of the
+// commands that share its loopback address.
 //
 // The package must not know what a worker or a request is.
 package inside
@@ -32,8 +33,8 @@ import (
 // Name is the first argument with which the binary runs as this program.
 const Name = "sandbox-inside"
 
-// ProxyAddress is the address of the proxy in the command's network namespace. The command has its own namespace, so
-// the port is free when the program starts.
+// ProxyAddress is the address of the proxy in the command's network namespace. If another command in the namespace uses
+// the port, Run takes another one and puts it into the variables of the environment that name the proxy.
 const ProxyAddress = "127.0.0.1:47100"
 
 // Argv returns the arguments to run a command under the program, which is in the binary at path.

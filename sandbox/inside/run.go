@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,7 +40,7 @@ func run(argv []string) (int, error) {
 	if !ok {
 		return 0, errors.New("open control socket: descriptor 3 is not a Unix socket")
 	}
-	listener, err := net.Listen("tcp", ProxyAddress)
+	listener, environment, err := listenForProxy()
 	if err != nil {
 		return 0, fmt.Errorf("listen for the proxy: %w", err)
 	}
@@ -50,7 +51,8 @@ func run(argv []string) (int, error) {
 	// Signals are for the command. They are caught and not ignored, because the command would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)
-	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Env: environment,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
 		return 0, fmt.Errorf("start command: %w", err)
 	}
@@ -63,6 +65,25 @@ func run(argv []string) (int, error) {
 		return 128 + int(status.Signal()), nil
 	}
 	return state.ExitCode(), nil
+}
+
+// listenForProxy listens at ProxyAddress, and returns the environment with the address. If another command that shares
+// the loopback address uses the port, any free port takes its place.
+func listenForProxy() (net.Listener, []string, error) {
+	environment := os.Environ()
+	listener, err := net.Listen("tcp", ProxyAddress)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return listener, environment, err
+	}
+	if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, nil, err
+	}
+	for i, variable := range environment {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasSuffix(strings.ToUpper(name), "_PROXY") {
+			environment[i] = name + "=" + strings.Replace(value, ProxyAddress, listener.Addr().String(), 1)
+		}
+	}
+	return listener, environment, nil
 }
 
 // serve answers questions for ports until the worker closes the connection.

@@ -26,8 +26,10 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protection.Mount) (*Pre
 	prepared := &PreparedCommand{Files: append(cmd.Files[:len(cmd.Files):len(cmd.Files)], filter), SetsDir: true,
 		cleanups: []func(){func() { filter.Close() }}}
 	prepared.Argv = append(prepared.Argv, bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
-		"--unshare-net", "--unshare-cgroup-try",
-		"--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(3+len(cmd.Files)))
+		"--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(3+len(cmd.Files)))
+	if cmd.Loopback == nil {
+		prepared.Argv = append(prepared.Argv, "--unshare-net")
+	}
 	if !cmd.Terminal { // a terminal is the controlling terminal of the caller's session
 		prepared.Argv = append(prepared.Argv, "--new-session")
 	}
@@ -51,6 +53,12 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protection.Mount) (*Pre
 	}
 	prepared.Argv = append(prepared.Argv, "--remount-ro", "/", "--chdir", cmd.Dir, "--")
 	prepared.Argv = append(prepared.Argv, cmd.Argv...)
+	if cmd.Loopback != nil {
+		if prepared.Argv, err = cmd.Loopback.joinArgv(prepared.Argv); err != nil {
+			prepared.Close()
+			return nil, err
+		}
+	}
 	if !c.access.LongRunning {
 		return prepared, nil
 	}

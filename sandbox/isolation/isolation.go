@@ -18,7 +18,8 @@
 //     cannot exclude one name from a directory. So without mounts, a command cannot create, remove or rename anything
 //     directly in the workspace's top directory and in .git.
 //   - A command has no network, except through a proxy at bwrap. It cannot reach the sockets of the host. At bwrap it
-//     can reach a socket that another program creates in the workspace.
+//     can reach a socket that another program creates in the workspace, and the sockets of the commands with which it
+//     shares a Loopback. It cannot see, signal or trace their processes.
 //   - The kernel follows no symbolic link in the directories of FileAccess.NoSymlinks, if this process can mount or
 //     create a user namespace.
 //   - A command cannot gain privileges: it has no set-user-id programs, capabilities, new namespaces or mounts, and it
@@ -60,6 +61,9 @@ const Auto = "auto"
 type Choice struct {
 	Level  Level
 	Reason string // one line for a person: why this level was selected, and its restrictions
+
+	// SharesLoopback reports whether commands can share a network: NewLoopback works
+	SharesLoopback bool
 
 	canMount bool // at landlock: this process can mount
 }

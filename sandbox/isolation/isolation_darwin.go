@@ -26,6 +26,15 @@ func RunGuard(_ context.Context, _ []string, stderr io.Writer) int {
 	return 126
 }
 
+// Loopback is empty here, because macOS has no network namespaces.
+type Loopback struct{}
+
+// Close does nothing.
+func (*Loopback) Close() {}
+
+// NewLoopback fails.
+func NewLoopback() (*Loopback, error) { return nil, errLinuxOnly }
+
 // RunOnThread runs fn in a goroutine.
 func RunOnThread(fn func()) { go fn() }
 

@@ -116,7 +116,11 @@ func (f filters) close() {
 func tryLevel(level Level) (Choice, error) {
 	switch level {
 	case Bwrap:
-		return tryBwrap()
+		choice, err := tryBwrap()
+		if err == nil {
+			choice.tryLoopback()
+		}
+		return choice, err
 	case Landlock:
 		return tryLandlock()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,17 @@ func State(pid int) (state, start string) {
 func Stat(pid int) []string {
 	data := read(pid, "stat")
 	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // the name before may hold anything
+}
+
+// Program returns the name of the program that a process runs: the last part of the path in its first argument. Some
+// programs put a title there, and some give their first thread another name, which is used only without arguments.
+func Program(pid int) string {
+	path, _, _ := bytes.Cut(read(pid, "cmdline"), []byte{0})
+	name, _, _ := strings.Cut(filepath.Base(string(path)), " ")
+	if name = strings.TrimSuffix(strings.TrimPrefix(name, "-"), ":"); name != "" && name != "." {
+		return name
+	}
+	return string(bytes.TrimSpace(read(pid, "comm")))
 }
 
 // clockTick is the unit of processor time in /proc: USER_HZ, a hundredth of a second on all of Go's Linux ports

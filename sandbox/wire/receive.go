@@ -161,7 +161,8 @@ func (c *call) handleStart(body []byte) {
 		return
 	}
 	if c.request.Started != nil {
-		c.request.Started(Start{Worker: oneLine(start.Worker), Isolation: oneLine(start.Isolation)})
+		c.request.Started(Start{Worker: oneLine(start.Worker), Isolation: oneLine(start.Isolation),
+			Apart: start.Apart})
 	}
 	if c.request.Input != nil {
 		go c.sendInput()

@@ -35,7 +35,9 @@ type Request struct {
 	// URL of the HTTP proxy the command may use, with credentials; empty is no network
 	Network string `json:"network,omitempty"`
 	Ports   bool   `json:"ports,omitempty"` // Dial may connect to its ports on 127.0.0.1
-	Limits  Limits `json:"limits,omitzero"`
+	// at bwrap: commands with the same value reach each other's servers on 127.0.0.1; one token
+	Loopback string `json:"loopback,omitempty"`
+	Limits   Limits `json:"limits,omitzero"`
 	// the command adds and removes git worktrees. Only PocketCoder's own scripts do
 	ManagesWorktrees bool `json:"manages_worktrees,omitempty"`
 
@@ -89,6 +91,8 @@ type Input struct {
 type Start struct {
 	Worker    string `json:"worker"`
 	Isolation string `json:"isolation"` // bwrap, landlock, container or none
+	// the command has a network of its own: no other command reaches what it serves
+	Apart bool `json:"apart,omitempty"`
 }
 
 // MaxChanges limits the files that Changes lists.
@@ -130,6 +134,7 @@ type Result struct {
 	StdoutBytes int64  `json:"stdout_bytes"`
 	StderrBytes int64  `json:"stderr_bytes"`
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
+	Left        *Left  `json:"left,omitempty"`  // nil if there are none, or if Reason is not Exited
 }
 
 // envelope is the encoded form of a request.
@@ -165,6 +170,8 @@ func (e envelope) validate() error {
 		return errors.New("session must be 1 to 64 letters, digits, _ or -")
 	case len(r.Call) > maxCallID || !isPrintable(r.Call):
 		return fmt.Errorf("call must be at most %d printable bytes", maxCallID)
+	case r.Loopback != "" && !IsToken(r.Loopback):
+		return errors.New("loopback must be 1 to 64 letters, digits, _ or -")
 	case r.Workspace != "" && !isAbsolute(r.Workspace):
 		return errors.New("workspace must be an absolute path")
 	case r.TimeoutMS < 0:
@@ -242,5 +249,5 @@ func (r Result) validate() error {
 		r.DurationMS > time.Duration(math.MaxInt64).Milliseconds() {
 		return errors.New("a number is out of range")
 	}
-	return nil
+	return r.Left.validate()
 }

@@ -39,7 +39,7 @@ type Server struct {
 func Serve(ctx context.Context, nc *nats.Conn, subject string, c Server) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	start, err := json.Marshal(Start{Worker: c.Info.Name, Isolation: c.Info.Isolation})
+	start, err := json.Marshal(Start{Worker: c.Info.Name, Isolation: c.Info.Isolation, Apart: c.Info.Apart})
 	if err != nil {
 		return fmt.Errorf("serve %s: encode start: %w", subject, err)
 	}

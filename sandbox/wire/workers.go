@@ -16,6 +16,7 @@ type WorkerInfo struct {
 	Name      string `json:"name"`
 	Isolation string `json:"isolation"`
 	Reason    string `json:"reason,omitempty"` // why it has this isolation level
+	Apart     bool   `json:"apart,omitempty"`  // see Start.Apart
 	Workspace string `json:"workspace"`
 	Running   int    `json:"running"`  // running commands
 	Capacity  int    `json:"capacity"` // maximum of running commands; 0 is no limit

@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/proc"
+	"pocketcoder/sandbox/wire"
+)
+
+// settleTime is the time for a process to end behind its shell, or to execute its program after fork(2).
+const settleTime = 20 * time.Millisecond
+
+// listLeft returns the processes of the tree that run although the shell has exited, or nil. In bubblewrap they end
+// with its monitor, so the monitor must wait.
+func (t *tree) listLeft() *wire.Left {
+	if len(t.programs()) == 0 {
+		return nil
+	}
+	time.Sleep(settleTime)
+	return wire.NewLeft(t.programs(), !t.hasMonitor)
+}
+
+// programs returns the name of the program of each live process of the tree, without the shell and bubblewrap.
+func (t *tree) programs() (names []string) {
+	pids := t.sampler.Group.Processes()
+	if t.sampler.Group == nil {
+		pids = t.tagged()
+	}
+	for _, pid := range pids {
+		if pid != t.shell && !isDead(pid) && !t.isInit(pid) {
+			names = append(names, proc.Program(pid))
+		}
+	}
+	return names
+}
+
+// tagged lists the processes with the tag of the tree. marks would take longer: it reads the environment of each
+// process without the tag.
+func (t *tree) tagged() (pids []int) {
+	for pid := range proc.All() {
+		var tag unix.Rlimit
+		if pid != os.Getpid() && unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &tag) == nil && tag.Cur == t.tag {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func isDead(pid int) bool {
+	state, _ := proc.State(pid)
+	return state == "" || state == "Z" || state == "X"
+}
+
+// isInit reports whether a process is the first one in the namespace of bubblewrap. It is the only child of the
+// monitor. Orphans become its children.
+func (t *tree) isInit(pid int) bool {
+	fields := proc.Stat(pid)
+	return t.hasMonitor && len(fields) > 1 && fields[1] == strconv.Itoa(t.shell)
+}

@@ -1,0 +1,143 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// sharing returns the level bwrap, at which commands share a network.
+func sharing(t *testing.T) isolation.Choice {
+	t.Helper()
+	choice, err := choose[isolation.Bwrap]()
+	if (err != nil || !choice.SharesLoopback) && os.Getenv("CI") == "" {
+		t.Skip(choice, err)
+	}
+	if err != nil || !choice.SharesLoopback {
+		t.Fatal(choice, err)
+	}
+	return choice
+}
+
+// TestSharedLoopbackWorksForAnotherUser runs this file in a process without tests of the level container. They hide the
+// files of the process in /proc, which nsenter opens.
+func TestSharedLoopbackWorksForAnotherUser(t *testing.T) {
+	sharing(t)
+	t.Parallel()
+	runAsAnotherUser(t, "^TestLoopback", "TestLoopbackIsSharedByTheCommandsOfOneChat")
+}
+
+func TestLoopbackIsSharedByTheCommandsOfOneChat(t *testing.T) {
+	t.Parallel()
+	choice := sharing(t)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.URL)
+	}))
+	t.Cleanup(proxy.Close)
+	for name, network := range map[string]string{"without a network": "", "with a network": proxy.URL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			j := newTestWorker(t, choice, nil)
+			port, stop := j.serveIn(t, "chat1", network)
+			from := func(chat, network string) string {
+				r := j.request(fmt.Sprintf("%s %s 'tcp 127.0.0.1:%d'", j.program, attemptName, port))
+				r.Loopback, j.network = chat, network
+				return j.tryAs(r)[0]
+			}
+			other := proxy.URL
+			if network != "" {
+				other = ""
+			}
+			is.Equal(from("chat1", network), "ok")           // the next command of the chat
+			is.Equal(from("chat2", network), "ECONNREFUSED") // a command of another chat
+			is.Equal(from("", network), "ECONNREFUSED")      // a command of no chat
+			is.Equal(from("chat1", other), "ECONNREFUSED")   // a command of the chat with other access to the network
+			if network != "" {                               // each command of the chat has its own proxy
+				r := j.request(fmt.Sprintf("%s %s 'fetch http://example.org/page'", j.program, attemptName))
+				r.Loopback, j.network = "chat1", network
+				is.Equal(j.tryAs(r), []string{"200 OK: http://example.org/page"})
+			}
+			stop()
+			is.Equal(from("chat1", network), "ECONNREFUSED") // the server has ended
+		})
+	}
+}
+
+// serveIn starts a server in a background command of a chat. stop ends it.
+func (j *testWorker) serveIn(t *testing.T, chat, network string) (port int, stop func()) {
+	t.Helper()
+	is := is.New(t)
+	r := j.request(fmt.Sprintf("%s %s 'serve 127.0.0.1:0'", j.program, attemptName))
+	r.Ports, r.Loopback, r.Network = true, chat, network
+	out, done := newLines(), make(chan wire.Result, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- j.Exec(ctx, r, out, io.Discard) }()
+	port, err := strconv.Atoi(out.next(t))
+	is.NoErr(err)
+	return port, func() {
+		cancel()
+		is.Equal((<-done).Reason, wire.Cancelled)
+	}
+}
+
+func TestLoopbackShowsNoProcessesOfOtherCommands(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	j := newTestWorker(t, sharing(t), nil)
+	_, stop := j.serveIn(t, "chat1", "")
+	defer stop()
+	var out bytes.Buffer
+	r := j.request("cat /proc/[0-9]*/comm; unshare -n true || echo no namespace; " +
+		"ip link add dummy0 type dummy 2>/dev/null || echo no interface")
+	r.Loopback = "chat1"
+	is.Equal(j.Exec(t.Context(), r, &out, io.Discard).ExitCode, 0)
+	expect.Lacks(t, out.String(), "attempt")
+	expect.Contains(t, out.String(), "no namespace")
+	expect.Contains(t, out.String(), "no interface")
+}
+
+func TestLoopbackIsDroppedWhenNoCommandUsesIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	j := newTestWorker(t, sharing(t), nil)
+	_, stop := j.serveIn(t, "chat1", "")
+	key := loopbackKey{group: "chat1"}
+	j.loopbacks.mu.Lock()
+	s := j.loopbacks.byKey[key]
+	j.loopbacks.mu.Unlock()
+	j.loopbacks.expire(key, s)
+	is.Equal(j.loopbacks.commandsOf(key), 1) // a command uses it
+	stop()
+	expect.Eventually(t, "no command uses the network", func() bool { return j.loopbacks.commandsOf(key) == 0 })
+	j.loopbacks.expire(key, s)
+	is.Equal(j.loopbacks.commandsOf(key), -1)
+	for i := range maxIdleLoopbacks + 8 {
+		_, release, err := j.loopbacks.join(wire.Request{Loopback: fmt.Sprintf("chat%d", i)})
+		is.NoErr(err)
+		release()
+	}
+	is.Equal(len(j.loopbacks.byKey), maxIdleLoopbacks)
+}
+
+// commandsOf returns the number of commands that use a network; -1 if there is none.
+func (l *loopbacks) commandsOf(key loopbackKey) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.byKey[key]; s != nil {
+		return s.commands
+	}
+	return -1
+}
