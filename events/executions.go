@@ -1,5 +1,10 @@
 package events
 
+import (
+	"fmt"
+	"strings"
+)
+
 // ExecRequested means that a command is sent to the sandbox: an authorized command of the model, or a person's shell,
 // which has no permission, session or call.
 type ExecRequested struct {
@@ -81,6 +86,37 @@ type ExecFinished struct {
 	Isolation  string `json:"isolation,omitempty"` // likewise
 	Stdout     Output `json:"stdout"`
 	Stderr     Output `json:"stderr"`
+	// the processes that the command left when it ended by itself; nil if there were none
+	Left *LeftProcesses `json:"left,omitempty"`
+}
+
+// LeftProcesses are the processes that still ran when the shell of a command had exited by itself.
+type LeftProcesses struct {
+	Processes int      `json:"processes"`
+	Programs  []string `json:"programs"`          // some of their names, each once
+	More      int      `json:"more,omitempty"`    // names that Programs does not hold
+	Running   bool     `json:"running,omitempty"` // the processes continue to run. Otherwise they ended with the command
+}
+
+// Sentence returns what happened to the processes, and how to start a program that continues to run; "" for nil. The
+// model, the pages, the API and the terminal use the same words.
+func (l *LeftProcesses) Sentence() string {
+	if l == nil {
+		return ""
+	}
+	processes, run := "1 process", "runs"
+	if l.Processes != 1 {
+		processes, run = fmt.Sprintf("%d processes", l.Processes), "run"
+	}
+	text := "The sandbox ended " + processes + " that the command left: "
+	if l.Running {
+		text = processes + " that the command left still " + run + ": "
+	}
+	text += strings.Join(l.Programs, ", ")
+	if l.More > 0 {
+		text += fmt.Sprintf(" and %d more", l.More)
+	}
+	return text + ". Start a server without `&`, in a command of its own that begins with `detach `."
 }
 
 // The status of an execution. One that did not end by itself has ExecFinished.Reason as its status.

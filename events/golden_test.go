@@ -99,6 +99,7 @@ var filled = []Data{
 		Exec: "x1", Status: "cancelled", ExitCode: 137, Signal: "SIGKILL", Reason: "cancelled", Error: "gone", DurationMS: 1234, Worker: "w1", Isolation: "bwrap",
 		Stdout: Output{Bytes: 3, Text: "a\x1b\n", Base64: []byte{0xff, 0}, Blob: &Blob{Name: "x1.stdout", Size: 3, SHA256: "ab"}},
 		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
+		Left:   &LeftProcesses{Processes: 7, Programs: []string{"node", "sleep"}, More: 1, Running: true},
 	},
 	ChatErased{User: "u1", Deleted: true, Events: 7},
 	TitleGenerated{Session: "ses_1", Provider: "demo", Model: "small", Cost: 0.25, Input: 1, Output: 2, Reasoning: 3,

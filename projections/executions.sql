@@ -13,6 +13,7 @@ CREATE TABLE executions(
   signal       TEXT NOT NULL,
   reason       TEXT NOT NULL,
   error        TEXT NOT NULL,
+  left_behind  TEXT NOT NULL,    -- events.LeftProcesses.Sentence
   outputs      TEXT NOT NULL,    -- JSON {stdout, stderr}
   stdout_bytes INTEGER NOT NULL,
   stderr_bytes INTEGER NOT NULL,

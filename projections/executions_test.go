@@ -126,7 +126,8 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 		feed(t, m, s.own(events.ExecRequested{Exec: id, Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 			Cwd: "/w", Pool: "p", Detached: true}),
 			own(t, "sandbox", events.ExecFinished{Exec: id, ExitCode: 3, Signal: "SIGTERM", Reason: "memory", Error: "e",
-				DurationMS: 5, Worker: "w", Isolation: "bwrap", Stdout: out}))
+				DurationMS: 5, Worker: "w", Isolation: "bwrap", Stdout: out,
+				Left: &events.LeftProcesses{Processes: 1, Programs: []string{"node"}}}))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -140,6 +141,7 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	is.True(len(want.Outputs) > log.MaxInline)
 	want.Outputs = ""
 	is.Equal(all[0], want) // and all else is there
+	is.True(strings.HasPrefix(all[0].LeftBehind, "The sandbox ended 1 process that the command left: node. "))
 }
 
 func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {

@@ -119,6 +119,37 @@ func detachedServerAnswers(t *testing.T, p *process, chat string, run executions
 	is.Equal(admin.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 404)
 }
 
+func TestTheModelReachesTheServerThatItStarted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	if choice, err := isolation.Choose(string(isolation.Bwrap)); err != nil || !choice.SharesLoopback {
+		needsBubblewrap(t)
+	}
+	p := sharedSystem(t)
+	server := filepath.Join(p.dir(t), "own-server")
+	copyFile(t, os.Args[0], server)
+	chat, run := p.background(t, "POCKETCODER_TEST_GREET='hello from inside' "+server)
+	expect.Lacks(t, p.tools(t, chat)[0].State.Output, "cannot reach")
+	var port int
+	expect.Eventually(t, "the server says its port", func() bool {
+		out, _ := p.logs(t, run.ID)
+		_, err := fmt.Sscanf(out, "port %d", &port)
+		return err == nil
+	})
+	get := fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d && printf 'GET /own HTTP/1.0\r\n\r\n' >&3 && tail -n 1 <&3", port)
+	p.submit(t, chat, bash(get))
+	p.approve(t, chat, 1)
+	expect.Contains(t, p.outputOf(t, chat, 1), "hello from inside at /own")
+	other := p.chat(t, bash(get)) // another chat does not reach it
+	p.approve(t, other, 0)
+	is.True(p.finished(t, other, 0).ExitCode != 0)
+	// a server that is started in another way ends with its command, and the model learns how to start it
+	p.submit(t, chat, bash(server+" >/dev/null 2>&1 & until grep -q own-server /proc/$!/comm; do :; done; echo started"))
+	p.approve(t, chat, 2)
+	expect.Contains(t, p.outputOf(t, chat, 2), "started\n\n[PocketCoder] The sandbox ended 1 process that the command left: "+
+		"own-server. Start a server without `&`, in a command of its own that begins with `detach `.")
+}
+
 // openAddress opens an address as a browser does: with cookies, and with every name below localhost as this machine.
 func (p *process) openAddress(t *testing.T, address string) string {
 	t.Helper()

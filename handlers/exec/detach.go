@@ -48,9 +48,15 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 		_, _ = fmt.Fprintf(stdout, "[PocketCoder] It runs in the background as execution %s (%s, isolation %s). Its output is recorded; a person sees it with: "+
 			"pocketcoder sandbox logs %[1]s -f, and ends it with: pocketcoder sandbox kill %[1]s\n", u.requested.Exec,
 			by.Worker, by.Isolation)
+		if by.Apart {
+			_, _ = io.WriteString(stdout, apartNotice)
+		}
 	}
 	return wire.Result{}
 }
+
+// apartNotice is for the model. The reason of the isolation level says why (pocketcoder doctor).
+const apartNotice = "[PocketCoder] This machine gives each command its own network: your other commands cannot reach what it serves.\n"
 
 // shellOutput forwards output to a shell until the shell leaves.
 type shellOutput struct {

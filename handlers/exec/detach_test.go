@@ -44,6 +44,42 @@ func (s *system) detached(command string) (exec string, pid int) {
 	return exec, pid
 }
 
+// A worker tells one chat's commands from those of others by the request.
+func TestRequestsOfAChatShareItsLoopback(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	nc, requests := s.connect(natsconf.Worker), make(chan wire.Request, 1)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
+			Info: wire.WorkerInfo{Name: "here", Isolation: "bwrap", Apart: true},
+			Handle: func(ctx context.Context, r wire.Request, _, _ io.Writer) wire.Result {
+				requests <- r
+				<-ctx.Done()
+				return wire.Result{Reason: wire.Cancelled}
+			}})
+	})
+	_, stdout, _ := s.shell(t.Context(), s.authorized("detach npm run dev"))
+	is.Equal((<-requests).Loopback, "c1")
+	// the model learns if the worker's machine cannot share it
+	expect.Contains(t, stdout, "your other commands cannot reach what it serves.\n")
+}
+
+func TestTheModelLearnsWhichProcessesACommandLeft(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	r := s.authorized("sleep 600 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; echo hi")
+	_, stdout, _ := s.shell(t.Context(), r)
+	is.Equal(stdout, "hi\n\n[PocketCoder] 1 process that the command left still runs: sleep. "+
+		"Start a server without `&`, in a command of its own that begins with `detach `.\n")
+	d := s.finished(s.execOf(r.Call))
+	is.Equal(d.Left, &events.LeftProcesses{Processes: 1, Programs: []string{"sleep"}, Running: true})
+	is.Equal(d.Stdout.Text, "hi\n") // the note is not output of the command
+	_, stdout, _ = s.shell(t.Context(), s.authorized("echo hi"))
+	is.Equal(stdout, "hi\n")
+}
+
 func TestADetachedCommandOutlivesItsShell(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

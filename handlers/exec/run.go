@@ -131,7 +131,11 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	if notes := x.Network.End(ended, u.requested); !u.requested.Terminal {
+	notes := x.Network.End(ended, u.requested)
+	if left := leftProcesses(result); left != nil {
+		notes = append(notes, left.Sentence())
+	}
+	if !u.requested.Terminal {
 		writeNotes(model, notes, out)
 	}
 	x.running.remove(u)

@@ -36,7 +36,8 @@ type Execution struct {
 	Signal      string     `db:"signal" json:"signal"`
 	Reason      string     `db:"reason" json:"reason"`
 	Error       string     `db:"error" json:"error"`
-	Outputs     store.JSON `db:"outputs" json:"outputs"` // {stdout, stderr}, each an events.Output
+	LeftBehind  string     `db:"left_behind" json:"left_behind"` // see events.LeftProcesses.Sentence
+	Outputs     store.JSON `db:"outputs" json:"outputs"`         // {stdout, stderr}, each an events.Output
 	StdoutBytes int64      `db:"stdout_bytes" json:"stdout_bytes"`
 	StderrBytes int64      `db:"stderr_bytes" json:"stderr_bytes"`
 	DurationMS  int64      `db:"duration_ms" json:"duration_ms"`
@@ -144,6 +145,7 @@ func (x *Execution) finish(now string, b events.ExecFinished) {
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
+	x.LeftBehind = b.Left.Sentence()
 	x.Outputs = store.JSON(events.MustEncode(Outputs{b.Stdout, b.Stderr}))
 }
 

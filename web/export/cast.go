@@ -120,6 +120,11 @@ func (c *cast) execution(ctx context.Context, l *log.Log, x executions.Run) erro
 	if err := c.output(ctx, l, x, began); err != nil {
 		return err
 	}
+	if text := x.LeftBehind; text != "" {
+		if err := c.print(c.at, "\x1b[0m["+visible.Line(text)+"]\r\n"); err != nil {
+			return err
+		}
+	}
 	if x.Status == events.ExecutionCompleted {
 		return nil
 	}

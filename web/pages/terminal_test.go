@@ -29,6 +29,8 @@ func TestATerminalShowsTheCommandsOfAChat(t *testing.T) {
 		})
 	}
 	ended("good", 0, "\x1b[1;32mok\x1b[0m <b>\x1b[2J\u202e\n", "")
+	s.AppendExecution(t, chat, "left", &events.ExecFinished{Left: &events.LeftProcesses{Processes: 2,
+		Programs: []string{"no\u202ede", "sleep"}}})
 	ended("bad", 3, "", "10%\r20%\n")
 	s.AppendExecution(t, chat, "gone", &events.ExecFinished{Reason: "lost", Error: "the worker is gone"})
 	s.Append(t, chat, events.ExecRefused{Exec: "no", Session: "ses_1", Call: "no", Command: "rm x", Cwd: "/",
@@ -41,12 +43,14 @@ func TestATerminalShowsTheCommandsOfAChat(t *testing.T) {
 		`<span class="bold green">ok</span> &lt;b&gt;<b class="hidden">␛</b>[2J<b class="hidden">&lt;U+202E&gt;</b>`,
 		`exit code 0`, `1.2 s`,
 		`<b class="hidden">␍</b>20%`, `exit code 3`, "lost: nothing is known about its end", "the worker is gone", "refused",
-		"a person said no", "shell of a person", "Its output is not recorded.",
+		"a person said no", "shell of a person",
+		"Its output is not recorded.",
+		`The sandbox ended 2 processes that the command left: no<b class="hidden">&lt;U+202E&gt;</b>de, sleep. Start a server`,
 	} {
 		expect.Contains(t, page.body, text)
 	}
 	is.Equal(regexp.MustCompile(`id="x-(\w+)"`).FindAllString(page.body, -1),
-		[]string{`id="x-good"`, `id="x-bad"`, `id="x-gone"`, `id="x-no"`, `id="x-shell"`})
+		[]string{`id="x-good"`, `id="x-left"`, `id="x-bad"`, `id="x-gone"`, `id="x-no"`, `id="x-shell"`})
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, `href="/chats/`+chat+`/terminal"`)
 
 	is.Equal(newBrowser(t, s).visit(t, "/chats/"+chat+"/terminal").path, "/login?next=%2Fchats%2F"+chat+"%2Fterminal")

@@ -173,7 +173,7 @@ var collections = []collection{
 				fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
 				fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory",
 					"processes", "file-size", "cpu-time", "open-files", "output-size")),
-				fixed(raw("outputs")), fixed(number("exit_code")),
+				fixed(text("left_behind")), fixed(raw("outputs")), fixed(number("exit_code")),
 				fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")),
 				fixed(number("stderr_bytes")), fixed(number("duration_ms")),
 				fixed(choice("source", "opencode", "person")), fixed(text("pool")), fixed(text("worker")),

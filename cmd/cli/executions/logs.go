@@ -95,7 +95,7 @@ func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 		if err := json.Unmarshal([]byte(p.run.Outputs), &d); err != nil {
 			return fmt.Errorf("read the output of %s: %w", p.run.ID, err)
 		}
-		return p.finish(ctx, d)
+		return p.finish(ctx, d, p.run.LeftBehind)
 	case follow:
 		return p.follow(ctx, subject)
 	}
@@ -163,15 +163,16 @@ func (p *outputPrinter) follow(ctx context.Context, subject string) error {
 				return err
 			}
 		case d := <-ended:
-			return p.finish(ctx, d)
+			return p.finish(ctx, d, d.Left.Sentence())
 		case err := <-failed:
 			return err
 		}
 	}
 }
 
-// finish prints the recorded output that was not printed yet, and how the command ended.
-func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished) error {
+// finish prints the recorded output that was not printed yet, and how the command ended. left is the sentence about the
+// processes that it left, or empty.
+func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished, left string) error {
 	for i, out := range []events.Output{d.Stdout, d.Stderr} {
 		if err := p.streams[printedStreams[i]].rest(ctx, p.log, out); err != nil {
 			return err
@@ -179,6 +180,11 @@ func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished) error
 	}
 	if err := p.flush(); err != nil {
 		return err
+	}
+	if left != "" {
+		if _, err := fmt.Fprintln(p.notes, printable.Visible(left)); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintln(p.notes, "ended:", printable.Visible(render.ExecutionEnd(d)))
 	return err

@@ -58,7 +58,7 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	}
 	is.Equal(out.String(), "a\nb\n")
 	is.NoErr(p.finish(t.Context(), events.ExecFinished{Exec: "x1",
-		Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}))
+		Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}, ""))
 	is.Equal(out.String(), "a\nb\nlost\nc\nand d\n")
 	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 5 bytes of stdout were missed; the rest of the output follows after the end of the command\nended: exit 0, 0s\n")
 }
@@ -68,10 +68,11 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 	is := is.New(t)
 	ended := runningOne()
 	ended.Status, ended.Outputs = events.ExecutionCompleted, `{"stdout":{"base64":"b3V04g=="},"stderr":{"text":"err\r"}}`
+	ended.LeftBehind = "The sandbox ended it."
 	for range 30 { // the order of a map would be another one by then
 		var both strings.Builder
 		is.NoErr(newOutputPrinter(nil, cli.Environment{Stdout: &both, Stderr: &both}, ended).show(t.Context(), false))
-		is.Equal(both.String(), "outerr\\xe2␍\nended: exit 0, 0s\n")
+		is.Equal(both.String(), "outerr\\xe2␍\nThe sandbox ended it.\nended: exit 0, 0s\n")
 	}
 }
 

@@ -199,6 +199,9 @@ func (r *Renderer) execFinished(d events.ExecFinished) {
 	r.execOmitted(x, "stdout", d.Stdout)
 	r.execOmitted(x, "stderr", d.Stderr)
 	r.execSignals(x)
+	if d.Left != nil {
+		r.execNote(d.Exec, Yellow, "%s", d.Left.Sentence())
+	}
 	x.done = true
 	r.Line(r.indent(x.session)+"  └ ", EndStyle(d), printable.Visible(ExecutionEnd(d)))
 }

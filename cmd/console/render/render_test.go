@@ -205,7 +205,8 @@ func TestExecutionEventsAreShown(t *testing.T) {
 			Files: []events.Artifact{{Path: "a\x1b[31m\nb", Size: 2048}}}),
 		cmdtest.Own(t, 8, "sandbox", events.ExecChanged{Exec: "x1", Files: many, More: 3}),
 		cmdtest.Own(t, 9, "user:u", events.ExecRequested{Exec: "x2", Terminal: true}),
-		cmdtest.Own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"}}),
+		cmdtest.Own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"},
+			Left: &events.LeftProcesses{Processes: 1, Programs: []string{"a\x1bb"}, Running: true}}),
 		cmdtest.Own(t, 11, "user:u", events.ExecRequested{Exec: "x3", Terminal: true, Private: true}),
 		cmdtest.Own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
 		cmdtest.Own(t, 13, "engine:local", events.ExecRequested{Exec: "x4", Session: "ses_1", Call: "c4", Command: "yes"}),
@@ -224,6 +225,8 @@ $ npm run dev  (in the background)
   · changed while x1 ran: fa (0 bytes), fb (1 bytes), fc (2 bytes), fd (3 bytes), fe (4 bytes), ff (5 bytes), fg (6 bytes), fh (7 bytes), fi (8 bytes), fj (9 bytes) and 5 more
 $ (a person's own shell)
   │ $ ␇
+  · 1 process that the command left still runs: a␛b. Start a server without `+
+		"`&`, in a command of its own that begins with `detach `."+`
   └ exit 0, 0s
 $ (a person's own shell, private)
   └ cancelled, 0s

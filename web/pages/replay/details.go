@@ -237,7 +237,7 @@ func (f *finder) execution(body events.Data) (exec string, rows []row, err error
 	case events.ExecRefused:
 		exec, rows = b.Exec, []row{{texts.TheCommand, b.Command}, {texts.Reason, b.Reason}}
 	case events.ExecFinished:
-		exec, rows = b.Exec, []row{{texts.Outcome, outcome(b)}, {texts.Reason, b.Error}}
+		exec, rows = b.Exec, []row{{texts.Outcome, outcome(b)}, {texts.Reason, b.Error}, {texts.Left, b.Left.Sentence()}}
 	}
 	x, err := timeline.Run(f.ctx, f.db, exec)
 	if err != nil || x.ID == "" {

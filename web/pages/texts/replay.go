@@ -39,6 +39,7 @@ const (
 	RuleOf     = "rule"
 	Decision   = "decision"
 	Outcome    = "outcome"
+	Left       = "left"
 	Signalled  = "signal"
 	Host       = "host"
 	Text       = "text"
