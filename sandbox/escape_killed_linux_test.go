@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/proc"
 )
 
 func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
@@ -29,20 +31,24 @@ func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 		worker.Stdout, worker.Stderr = out, os.Stderr
 		is.NoErr(worker.Start())
 		is.Equal(out.next(t), "started")
-		expect.Eventually(t, "the command runs", func() bool { return sleepers(nap) == 3 })
+		expect.Eventually(t, "the command runs", func() bool { return len(sleepers(nap)) == 3 })
 
+		network, err := os.Readlink("/proc/" + strconv.Itoa(sleepers(nap)[0]) + "/ns/net")
+		is.NoErr(err)
+		is.True(users(network) >= 3)
 		is.NoErr(worker.Process.Kill())
 		worker.Wait()
 		if choice.Level == isolation.Bwrap {
 			expect.Eventually(t, "the kernel kills all that is in the command's namespaces", func() bool {
-				return sleepers(nap) == 0
+				return len(sleepers(nap)) == 0
 			})
+			is.Equal(users(network), 0) // nothing holds the network that the commands of the chat shared
 		}
 		next, err := Open(Config{Isolation: choice, Workspace: workspace, Home: t.TempDir(),
 			Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)
 		t.Cleanup(next.Close)
-		is.Equal(sleepers(nap), 0)
+		is.Equal(len(sleepers(nap)), 0)
 		entries, err := os.ReadDir(workspace)
 		is.NoErr(err)
 		for _, e := range entries { // no stubs of protected files
@@ -51,13 +57,25 @@ func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 	})
 }
 
-// sleepers counts the processes that sleep for the time nap.
-func sleepers(nap string) (n int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range files {
-		line, _ := os.ReadFile(f)
+// sleepers lists the processes that sleep for the time nap.
+func sleepers(nap string) (pids []int) {
+	for pid := range proc.All() {
+		line, _ := os.ReadFile(proc.Path(pid, "cmdline"))
 		if bytes.Equal(line, []byte("sleep\x00"+nap+"\x00")) {
-			n++
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// users counts the processes in a namespace, and the open files of processes that keep it.
+func users(namespace string) (n int) {
+	for _, pattern := range []string{"/proc/[0-9]*/ns/net", "/proc/[0-9]*/fd/*"} {
+		links, _ := filepath.Glob(pattern)
+		for _, link := range links {
+			if target, _ := os.Readlink(link); target == namespace {
+				n++
+			}
 		}
 	}
 	return n

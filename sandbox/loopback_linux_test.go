@@ -3,12 +3,15 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -73,6 +76,34 @@ func TestLoopbackIsSharedByTheCommandsOfOneChat(t *testing.T) {
 			stop()
 			is.Equal(from("chat1", network), "ECONNREFUSED") // the server has ended
 		})
+	}
+}
+
+// The proxy tells the commands of a chat apart by their credentials.
+func TestLoopbackGivesParallelCommandsTheirOwnProxies(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		credentials, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(r.Header.Get("Proxy-Authorization"), "Basic "))
+		fmt.Fprintf(w, "%s for %s", credentials, r.URL)
+	}))
+	t.Cleanup(proxy.Close)
+	j := newTestWorker(t, sharing(t), nil)
+	const commands = 4
+	var all sync.WaitGroup
+	outputs := make([]bytes.Buffer, commands)
+	for i := range commands {
+		// all of them run when the first one connects; the others run on when it has ended
+		r := j.request(fmt.Sprintf("touch up%d; until [ -e up0 -a -e up1 -a -e up2 -a -e up3 ]; do sleep 0.01; done; "+
+			"until [ %[1]d = 0 -o -e done$((%[1]d - 1)) ]; do sleep 0.01; done; "+
+			"%[2]s %[3]s 'fetch http://example.org/%[1]d'; touch done%[1]d", i, j.program, attemptName))
+		r.Loopback = "chat1"
+		r.Network = strings.Replace(proxy.URL, "http://", fmt.Sprintf("http://exec%d:token@", i), 1)
+		all.Go(func() { j.Exec(t.Context(), r, &outputs[i], &outputs[i]) })
+	}
+	all.Wait()
+	for i := range commands {
+		is.Equal(strings.TrimSpace(outputs[i].String()), fmt.Sprintf("200 OK: exec%d:token for http://example.org/%[1]d", i))
 	}
 }
 

@@ -46,7 +46,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	w.Exec(context.Background(), w.request(os.Getenv("SANDBOX_TEST_COMMAND")), os.Stdout, os.Stderr)
+	r := w.request(os.Getenv("SANDBOX_TEST_COMMAND"))
+	r.Loopback = "chat1"
+	w.Exec(context.Background(), r, os.Stdout, os.Stderr)
 }
 
 // background runs a command that prints n pids, one per line, and returns them while the command runs. It checks that
