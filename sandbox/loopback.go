@@ -23,12 +23,17 @@ type loopbackKey struct {
 	proxy bool
 }
 
-// loopbacks are the networks that commands share.
+// loopbacks are the networks that commands share. The worker holds them, so they end with it.
 type loopbacks struct {
 	create func() (*isolation.Loopback, error)
+	idle   time.Duration // loopbackIdle, except in tests
 
 	mu    sync.Mutex
 	byKey map[loopbackKey]*sharedLoopback
+}
+
+func newLoopbacks() loopbacks {
+	return loopbacks{create: isolation.NewLoopback, idle: loopbackIdle, byKey: map[loopbackKey]*sharedLoopback{}}
 }
 
 type sharedLoopback struct {
@@ -47,7 +52,7 @@ func (l *loopbacks) join(r wire.Request) (shared *isolation.Loopback, release fu
 	s := l.byKey[key]
 	if s == nil {
 		s = &sharedLoopback{open: sync.OnceValues(l.create)}
-		s.expiry = time.AfterFunc(loopbackIdle, func() { l.expire(key, s) })
+		s.expiry = time.AfterFunc(l.idle, func() { l.expire(key, s) })
 		l.byKey[key] = s
 	}
 	s.commands++
@@ -78,10 +83,10 @@ func (l *loopbacks) release(key loopbackKey, s *sharedLoopback) {
 		l.remove(key, s)
 		return
 	}
-	s.expiry.Reset(loopbackIdle)
+	s.expiry.Reset(l.idle)
 }
 
-// expire removes a network that no command has used for loopbackIdle.
+// expire removes a network that no command has used for a while.
 func (l *loopbacks) expire(key loopbackKey, s *sharedLoopback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

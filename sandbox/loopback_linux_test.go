@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -144,17 +145,13 @@ func TestLoopbackIsDroppedWhenNoCommandUsesIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	j := newTestWorker(t, sharing(t), nil)
-	_, stop := j.serveIn(t, "chat1", "")
+	j.loopbacks.idle = time.Nanosecond
 	key := loopbackKey{group: "chat1"}
-	j.loopbacks.mu.Lock()
-	s := j.loopbacks.byKey[key]
-	j.loopbacks.mu.Unlock()
-	j.loopbacks.expire(key, s)
-	is.Equal(j.loopbacks.commandsOf(key), 1) // a command uses it
+	_, stop := j.serveIn(t, "chat1", "")
+	is.Equal(j.loopbacks.commandsOf(key), 1)
 	stop()
-	expect.Eventually(t, "no command uses the network", func() bool { return j.loopbacks.commandsOf(key) == 0 })
-	j.loopbacks.expire(key, s)
-	is.Equal(j.loopbacks.commandsOf(key), -1)
+	expect.Eventually(t, "the network is dropped", func() bool { return j.loopbacks.commandsOf(key) == -1 })
+	j.loopbacks.idle = time.Hour
 	for i := range maxIdleLoopbacks + 8 {
 		_, release, err := j.loopbacks.join(wire.Request{Loopback: fmt.Sprintf("chat%d", i)})
 		is.NoErr(err)

@@ -115,6 +115,7 @@ func Open(c Config) (*Worker, error) {
 		grace:     wire.KillGrace,
 		stop:      make(chan struct{}),
 		treeAdded: make(chan struct{}, 1),
+		loopbacks: newLoopbacks(),
 		trees:     map[uint32]*tree{},
 		serving:   map[string]*server{},
 		running:   map[string]int{},
@@ -126,7 +127,6 @@ func Open(c Config) (*Worker, error) {
 	if err := w.openConfinement(); err != nil {
 		return nil, err
 	}
-	w.loopbacks = loopbacks{create: isolation.NewLoopback, byKey: map[loopbackKey]*sharedLoopback{}}
 	w.path = w.confinement.FilterPath(commandPath(os.Getenv("PATH")))
 	reason := "this isolation lets no command start in a cgroup"
 	if w.confinement.AllowsClone3() {
