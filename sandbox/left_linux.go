@@ -31,8 +31,11 @@ func (t *tree) programs() (names []string) {
 		pids = t.tagged()
 	}
 	for _, pid := range pids {
-		if pid != t.shell && !isDead(pid) && !t.isInit(pid) {
-			names = append(names, proc.Program(pid))
+		if pid == t.shell || isDead(pid) || t.isInit(pid) {
+			continue
+		}
+		if name := proc.Program(pid); name != "" { // it has not ended meanwhile
+			names = append(names, name)
 		}
 	}
 	return names
