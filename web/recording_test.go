@@ -59,7 +59,11 @@ func TestARecordingHasTheTimesAtWhichOutputCame(t *testing.T) {
 	s.Append(t, chat, events.ExecFinished{Exec: "exec1", DurationMS: 3_600_000,
 		Stdout: events.Output{Bytes: 13, Text: "one\ntwo\nlate\n"}, Stderr: events.Output{Bytes: 8, Text: "warning\n"},
 		Left: &events.LeftProcesses{Processes: 1, Programs: []string{"node"}}})
-	status, answer := s.Raw(t, token, "GET", "/api/executions/exec1/cast", nil)
+	sentence := (&events.LeftProcesses{Processes: 1, Programs: []string{"node"}}).Sentence()
+	status, answer := s.Raw(t, token, "GET", "/api/collections/executions/records/exec1?fields=left_behind", nil)
+	is.Equal(status, http.StatusOK)
+	is.Equal(string(answer), `{"left_behind":"`+sentence+`"}`)
+	status, answer = s.Raw(t, token, "GET", "/api/executions/exec1/cast", nil)
 	is.Equal(status, http.StatusOK)
 	all := recorded(t, answer)
 	var texts []string
@@ -67,7 +71,7 @@ func TestARecordingHasTheTimesAtWhichOutputCame(t *testing.T) {
 		texts = append(texts, p.text)
 	}
 	is.Equal(texts, []string{"\x1b[1m$ make\x1b[0m\r\n", "one\r\n", "warning\r\n", "two\r\n", "late\r\n",
-		"\x1b[0m[" + (&events.LeftProcesses{Processes: 1, Programs: []string{"node"}}).Sentence() + "]\r\n"})
+		"\x1b[0m[" + sentence + "]\r\n"})
 	is.True(all[3].at < 3600 && all[4].at == 3600) // output without a fragment is at the end
 	for i := range all[1:] {
 		is.True(all[i].at <= all[i+1].at)

@@ -144,7 +144,7 @@ func TestTheModelReachesTheServerThatItStarted(t *testing.T) {
 	p.approve(t, other, 0)
 	is.True(p.finished(t, other, 0).ExitCode != 0)
 	// a server that is started in another way ends with its command, and the model learns how to start it
-	p.submit(t, chat, bash(server+" >/dev/null 2>&1 & until grep -q own-server /proc/$!/comm; do :; done; echo started"))
+	p.submit(t, chat, bash("POCKETCODER_TEST_GREET=hello "+server+" >/dev/null 2>&1 & until grep -q own-server /proc/$!/comm; do :; done; echo started"))
 	p.approve(t, chat, 2)
 	expect.Contains(t, p.outputOf(t, chat, 2), "started\n\n[PocketCoder] The sandbox ended 1 process that the command left: "+
 		"own-server. Start a server without `&`, in a command of its own that begins with `detach `.")
