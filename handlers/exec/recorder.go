@@ -199,5 +199,6 @@ func leftProcesses(result wire.Result) *events.LeftProcesses {
 	if left == nil {
 		return nil
 	}
-	return &events.LeftProcesses{Processes: left.Processes, Programs: left.Programs, More: left.More, Running: left.Running}
+	return &events.LeftProcesses{Processes: left.Processes, Programs: left.Programs, More: left.More,
+		Running: left.Running}
 }
