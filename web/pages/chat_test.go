@@ -331,11 +331,13 @@ func TestAnEditWithoutChangedLinesSaysSo(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"per_1","sessionID":"ses_`+chat+`","permission":"edit","patterns":["a.go","b*"],`+
-		`"metadata":{"filepath":"/workspace/a.go","diff":"Index: /workspace/a.go\n===\n--- /workspace/a.go\n+++ /workspace/a.go\n"}}`)
+	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"per_1","sessionID":"ses_`+chat+`","permission":"edit",
+		"patterns":["a.go","b*"],"metadata":{"filepath":"/workspace/a.go",
+		"diff":"Index: /workspace/a.go\n===\n--- /workspace/a.go\n+++ /workspace/a.go\n"}}`)
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
-	for _, piece := range []string{"Change a.go (no line changes)", "No line changes: the file is empty", "<dt>patterns</dt><dd>b*</dd>"} {
+	for _, piece := range []string{"Change a.go (no line changes)", "No line changes: the file is empty",
+		"<dt>patterns</dt><dd>b*</dd>"} {
 		expect.Contains(t, card, piece)
 	}
 	is.True(!strings.Contains(card, "<pre class=\"command\">"))

@@ -262,7 +262,7 @@ func TestAPageAboutAProblemHasTheFrame(t *testing.T) {
 		is.Equal(page.status, http.StatusNotFound)
 		expect.Contains(t, page.body, "ada@example.org")
 		expect.Contains(t, page.body, `<b class="count">1</b>`)
-		expect.Contains(t, page.body, "The requested resource wasn&#39;t found.")
+		expect.Contains(t, page.body, "This page does not exist, or you may not see it.")
 	}
 	page := guest.visit(t, "/nothing")
 	is.Equal(page.status, http.StatusNotFound)
