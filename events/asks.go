@@ -211,7 +211,7 @@ func (a QuestionAsk) Request() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ChangedLines says how many lines a unified diff of one file adds and removes: "+3 −1", or "no line changes".
+// ChangedLines returns how many lines a unified diff of one file adds and removes: "+3 −1", or "no line changes".
 func ChangedLines(diff string) string {
 	added, removed := 0, 0
 	_, lines, found := strings.Cut("\n"+diff, "\n@@") // the first hunk may be the first line

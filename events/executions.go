@@ -104,15 +104,14 @@ func (l *LeftProcesses) Sentence() string {
 	if l == nil {
 		return ""
 	}
-	processes, run := "1 process", "runs"
+	processes, became := "1 process", "which still runs"
 	if l.Processes != 1 {
-		processes, run = fmt.Sprintf("%d processes", l.Processes), "run"
+		processes, became = fmt.Sprintf("%d processes", l.Processes), "which still run"
 	}
-	text := "The sandbox ended " + processes + " that the command left: "
-	if l.Running {
-		text = processes + " that the command left still " + run + ": "
+	if !l.Running {
+		became = "which the sandbox ended"
 	}
-	text += strings.Join(l.Programs, ", ")
+	text := "The command left " + processes + ", " + became + ": " + strings.Join(l.Programs, ", ")
 	if l.More > 0 {
 		text += fmt.Sprintf(" and %d more", l.More)
 	}

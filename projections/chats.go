@@ -182,7 +182,7 @@ func (c *Chat) addWords(text string) {
 	}
 }
 
-// setTitle sets the title of a chat, unless the title says nothing.
+// setTitle sets the title. It ignores an empty title and the default titles of OpenCode.
 func (c *Chat) setTitle(title string) {
 	if !opencode.IsDefaultTitle(title) {
 		c.Title = cmp.Or(title, c.Title)

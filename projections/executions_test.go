@@ -141,7 +141,7 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	is.True(len(want.Outputs) > log.MaxInline)
 	want.Outputs = ""
 	is.Equal(all[0], want) // and all else is there
-	is.True(strings.HasPrefix(all[0].LeftBehind, "The sandbox ended 1 process that the command left: node. "))
+	is.True(strings.HasPrefix(all[0].LeftBehind, "The command left 1 process, which the sandbox ended: node. "))
 }
 
 func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {

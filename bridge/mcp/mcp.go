@@ -1,7 +1,7 @@
 // Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model delegates work to workers, asks a
 // person, sends a person files, proposes procedures and looks up MCP servers. OpenCode shows them to the model as
-// pocketcoder_NAME, and requests a permission for each call, as for any tool. Beside the tools, it receives what a
-// request of OpenCode for the title of a session cost.
+// pocketcoder_NAME, and requests a permission for each call, as for any tool. It also receives the cost of
+// each title that OpenCode generates.
 //
 // Promises:
 //   - The server answers only the running OpenCode. Each start of OpenCode gets a new secret, which its requests carry

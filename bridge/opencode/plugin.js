@@ -69,9 +69,9 @@ globalThis.fetch = Object.assign(
   { preconnect: direct.preconnect },
 )
 
-// OpenCode reports no usage of its requests for titles. The library with which OpenCode calls models reports each call that has begun and
-// ended to whatever is in this list. PocketCoder receives what a title cost before OpenCode reports the title. The prices are those by
-// which OpenCode counts an answer. The two events of a call share one object, metadata. OpenCode loads this file twice.
+// OpenCode does not report the usage of its requests for titles. The AI SDK calls each integration in this list when a call of a model
+// starts and ends, with the same metadata object. The plugin sends the cost to PocketCoder before OpenCode reports the title. The prices
+// are those by which OpenCode counts an answer. The Map is global because OpenCode loads this file twice.
 const titleModels = (globalThis.pocketcoderTitleModels ??= new Map()) // by session
 const titleCalls = new WeakSet()
 const titlePrompt = "You are a title generator."

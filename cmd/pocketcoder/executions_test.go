@@ -146,7 +146,7 @@ func TestTheModelReachesTheServerThatItStarted(t *testing.T) {
 	// a server that is started in another way ends with its command, and the model learns how to start it
 	p.submit(t, chat, bash("POCKETCODER_TEST_GREET=hello "+server+" >/dev/null 2>&1 & until grep -q own-server /proc/$!/comm; do :; done; echo started"))
 	p.approve(t, chat, 2)
-	expect.Contains(t, p.outputOf(t, chat, 2), "started\n\n[PocketCoder] The sandbox ended 1 process that the command left: "+
+	expect.Contains(t, p.outputOf(t, chat, 2), "started\n\n[PocketCoder] The command left 1 process, which the sandbox ended: "+
 		"own-server. Start a server without `&`, in a command of its own that begins with `detach `.")
 }
 

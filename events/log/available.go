@@ -48,7 +48,7 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 	defer cancel()
 	refusal := errNotStored
 	for tries := 0; ; tries++ {
-		if err := begin(ctx); err != nil {
+		if err := checkDeadline(ctx); err != nil {
 			return 0, err
 		}
 		trying, end := context.WithTimeout(ctx, attemptTimeout)
@@ -59,7 +59,7 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 		}
 		end()
 		if err == nil {
-			begun(ctx)
+			markStored(ctx)
 		}
 		if !isTransient(err) {
 			l.observe(err)
@@ -67,7 +67,7 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 		}
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || isCode(err, codeBeingStored) {
 			refusal = errMayStore
-			begun(ctx)
+			markStored(ctx)
 		}
 		if sleep.For(ctx, retryPause) != nil {
 			l.observe(err)

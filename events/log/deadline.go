@@ -12,8 +12,8 @@ var ErrLate = errors.New("the deadline of the command has passed, so nothing was
 
 // commandDeadline is the deadline of a command that may append more than once.
 type commandDeadline struct {
-	at    time.Time
-	begun atomic.Bool // an append was stored, or may be
+	at     time.Time
+	stored atomic.Bool // an append was stored, or may be
 }
 
 type deadlineKey struct{}
@@ -24,18 +24,18 @@ func BeginBefore(ctx context.Context, deadline time.Time) context.Context {
 	return context.WithValue(ctx, deadlineKey{}, &commandDeadline{at: deadline})
 }
 
-// begin is called directly before an append is sent.
-func begin(ctx context.Context) error {
+// checkDeadline is called directly before an append is sent.
+func checkDeadline(ctx context.Context) error {
 	d, _ := ctx.Value(deadlineKey{}).(*commandDeadline)
-	if d != nil && !d.begun.Load() && time.Now().After(d.at) {
+	if d != nil && !d.stored.Load() && time.Now().After(d.at) {
 		return ErrLate
 	}
 	return nil
 }
 
-// begun is called when an append was stored, or may be.
-func begun(ctx context.Context) {
+// markStored is called when an append was stored, or may be.
+func markStored(ctx context.Context) {
 	if d, _ := ctx.Value(deadlineKey{}).(*commandDeadline); d != nil {
-		d.begun.Store(true)
+		d.stored.Store(true)
 	}
 }

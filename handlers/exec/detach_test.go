@@ -71,7 +71,7 @@ func TestTheModelLearnsWhichProcessesACommandLeft(t *testing.T) {
 	s, _ := withWorker(t)
 	r := s.authorized("sleep 600 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; echo hi")
 	_, stdout, _ := s.shell(t.Context(), r)
-	is.Equal(stdout, "hi\n\n[PocketCoder] 1 process that the command left still runs: sleep. "+
+	is.Equal(stdout, "hi\n\n[PocketCoder] The command left 1 process, which still runs: sleep. "+
 		"Start a server without `&`, in a command of its own that begins with `detach `.\n")
 	d := s.finished(s.execOf(r.Call))
 	is.Equal(d.Left, &events.LeftProcesses{Processes: 1, Programs: []string{"sleep"}, Running: true})

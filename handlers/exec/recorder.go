@@ -108,7 +108,7 @@ func (f writer) Write(p []byte) (int, error) { return f(p) }
 func (r *recorder) finish(result wire.Result) events.ExecFinished {
 	d := events.ExecFinished{
 		Exec: r.exec, ExitCode: result.ExitCode, Signal: result.Signal, Reason: string(result.Reason), Error: result.Error,
-		DurationMS: result.DurationMS, Left: leftProcesses(result),
+		DurationMS: result.DurationMS, Left: (*events.LeftProcesses)(result.Left),
 	}
 	for name, to := range map[string]*events.Output{"stdout": &d.Stdout, "stderr": &d.Stderr} {
 		s, ok := r.streams[name]
@@ -191,14 +191,4 @@ func (s *recordedOutput) finish() (events.Output, error) {
 		out.Base64 = bytes.Clone(b)
 	}
 	return out, nil
-}
-
-// leftProcesses returns the processes that a command left, or nil.
-func leftProcesses(result wire.Result) *events.LeftProcesses {
-	left := result.Left
-	if left == nil {
-		return nil
-	}
-	return &events.LeftProcesses{Processes: left.Processes, Programs: left.Programs, More: left.More,
-		Running: left.Running}
 }

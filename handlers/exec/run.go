@@ -132,7 +132,7 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	notes := x.Network.End(ended, u.requested)
-	if left := leftProcesses(result); left != nil {
+	if left := (*events.LeftProcesses)(result.Left); left != nil {
 		notes = append(notes, left.Sentence())
 	}
 	if !u.requested.Terminal {

@@ -178,13 +178,15 @@ func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecor
 	return all, err
 }
 
-// Deleted returns the ids of the records of a collection that the log says are deleted. A record that is missing for
-// another reason is none of them: its event cannot be read, or a replica of the log does not have it yet.
+// Deleted returns the ids of the records of a collection whose deletion is in the log. It does not return a record that
+// is missing because its event cannot be read or has not been replicated.
 func (h *Records) Deleted(ctx context.Context, name string) (all map[string]bool, err error) {
 	all = map[string]bool{}
 	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
 		for id, r := range s.records {
-			all[id] = r.deleted
+			if r.deleted {
+				all[id] = true
+			}
 		}
 		return nil
 	})

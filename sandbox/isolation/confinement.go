@@ -32,7 +32,8 @@ type Command struct {
 	Connect []uint16 // at landlock: the TCP ports to which it may connect, at any address
 	Bind    []uint16 // at landlock: the TCP ports it may listen on
 	Helper  string   // at bwrap: path of a program to show at HelperPath
-	// at bwrap: the network that the command shares with others; nil for its own. The caller closes it after the start
+	// at bwrap: the network that the command shares with others; nil for its own. It must stay open
+	// until the command has started
 	Loopback *Loopback
 	// it adds and removes git worktrees, so it can change where git keeps them. No one but PocketCoder chooses its Argv
 	ManagesWorktrees bool

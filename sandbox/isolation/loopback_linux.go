@@ -68,13 +68,13 @@ func NewLoopback() (*Loopback, error) {
 		Child int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(info).Decode(&started); err != nil {
-		return nil, fmt.Errorf("bubblewrap creates no namespace: %w", err)
+		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
 	}
 	if _, err := in.Write([]byte{'\n'}); err != nil {
-		return nil, fmt.Errorf("bubblewrap creates no namespace: %w", err)
+		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		return nil, fmt.Errorf("bubblewrap creates no namespace: %w", err)
+		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
 	}
 	return openLoopback(started.Child)
 }

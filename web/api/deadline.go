@@ -24,8 +24,8 @@ var late = Problem{Status: http.StatusPreconditionFailed,
 	Message: "The deadline of the request has passed. Nothing was done."}
 
 // WithDeadline refuses a request that came after the deadline in its header. It returns the request with the deadline
-// in its context, so that its command is refused after it too. It also wraps the body: if the end of the body arrives
-// after the deadline, reading it returns the same refusal.
+// in its context, so that the log refuses what the request appends after it. It also wraps the body: if the end of the
+// body arrives after the deadline, reading it returns the same refusal.
 func WithDeadline(r *http.Request) (*http.Request, error) {
 	text := r.Header.Get(DeadlineHeader)
 	if text == "" {

@@ -45,7 +45,7 @@ func TestATerminalShowsTheCommandsOfAChat(t *testing.T) {
 		`<b class="hidden">␍</b>20%`, `exit code 3`, "lost: nothing is known about its end", "the worker is gone", "refused",
 		"a person said no", "shell of a person",
 		"Its output is not recorded.",
-		`The sandbox ended 2 processes that the command left: no<b class="hidden">&lt;U+202E&gt;</b>de, sleep. Start a server`,
+		`The command left 2 processes, which the sandbox ended: no<b class="hidden">&lt;U+202E&gt;</b>de, sleep. Start a server`,
 	} {
 		expect.Contains(t, page.body, text)
 	}

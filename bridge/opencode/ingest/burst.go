@@ -102,7 +102,7 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 
 // isAhead reports whether a live event shows the end of an answer whose beginning has not been taken. It updates begun.
 // OpenCode encodes the message when it sends the event. On a busy machine a short answer is over by then, although the
-// events of its parts come later (measured: in 1 of 100 turns at load 15). The history has the message as it was.
+// events of its parts come later (measured). The history has the message as it was.
 func isAhead(e client.Event, begun map[string]string) bool {
 	if e.Type != "message.updated" {
 		return false

@@ -20,8 +20,8 @@ type Restored struct {
 }
 
 // Restore makes the files as Keep copied them under a name, and deletes the copies. Without copies it does nothing. It
-// restores only a file that is as OpenCode makes it, because a person may have changed it since, for example while
-// PocketCoder did not run. The copy of such a file stays. If Restore fails for a file, it restores the others, and all
+// restores a file only if it still has the content that OpenCode wrote: a person may have changed it since, for example
+// while PocketCoder did not run. The copy of such a file stays. If Restore fails for a file, it restores the others, and all
 // copies stay.
 func (s *Snapshots) Restore(ctx context.Context, name string) (r Restored, err error) {
 	k, found, err := s.load(name)
@@ -117,8 +117,8 @@ func (s *Snapshots) divide(ctx context.Context, files []keptFile, r keeper, real
 	return all, newer, nil
 }
 
-// made returns those of the files that are as OpenCode makes them from a snapshot. It deletes files that the snapshot
-// lacks, and all of them if it has no such snapshot.
+// made returns the files that have the content that OpenCode restores from a snapshot. OpenCode deletes a file that the
+// snapshot lacks, and every file if the snapshot is unknown.
 func (s *Snapshots) made(ctx context.Context, snapshot string, files []string, root *os.Root,
 	real string) (all []string, err error) {
 	_, found, err := s.find(ctx, snapshot)

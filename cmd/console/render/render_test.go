@@ -225,7 +225,7 @@ $ npm run dev  (in the background)
   · changed while x1 ran: fa (0 bytes), fb (1 bytes), fc (2 bytes), fd (3 bytes), fe (4 bytes), ff (5 bytes), fg (6 bytes), fh (7 bytes), fi (8 bytes), fj (9 bytes) and 5 more
 $ (a person's own shell)
   │ $ ␇
-  · 1 process that the command left still runs: a␛b. Start a server without `+
+  · The command left 1 process, which still runs: a␛b. Start a server without `+
 		"`&`, in a command of its own that begins with `detach `."+`
   └ exit 0, 0s
 $ (a person's own shell, private)

@@ -164,7 +164,7 @@ func (r *Renderer) Event(e events.Event) {
 				printable.OneLine(strings.Join(d.Kept, ", "), 1000))
 		}
 		if d.Copies != "" {
-			r.Note("", Yellow, "some of them were changed while this was interrupted; their earlier versions are in %s",
+			r.Note("", Yellow, "some of them were changed while the undo or redo was interrupted; their earlier versions are in %s",
 				printable.OneLine(d.Copies, 1000))
 		}
 	case events.EffectFailed:

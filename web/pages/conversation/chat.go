@@ -114,8 +114,8 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 	return chatPage(caller, v), err
 }
 
-// goneWorker returns an error that leads to the list of workers, if a chat was not found because it is a deleted
-// worker.
+// goneWorker returns an error with a link to the parent's list of workers if the chat is a deleted worker. Otherwise it
+// returns err.
 func (c Conversation) goneWorker(ctx context.Context, db dbx.Builder, caller api.Caller, id string, err error) error {
 	if api.ProblemOf(err).Status != http.StatusNotFound {
 		return err

@@ -54,7 +54,7 @@ func leadTo(path string) runCommand {
 	return func(Conversation, *http.Request, api.Caller, string) (string, error) { return path, nil }
 }
 
-// runnerOf returns what carries out the command that a text is, with its argument; nil if the text is a message. A
+// runnerOf returns the function that carries out the command in a text, and its argument. It is nil for a message. A
 // text of several lines is a message. So is a text with another first word, even one with a slash: it may name a file.
 func runnerOf(text string) (run runCommand, argument string) {
 	command, argument, ok := slash.Find(slash.Page, text)

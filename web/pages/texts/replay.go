@@ -39,7 +39,7 @@ const (
 	RuleOf     = "rule"
 	Decision   = "decision"
 	Outcome    = "outcome"
-	Left       = "left"
+	Left       = "processes left"
 	Signalled  = "signal"
 	Host       = "host"
 	Text       = "text"

@@ -49,7 +49,7 @@ const (
 	Patterns     = "patterns"
 	NothingShown = "The form does not say which request it showed. Load the page again."
 	File         = "file"
-	NoLines      = "No line changes: the file is empty, or has this content already."
+	NoLines      = "No line changes: the file is empty, or it already has this content."
 	LeftOut      = "… %d bytes left out …"
 
 	Run      = "Run a command"
@@ -202,7 +202,7 @@ const (
 	UndoKeep      = "Keep these files as they are"
 	UndoOverwrite = "Overwrite them"
 	UndoKept      = "Kept as they are, because they were changed later:"
-	UndoCopies    = "Some of them were changed while this was interrupted. Their earlier versions are on the server in"
+	UndoCopies    = "Some of them were changed while the undo or redo was interrupted. Their earlier versions are on the server in"
 
 	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them."
 	Fork           = "Fork into a new chat"
