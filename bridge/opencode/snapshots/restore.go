@@ -21,8 +21,8 @@ type Restored struct {
 
 // Restore makes the files as Keep copied them under a name, and deletes the copies. Without copies it does nothing. It
 // restores a file only if it still has the content that OpenCode wrote: a person may have changed it since, for example
-// while PocketCoder did not run. The copy of such a file stays. If Restore fails for a file, it restores the others, and all
-// copies stay.
+// while PocketCoder did not run. The copy of such a file stays. If Restore fails for a file, it restores the others,
+// and all copies stay.
 func (s *Snapshots) Restore(ctx context.Context, name string) (r Restored, err error) {
 	k, found, err := s.load(name)
 	if err != nil || !found {
