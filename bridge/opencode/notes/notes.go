@@ -36,6 +36,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/note"
+	"pocketcoder/realdir"
 )
 
 const (
@@ -214,7 +215,7 @@ func openFolder(workspace *os.Root, agent string, create bool) (*os.Root, error)
 			return nil, err
 		}
 	}
-	all, err := openDir(workspace, folder)
+	all, err := realdir.Open(workspace, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -224,28 +225,7 @@ func openFolder(workspace *os.Root, agent string, create bool) (*os.Root, error)
 			return nil, err
 		}
 	}
-	return openDir(all, agent)
-}
-
-// openDir opens a directory that is no symbolic link.
-func openDir(parent *os.Root, name string) (*os.Root, error) {
-	named, err := parent.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := parent.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := dir.Stat(".")
-	if err == nil && !os.SameFile(named, opened) {
-		err = fmt.Errorf("%s is a symbolic link", name)
-	}
-	if err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return dir, nil
+	return realdir.Open(all, agent)
 }
 
 // maxFiles bounds the files of a folder that are looked at besides those of notes: more than an agent may have.

@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,9 @@ func (s *Snapshots) load(name string) (k keptFiles, found bool, err error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(list, &k)
+	}
+	for i := range k.Files {
+		k.Files[i].File = cmp.Or(k.Files[i].File, k.Files[i].Name) // earlier versions stored no File
 	}
 	if err != nil {
 		err = fmt.Errorf("read the list of copies in %s: %w", s.dirOf(name), err)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"pocketcoder/realdir"
 )
 
 // Restored are the outcome of Restore.
@@ -241,24 +243,27 @@ func (k keptFile) restore(root *os.Root, path string) error {
 	if k.Absent {
 		return k.remove(root)
 	}
-	if err := root.MkdirAll(filepath.Dir(k.Name), 0o755); err != nil {
+	dir, err := realdir.OpenParent(root, k.Name, true)
+	if err != nil {
 		return err
 	}
-	part := k.Name + ".pocketcoder-part"
-	if err := root.RemoveAll(part); err != nil {
+	defer dir.Close()
+	name := filepath.Base(k.Name)
+	part := name + ".pocketcoder-part"
+	if err := dir.RemoveAll(part); err != nil {
 		return err
 	}
 	if k.Link != "" {
-		if err := root.Symlink(k.Link, part); err != nil {
+		if err := dir.Symlink(k.Link, part); err != nil {
 			return err
 		}
-	} else if err := copyInto(root, part, k.Mode.Perm(), path); err != nil {
+	} else if err := copyInto(dir, part, k.Mode.Perm(), path); err != nil {
 		return err
 	}
-	if err := removeEmpty(root, k.Name); err != nil {
-		return errors.Join(err, root.Remove(part))
+	if err := removeEmpty(dir, name); err != nil {
+		return errors.Join(err, dir.Remove(part))
 	}
-	return root.Rename(part, k.Name)
+	return dir.Rename(part, name)
 }
 
 // remove deletes the file if there is one.
@@ -266,36 +271,49 @@ func (k keptFile) remove(root *os.Root) error {
 	if above, err := notDirectoryAbove(root, k.Name); above != "" || err != nil {
 		return err
 	}
-	info, err := root.Lstat(k.Name)
+	dir, err := realdir.OpenParent(root, k.Name, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name := filepath.Base(k.Name)
+	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 		return nil
 	}
 	if err == nil {
-		err = root.Remove(k.Name)
+		err = dir.Remove(name)
 	}
 	return err
 }
 
 // removeEmpty deletes a directory that has no file, in the place of a file.
-func removeEmpty(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
-	if err != nil || !info.IsDir() {
+func removeEmpty(parent *os.Root, name string) error {
+	if info, err := parent.Lstat(name); err != nil || !info.IsDir() {
 		return nil // Rename reports what is wrong
 	}
-	var directories []string
-	err = fs.WalkDir(root.FS(), filepath.ToSlash(name), func(path string, entry fs.DirEntry, err error) error {
+	dir, err := realdir.Open(parent, name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	err = fs.WalkDir(dir.FS(), ".", func(_ string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			err = errors.New("a directory with files is in its place")
 		}
-		directories = append(directories, path)
 		return err
 	})
-	for _, d := range slices.Backward(directories) {
-		if err == nil {
-			err = root.Remove(filepath.FromSlash(d))
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	for _, e := range entries {
+		err = errors.Join(err, removeEmpty(dir, e.Name()))
+	}
+	return errors.Join(err, parent.Remove(name))
 }
 
 func copyInto(root *os.Root, name string, mode fs.FileMode, path string) error {

@@ -210,6 +210,30 @@ func TestAFileThatWasChangedAfterTheUndoStays(t *testing.T) {
 	}
 }
 
+// A command puts a link in the place of a directory while an undo runs.
+func TestNothingIsRestoredThroughALink(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWorkspace(t)
+	without := w.undone("other")[w.path("other")] // OpenCode deletes what a snapshot lacks
+	written := map[string][]string{}
+	for _, name := range []string{"sub/config", "sub/a/config"} {
+		w.write(name, "a command's\n")
+		written[w.path(name)] = without
+	}
+	w.keep(snapshots.Copies{Files: w.paths("sub/config", "sub/a/config"), Written: written})
+	w.write("protected/config", "a person's\n")
+	w.remove("sub")
+	w.link("protected", "sub")
+	_, err := w.Restore(t.Context(), "undo")
+	is.True(err != nil)
+	expect.Contains(t, err.Error(), "sub is a symbolic link")
+	is.Equal(expect.ReadFile(t, w.path("protected/config")), "a person's\n")
+	entries, err := os.ReadDir(w.path("protected"))
+	is.NoErr(err)
+	is.Equal(len(entries), 1)
+}
+
 func TestOneFileThatCannotBeRestoredKeepsAllCopies(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -1,0 +1,56 @@
+// Package realdir opens directories of a workspace without following a symbolic link. An os.Root stays inside its
+// directory, but follows links there, and a command can put such a link in the place of a directory at any time: from a
+// folder of the project to .git.
+//
+// It must not know what is in a directory.
+package realdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Open opens a directory that is no symbolic link, by its name in parent.
+func Open(parent *os.Root, name string) (*os.Root, error) {
+	named, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(named, opened) {
+		err = fmt.Errorf("%s is a symbolic link", name)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// OpenParent opens the directory of a path below root, of which no part is a symbolic link. It creates missing
+// directories if create is true.
+func OpenParent(root *os.Root, path string, create bool) (*os.Root, error) {
+	dir, err := root.OpenRoot(".")
+	for name := range strings.SplitSeq(filepath.Dir(filepath.Clean(path)), string(filepath.Separator)) {
+		if err != nil {
+			return nil, err
+		}
+		parent := dir
+		dir, err = Open(parent, name)
+		if create && errors.Is(err, fs.ErrNotExist) {
+			if err = parent.Mkdir(name, 0o755); err == nil || errors.Is(err, fs.ErrExist) {
+				dir, err = Open(parent, name)
+			}
+		}
+		parent.Close()
+	}
+	return dir, err
+}
