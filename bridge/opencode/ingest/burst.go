@@ -25,8 +25,7 @@ var errGap = errors.New("the live stream has a gap")
 // take appends a burst: its facts as one batch, in order, and its fragments to DELTAS. After an error the caller
 // fetches the history and calls take with the same burst again.
 func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
-	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running),
-		begun: maps.Clone(in.begun)}
+	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]progress{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
 		if noise[e.Type] {
 			in.noise.Add(1)
@@ -40,9 +39,9 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 	if err := in.append(ctx, p.facts); err != nil {
 		return err
 	}
-	in.running, in.begun = p.running, p.begun // after the append, because a failed burst is taken again
-	for session, seq := range p.reached {
-		in.tracker.advance(session, seq)
+	in.running = p.running // after the append, because a failed burst is taken again
+	for session, reached := range p.reached {
+		in.tracker.advance(session, reached)
 	}
 	in.publish(p.order[p.leading:], p.fragments)
 	return nil
@@ -54,9 +53,8 @@ type sortedBurst struct {
 	fragments map[string]log.Delta // the newest fragment of each key
 	order     []string             // keys of fragments, in order of arrival
 	leading   int                  // number of fragments before the first fact
-	reached   map[string]int64     // last durable sequence, by session
+	reached   map[string]progress  // by session
 	running   map[string]bool      // tool parts that are running
-	begun     map[string]string    // the newest answer that has begun, by session
 }
 
 func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, reconciled bool) error {
@@ -64,8 +62,8 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 	if err != nil {
 		return err
 	}
-	if seq, ok := p.reached[e.Session]; ok {
-		s.seq = seq
+	if reached, ok := p.reached[e.Session]; ok {
+		s.progress = reached
 	}
 	if e.Seq >= 0 {
 		if e.Seq <= s.seq { // the event is already in the log
@@ -74,10 +72,11 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 		if e.Seq > s.seq+1 && !reconciled {
 			return fmt.Errorf("session %s: %w from %d to %d", e.Session, errGap, s.seq, e.Seq)
 		}
-		if isAhead(e, p.begun) && !reconciled {
+		answer, isAhead := begin(e, s.answer)
+		if isAhead && !reconciled {
 			return fmt.Errorf("session %s: %w before %d, the end of an answer", e.Session, errGap, e.Seq)
 		}
-		p.reached[e.Session] = e.Seq
+		p.reached[e.Session] = progress{e.Seq, answer}
 	}
 	if d, key, ok := fragment(s.chat, e, p.running); ok {
 		if _, seen := p.fragments[key]; !seen {
@@ -100,12 +99,13 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 	return nil
 }
 
-// isAhead reports whether a live event shows the end of an answer whose beginning has not been taken. It updates begun.
-// OpenCode encodes the message when it sends the event. On a busy machine a short answer is over by then, although the
-// events of its parts come later (measured). The history has the message as it was.
-func isAhead(e client.Event, begun map[string]string) bool {
+// begin returns the newest answer of the event's session that has begun, and reports whether the event shows the end of
+// an answer whose beginning has not been taken. OpenCode encodes the message when it sends the event. On a busy machine
+// a short answer is over by then, although the events of its parts come later (measured). The history has the message
+// as it was.
+func begin(e client.Event, newest string) (answer string, isAhead bool) {
 	if e.Type != "message.updated" {
-		return false
+		return newest, false
 	}
 	var p struct {
 		Info struct {
@@ -113,11 +113,10 @@ func isAhead(e client.Event, begun map[string]string) bool {
 			Time     struct{ Completed float64 }
 		}
 	}
-	if json.Unmarshal(e.Properties, &p) != nil || p.Info.Role != "assistant" || p.Info.ID <= begun[e.Session] {
-		return false
+	if json.Unmarshal(e.Properties, &p) != nil || p.Info.Role != "assistant" || p.Info.ID <= newest {
+		return newest, false
 	}
-	begun[e.Session] = p.Info.ID
-	return p.Info.Time.Completed != 0
+	return p.Info.ID, p.Info.Time.Completed != 0
 }
 
 // unstorable is the type under which an event is stored whole if its own type is not a valid subject, or if it has no
@@ -224,14 +223,14 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 // with an error.
 func (in *Ingest) findSession(ctx context.Context, e client.Event) (trackedSession, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
-		return trackedSession{seq: e.Seq - 1}, nil
+		return trackedSession{progress: progress{seq: e.Seq - 1}}, nil
 	}
 	if s, ok := in.tracker.get(e.Session); ok {
 		return s, nil
 	}
 	info, err := in.sessionInfo(ctx, e)
 	if errors.Is(err, client.ErrGone) {
-		return trackedSession{seq: e.Seq - 1}, nil
+		return trackedSession{progress: progress{seq: e.Seq - 1}}, nil
 	}
 	if err != nil {
 		return trackedSession{}, err
@@ -251,7 +250,7 @@ func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Sessi
 // bindSession binds a session to the chat of its parent, to the chat in its metadata, or to a new chat (an adopted
 // session). The copy of a fork is only tracked; the outbox binds it when it is complete.
 func (in *Ingest) bindSession(ctx context.Context, info client.Session) (trackedSession, error) {
-	s := trackedSession{parent: info.ParentID, directory: info.Directory, seq: -1}
+	s := trackedSession{parent: info.ParentID, directory: info.Directory, progress: progress{seq: -1}}
 	if info.ParentID != "" {
 		parent, err := in.findSession(ctx, client.Event{Session: info.ParentID, Seq: -1})
 		if err != nil {

@@ -15,7 +15,7 @@ const Unstorable = unstorable
 // Take takes a burst of the stream without a connection.
 func (in *Ingest) Take(ctx context.Context, burst []client.Event) error {
 	if in.running == nil {
-		in.running, in.begun = map[string]bool{}, map[string]string{}
+		in.running = map[string]bool{}
 	}
 	return in.take(ctx, burst, false)
 }

@@ -55,9 +55,8 @@ type Ingest struct {
 	Changed func()        // called when Condition may have changed
 
 	tracker tracker
-	running map[string]bool   // running tool parts; used by the goroutine that takes bursts
-	begun   map[string]string // the newest answer that has begun, by session; used by the same goroutine
-	resent  map[string]bool   // messages that were sent again; used by the goroutine that reconciles
+	running map[string]bool // running tool parts; used by the goroutine that takes bursts
+	resent  map[string]bool // messages that were sent again; used by the goroutine that reconciles
 	current atomic.Pointer[client.Client]
 	live    readiness
 	last    atomic.Uint64 // sequence of the newest event that Ingest appended
@@ -94,14 +93,15 @@ func (in *Ingest) Load(ctx context.Context) error {
 		return err
 	}
 	for _, s := range known {
-		in.tracker.put(s.ID, trackedSession{chat: s.Chat, parent: s.Parent, directory: s.Directory, seq: s.Seq})
+		in.tracker.put(s.ID, trackedSession{chat: s.Chat, parent: s.Parent, directory: s.Directory,
+			progress: progress{seq: s.Seq}})
 	}
 	return nil
 }
 
 // Run keeps Ingest connected until ctx ends: connect, reconcile, ingest, and again.
 func (in *Ingest) Run(ctx context.Context) error {
-	in.running, in.begun, in.resent = map[string]bool{}, map[string]string{}, map[string]bool{}
+	in.running, in.resent = map[string]bool{}, map[string]bool{}
 	for {
 		err := in.connected(ctx)
 		in.live.close()

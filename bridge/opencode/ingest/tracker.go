@@ -11,7 +11,13 @@ type trackedSession struct {
 	chat      string
 	parent    string
 	directory string
-	seq       int64 // last durable sequence that is in the log, -1 for none
+	progress
+}
+
+// progress is what the log has of a session.
+type progress struct {
+	seq    int64  // last durable sequence, -1 for none
+	answer string // id of the newest answer that has begun since this process started
 }
 
 // tracker holds every session of the engine. Ingest adds a session when its chat is known, before the first event of
@@ -37,12 +43,12 @@ func (t *tracker) put(session string, s trackedSession) {
 	t.by[session] = s
 }
 
-// advance sets the last durable sequence of a session that is in the log.
-func (t *tracker) advance(session string, seq int64) {
+// advance sets what the log has of a session.
+func (t *tracker) advance(session string, reached progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s, ok := t.by[session]; ok && seq > s.seq {
-		s.seq = seq
+	if s, ok := t.by[session]; ok && reached.seq > s.seq {
+		s.progress = reached
 		t.by[session] = s
 	}
 }
