@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -78,6 +79,7 @@ func openPage(t testing.TB, s *webtest.System, path string) context.Context {
 		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),
 		chromedp.WaitVisible(chromedp.CSS("#entries article:last-child"))))
+	chromiumtest.Await(t, ctx, "that the scripts of the page have run", `document.readyState === "complete"`)
 	return ctx
 }
 
