@@ -38,11 +38,12 @@ func TestAConversationGreetsAndContinuesTheNewestChat(t *testing.T) {
 	_, stderr, code := p.cli(t, "", "chat", "--continue")
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "there is no chat to continue")
-	older, newer := p.chat(t, "@@say older"), p.chat(t, "@@say newer")
-	p.turnEnds(t, older)
-	p.turnEnds(t, newer)
-	last := p.chat(t, "@@say last")
-	p.turnEnds(t, last)
+	var chats [3]string
+	for i, word := range []string{"older", "newer", "last"} { // one after the other: the last activity counts
+		chats[i] = p.chat(t, "@@say "+word)
+		p.turnEnds(t, chats[i])
+	}
+	newer, last := chats[1], chats[2]
 	stdout, stderr, code := p.cli(t, "", "chat", "--continue")
 	is.Equal(code, 0)
 	expect.Contains(t, stdout, "last")
