@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sort"
 	"strings"
 
 	"pocketcoder/bridge/opencode/client"
@@ -22,19 +23,38 @@ var noise = map[string]bool{
 // errGap means that the live stream skipped a durable event. The caller must fetch the history and try again.
 var errGap = errors.New("the live stream has a gap")
 
-// take appends a burst: its facts as one batch, in order, and its fragments to DELTAS. After an error the caller
-// fetches the history and calls take with the same burst again.
-func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
-	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]progress{}, running: maps.Clone(in.running)}
-	for _, e := range burst {
-		if noise[e.Type] {
-			in.noise.Add(1)
-			continue
-		}
-		if err := in.add(ctx, &p, e, reconciled); err != nil {
-			return err
-		}
+// takeLive appends a burst of the stream. It fills a gap from the history at its place: what came before it in the
+// burst is stored first.
+func (in *Ingest) takeLive(ctx context.Context, burst []client.Event) error {
+	err := in.take(ctx, burst, false)
+	if !errors.Is(err, errGap) {
+		return err
 	}
+	in.Logger.Warn("opencode stream", "err", err)
+	before := sort.Search(len(burst), func(n int) bool { return in.hasGap(ctx, burst[:n+1]) })
+	if err := in.take(ctx, burst[:before], false); err != nil {
+		return err
+	}
+	if err := in.fetchHistory(ctx); err != nil {
+		return err
+	}
+	return in.take(ctx, burst[before:], false)
+}
+
+// hasGap reports whether events that begin a burst have a gap.
+func (in *Ingest) hasGap(ctx context.Context, events []client.Event) bool {
+	_, err := in.divide(ctx, events, false)
+	return errors.Is(err, errGap)
+}
+
+// take appends a burst: its facts as one batch, in order, and its fragments to DELTAS. After an error nothing of it is
+// stored, or the caller connects again.
+func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
+	p, err := in.divide(ctx, burst, reconciled)
+	if err != nil {
+		return err
+	}
+	in.noise.Add(p.noise)
 	in.publish(p.order[:p.leading], p.fragments) // so that clients get the end of a sentence before the tool call
 	if err := in.append(ctx, p.facts); err != nil {
 		return err
@@ -47,6 +67,21 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 	return nil
 }
 
+// divide divides a burst into facts and fragments. It changes nothing but the sessions that are known.
+func (in *Ingest) divide(ctx context.Context, burst []client.Event, reconciled bool) (sortedBurst, error) {
+	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]progress{}, running: maps.Clone(in.running)}
+	for _, e := range burst {
+		if noise[e.Type] {
+			p.noise++
+			continue
+		}
+		if err := in.add(ctx, &p, e, reconciled); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
 // sortedBurst is a burst, divided into facts and fragments.
 type sortedBurst struct {
 	facts     []events.Event
@@ -54,6 +89,7 @@ type sortedBurst struct {
 	order     []string             // keys of fragments, in order of arrival
 	leading   int                  // number of fragments before the first fact
 	reached   map[string]progress  // by session
+	noise     uint64               // number of events that are not stored
 	running   map[string]bool      // tool parts that are running
 }
 

@@ -17,7 +17,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -135,14 +134,7 @@ func (in *Ingest) connected(ctx context.Context) error {
 			in.live.open()
 			in.Changed()
 		}
-		err := in.take(ctx, burst, false)
-		if errors.Is(err, errGap) {
-			in.Logger.Warn("opencode stream", "err", err)
-			if err = in.fetchHistory(ctx); err == nil {
-				err = in.take(ctx, burst, false)
-			}
-		}
-		return err
+		return in.takeLive(ctx, burst)
 	})
 }
 
