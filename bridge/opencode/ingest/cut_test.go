@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -240,4 +241,42 @@ func TestAnAnswerThatEndsEarlyInTheStreamIsStoredAsItBegan(t *testing.T) {
 	s.Say(frames...)
 	s.Drained()
 	checkDurable(t, s, recording.Events(t, turn)[1:])
+}
+
+// A reply to a request is not durable, so the history lacks it. It stays before the answer that followed it.
+func TestWhatComesBeforeAGapIsStoredBeforeTheHistory(t *testing.T) {
+	is := is.New(t)
+	frames := recording.Events(t, turn)[1:]
+	var all []client.Event
+	for _, f := range frames {
+		if e, ok, _ := client.ParseEvent(f); ok {
+			all = append(all, e)
+		}
+	}
+	replied := slices.IndexFunc(all, func(e client.Event) bool { return e.Type == events.PermissionReplied })
+	begins := replied + slices.IndexFunc(all[replied:], func(e client.Event) bool {
+		return e.Type == "message.updated" && bytes.Contains(e.Properties, []byte(`"assistant"`)) &&
+			!bytes.Contains(e.Properties, []byte(`"completed"`)) && !bytes.Contains(e.Properties, []byte(`"finish"`))
+	})
+	is.True(replied > 0 && begins > replied)
+	s := bridgetest.NewSystem(t)
+	s.AppendUnsent(frames...)
+	b, _ := s.Outbox()
+	b.Ingest.SetCurrent(client.New(s.URL, "secret"))
+	is.NoErr(b.Ingest.TakeLive(t.Context(), all[:replied]))
+	burst := slices.Clone(all[replied : begins+1])
+	last := &burst[len(burst)-1]
+	last.Properties = regexp.MustCompile(`("time": ?\{"created": ?\d+)\}`).ReplaceAll(last.Properties, []byte(`$1,"completed":1}`))
+	is.NoErr(b.Ingest.TakeLive(t.Context(), burst))
+	var reply, answer uint64
+	for _, e := range s.Events(events.AllEvents) {
+		switch {
+		case e.ID == all[replied].ID:
+			reply = e.Seq
+		case e.ID == last.ID:
+			answer = e.Seq
+			is.True(!bytes.Contains(e.Data, []byte(`"completed"`)))
+		}
+	}
+	is.True(reply > 0 && answer > reply)
 }
