@@ -41,14 +41,14 @@ func (in *Ingest) takeLive(ctx context.Context, burst []client.Event) error {
 	return in.take(ctx, burst[before:], false)
 }
 
-// hasGap reports whether events that begin a burst have a gap.
+// hasGap reports whether there is a gap in the first events of a burst.
 func (in *Ingest) hasGap(ctx context.Context, events []client.Event) bool {
 	_, err := in.divide(ctx, events, false)
 	return errors.Is(err, errGap)
 }
 
-// take appends a burst: its facts as one batch, in order, and its fragments to DELTAS. After an error nothing of it is
-// stored, or the caller connects again.
+// take appends a burst: its facts as one batch, in order, and its fragments to DELTAS. After errGap it has stored
+// nothing. After another error the caller connects again, and fetches the history.
 func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
 	p, err := in.divide(ctx, burst, reconciled)
 	if err != nil {
@@ -67,7 +67,7 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 	return nil
 }
 
-// divide divides a burst into facts and fragments. It changes nothing but the sessions that are known.
+// divide returns the facts and the fragments of a burst. It stores nothing, except that it binds new sessions to chats.
 func (in *Ingest) divide(ctx context.Context, burst []client.Event, reconciled bool) (sortedBurst, error) {
 	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]progress{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
