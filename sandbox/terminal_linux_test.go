@@ -145,6 +145,20 @@ func testDisconnectSendsHangUp(t *testing.T, w *Worker) {
 	expect.Eventually(t, "all processes are gone", func() bool { return len(leftOf(w, s.exec)) == 0 })
 }
 
+func TestDisconnectEndsTheInput(t *testing.T) { eachLevelAndNone(t, testDisconnectEndsTheInput) }
+
+func testDisconnectEndsTheInput(t *testing.T, w *Worker) {
+	is := is.New(t)
+	w.grace = time.Minute // even on a busy machine
+	s := startSession(t, w, "", &wire.Terminal{Rows: 24, Cols: 80})
+	s.typeText("trap '' TERM HUP; echo rea''dy\n")
+	s.waitForText("ready")
+	s.hangUp()
+	result := <-s.ended
+	is.Equal(result.Reason, wire.Cancelled)
+	is.True(result.Signal != "SIGKILL") // it ended by itself
+}
+
 func TestSignalReachesAllProcessesOfACommand(t *testing.T) {
 	eachLevelAndNone(t, testSignalReachesAllProcesses)
 }
