@@ -171,9 +171,10 @@ func (c *command) readInput(in wire.Input, keys *keyboard) error {
 	return nil
 }
 
-// hangUp ends the terminal of a command as a line that breaks does: its processes get SIGHUP, because an interactive shell
-// ignores SIGTERM, and a moment later they read the end of their input. The moment is for their last output. A shell
-// that is about to read when the signal comes reads on (bash 5.2, 1 of 180 times beside other work), and then ends.
+// hangUp ends the terminal of a command as a line that breaks does: its processes get SIGHUP, because an interactive
+// shell ignores SIGTERM, and a moment later they read the end of their input. The moment is for their last output. A
+// shell that is about to read when the signal comes reads on (bash 5.2, 1 of 180 times beside other work), and then
+// ends.
 func (c *command) hangUp() {
 	if c.isAtTerminal() {
 		c.signal(syscall.SIGHUP)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pocketcoder/cmd/app/lease"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/mcpstate"
@@ -21,6 +22,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 
@@ -133,6 +135,25 @@ func once(begun <-chan struct{}, worker func(context.Context) error) func(contex
 			return worker(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// answerPause is how long a worker waits before it tries a log again that did not answer.
+const answerPause = time.Second
+
+// again returns a function that begins a worker again while the log does not answer. The health of the log says so
+// meanwhile. A cluster that has lost its majority gets it back without a restart of the nodes.
+func again(worker func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for {
+			err := worker(ctx)
+			if !log.IsUnavailable(err) {
+				return err
+			}
+			if err := sleep.For(ctx, answerPause); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -416,9 +416,9 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.serveMetrics))
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
-	g.Add(actor(rest, s.accounts.Run))
-	g.Add(actor(rest, s.channels.Follow))
-	g.Add(actor(rest, s.mcpSecrets().Follow))
+	g.Add(actor(rest, again(s.accounts.Run)))
+	g.Add(actor(rest, again(s.channels.Follow)))
+	g.Add(actor(rest, again(s.mcpSecrets().Follow)))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))
@@ -461,7 +461,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	}
 	if s.lease != nil {
 		g.Add(actor(rest, once(s.prepared, s.engineNode.Serve)))
-		g.Add(actor(rest, s.providerKeys.Follow))
+		g.Add(actor(rest, again(s.providerKeys.Follow)))
 		g.Add(actor(rest, s.keepLease))
 	}
 }
