@@ -214,7 +214,7 @@ func updateDelegations(t *tables, e events.Event, body any) error {
 		func(id string) delegations.Message {
 			m, _ := t.messages.Get(id)
 			return delegations.Message{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-				HasFailed: m.UserStatus == statusFailed}
+				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
 		})
 	t.chats.Put(c)
 	return nil

@@ -58,6 +58,18 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 			return []events.Event{s.status(ses, "busy"), s.own(lost),
 				s.own(events.MessageSubmitted{Message: "r", Resumes: "per_1"}), s.sending("r", msg2)}
 		}, "[]"},
+		"an OpenCode that stopped in order had rejected the request, and the turn is being resumed": {
+			func(s *eventBuilder) []events.Event {
+				return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "ls"),
+					s.own(events.PermissionReferred{Permission: "per_1"}), s.assistant(ses, "msg_a", msg1, wantsTools),
+					s.status(ses, "idle"), s.own(events.PermissionInterrupted{Permission: "per_1"}),
+					s.decides("person:ann", "per_1", events.Authorized),
+					s.own(events.MessageSubmitted{Message: "r", Resumes: "per_1"})}
+			}, "[]"},
+		"another turn of the worker is resumed": {func(s *eventBuilder) []events.Event {
+			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"),
+				s.own(events.MessageSubmitted{Message: "r", Resumes: "per_1"})}
+		}, "[m1 completed]"},
 		"the chat is deleted": {func(s *eventBuilder) []events.Event {
 			return []events.Event{s.own(events.Deleted{})}
 		}, "[m1 aborted]"},

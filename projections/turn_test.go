@@ -82,8 +82,9 @@ func (s *eventBuilder) begun() []events.Event {
 }
 
 const (
-	ended   = `,"finish":"stop","time":{"completed":5}`
-	aborted = `,"time":{"completed":5},"error":{"name":"MessageAbortedError","data":{}}`
+	ended      = `,"finish":"stop","time":{"completed":5}`
+	wantsTools = `,"finish":"tool-calls","time":{"completed":5}`
+	aborted    = `,"time":{"completed":5},"error":{"name":"MessageAbortedError","data":{}}`
 )
 
 func TestTurnFollowsTheChatsOwnSession(t *testing.T) {

@@ -184,6 +184,11 @@ func (c *callsThatWait) surviveIncident(t *testing.T, p *process) (check func(*t
 func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
 	t.Helper()
 	is := is.New(t)
+	defer func() {
+		if t.Failed() {
+			t.Log(p.describeChat(worker), p.describeChat(parent))
+		}
+	}()
 	p.event(t, worker, "permission.interrupted", nil)
 	p.approve(t, worker, 0)
 	expect.Eventually(t, "the parent has the result", func() bool { return p.text(t, parent) == "I have it" })

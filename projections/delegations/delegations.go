@@ -48,9 +48,10 @@ type Chat struct {
 	Outcome    string // of the last turn
 }
 
-// Message is the state of the sending of a message.
+// Message is the state of the sending of a message, or an answer of OpenCode.
 type Message struct {
 	IsWithdrawn, IsWaiting, HasFailed bool
+	GoesOn                            bool // the answer ended with tool calls, so another step must follow
 }
 
 // Update applies an event of a chat. The read models of chats, sessions and messages must have applied the event
@@ -70,7 +71,7 @@ func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, messag
 		}
 		reported(t, b, c)
 		for _, id := range open {
-			change(id, func(d *Delegation) { d.resume(b) })
+			change(id, func(d *Delegation) { d.resume(b, message(store.RecordID(d.Answer))) })
 		}
 	case events.AbortRequested:
 		for _, id := range open {
@@ -136,9 +137,10 @@ func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
 	}
 }
 
-// resume reopens a delegation whose turn a prompt of PocketCoder resumes.
-func (d *Delegation) resume(b events.MessageSubmitted) {
-	if b.Resumes != "" && d.isOver() && d.State != turnstate.Completed {
+// resume reopens a delegation whose turn a prompt of PocketCoder resumes. An OpenCode that stops in order rejects its
+// requests and reports the session as idle. The turn then counts as completed, although its answer goes on.
+func (d *Delegation) resume(b events.MessageSubmitted, answer Message) {
+	if b.Resumes != "" && d.isOver() && (d.State != turnstate.Completed || answer.GoesOn) {
 		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
 	}
 }
