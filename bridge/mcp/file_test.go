@@ -82,6 +82,7 @@ func TestAFileIsSentAsItWas(t *testing.T) {
 	})
 	is.NoErr(err)
 	is.Equal(len(sent), 4)
+	is.NoErr(f.Model.CatchUp(t.Context()))
 	for _, d := range sent {
 		a, found, err := artifacts.One(t.Context(), f.Model.Model, d.File)
 		is.NoErr(err)
