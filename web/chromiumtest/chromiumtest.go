@@ -27,8 +27,9 @@ type Browser struct {
 	err  error
 }
 
-// tabTime is how long a tab stays open. The context of a test ends before its last screenshot.
-const tabTime = 5 * time.Minute
+// tabTime is how long a tab stays open: longer than any test on a busy machine. The context of a test ends before its
+// last screenshot.
+const tabTime = 15 * time.Minute
 
 // OpenTab opens a tab with cookies, storage and service workers of its own. It is closed when the test ends.
 func (b *Browser) OpenTab(t testing.TB) context.Context {
