@@ -80,7 +80,7 @@ func TestHarmfulCommandsAreNoticed(t *testing.T) {
 		"cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir src/d && rmdir src/d", "git branch new",
 		"find . -name a.txt -exec ./canary ';'",
 	} {
-		if before, after := r.before, r.run(t, []string{command}); before == after {
+		if before, after := r.before, r.run(t, []string{command})+r.settled(t); before == after {
 			t.Errorf("%s: not noticed", command)
 		}
 		r.reset(t)
@@ -140,7 +140,7 @@ func openTestbed(t *testing.T) *testbed {
 	t.Cleanup(r.Close)
 	r.run(t, []string{"true"}) // what the worker itself makes is there now
 	r.before = r.settled(t)
-	is.Equal(r.run(t, []string{"true"}), r.before)
+	is.Equal(r.run(t, []string{"true"})+r.restored(t), r.before)
 	return r
 }
 
@@ -210,7 +210,7 @@ const driver = `while IFS= read -r -d "" command <&3; do
 	case $command in *tail*) limit="timeout -k 1 2";; *) limit=;; esac
 	(ulimit -t 1; exec $limit bash -c "$command" < /dev/null 2>&1); done 3< %s | LC_ALL=C grep -a -o "SECRET-LEAK-[0-9]" | sort -u`
 
-// run runs commands one after the other. It returns the secrets that they printed and the snapshot after them.
+// run runs commands one after the other, and returns the secrets that they printed.
 func (r *testbed) run(t *testing.T, commands []string) string {
 	t.Helper()
 	is := is.New(t)
@@ -223,18 +223,24 @@ func (r *testbed) run(t *testing.T, commands []string) string {
 	if result.Reason != wire.Exited {
 		t.Fatalf("%+v\n%s", result, out.String())
 	}
-	after := r.snapshot(t)
-	// the worker still removes its placeholders
-	for end := time.Now().Add(time.Second); after != r.before && time.Now().Before(end); after = r.snapshot(t) {
+	return out.String()
+}
+
+// restored returns the snapshot once it is what no command may change. If it is not within 20 s, restored returns the
+// last one. After a command the worker removes its placeholders, which takes time on a busy machine.
+func (r *testbed) restored(t *testing.T) string {
+	t.Helper()
+	now := r.snapshot(t)
+	for end := time.Now().Add(20 * time.Second); now != r.before && time.Now().Before(end); now = r.snapshot(t) {
 		time.Sleep(50 * time.Millisecond)
 	}
-	return out.String() + after
+	return now
 }
 
 // check runs commands, and finds the ones to blame when something changed.
 func (r *testbed) check(t *testing.T, commands []string) {
 	t.Helper()
-	after := r.run(t, commands)
+	after := r.run(t, commands) + r.restored(t)
 	if after == r.before {
 		return
 	}
