@@ -195,7 +195,7 @@ func (l *lines) next(t *testing.T) string {
 	select {
 	case line := <-l.c:
 		return line
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no line came")
 		return ""
 	}

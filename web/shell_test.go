@@ -39,7 +39,7 @@ func answerShells(t *testing.T, s *webtest.System, handle wire.Handler) {
 // openShell opens a shell over the API.
 func openShell(t *testing.T, s *webtest.System, token, path string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, answer, err := websocket.Dial(ctx, s.URL+path,
 		&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {token}}})
@@ -57,7 +57,7 @@ func writeShell(t *testing.T, conn *websocket.Conn, typ websocket.MessageType, t
 
 func readShell(t *testing.T, conn *websocket.Conn) (websocket.MessageType, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	typ, body, err := conn.Read(ctx)
 	webtest.Check(t, err)
@@ -177,7 +177,7 @@ func TestAShellEndsWithTheLoginAndWithTheChat(t *testing.T) {
 			end(t, s, ada, token, chat)
 			select {
 			case <-ended:
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the shell goes on")
 			}
 		})

@@ -167,7 +167,7 @@ func TestUnansweredReadyRequestIsRepeated(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	is.NoErr(newTestSupervisor(t, t.TempDir(), "").awaitReady(ctx, startSleep(t), client.New(server.URL, "")))
 }
@@ -243,7 +243,7 @@ func TestAnswerOfAnotherVersionIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := newTestSupervisor(t, t.TempDir(), "").awaitReady(ctx, startSleep(t), healthAnswers(t, c.status, c.body))
 			is.True(err != nil)
@@ -259,7 +259,7 @@ func TestVersionIsCheckedAndReported(t *testing.T) {
 		"0.9.1": "/bin/sh is version 0.9.1; only " + install.OpenCodeVersion + " is known to work"} {
 		t.Run(version, func(t *testing.T) {
 			is := is.New(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			s := newTestSupervisor(t, t.TempDir(), "")
 			s.Tools.Version = ""

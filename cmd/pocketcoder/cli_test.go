@@ -190,7 +190,7 @@ func TestNATSContextIsReadOnly(t *testing.T) {
 		select {
 		case err := <-refusals:
 			expect.Contains(t, err.Error(), "Permissions Violation") // subject
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("publishing to %s is not refused", subject)
 		}
 	}

@@ -399,7 +399,7 @@ func (p *process) stop() {
 	p.cmd.Process.Signal(syscall.SIGINT)
 	select {
 	case <-p.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.cmd.Process.Kill()
 		<-p.exited
 	}

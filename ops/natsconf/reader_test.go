@@ -66,7 +66,7 @@ func TestReadersReadTheLogAndNothingElse(t *testing.T) {
 			is.NoErr(nc.Flush())
 			_, err = owner.Publish(t.Context(), subject, []byte("live"))
 			is.NoErr(err)
-			m, err := live.NextMsg(5 * time.Second)
+			m, err := live.NextMsg(time.Minute)
 			is.NoErr(err)
 			is.Equal(string(m.Data), "live")
 		}
@@ -130,7 +130,7 @@ func batch(t *testing.T, nc *nats.Conn, request string) (n int) {
 	defer answers.Unsubscribe()
 	is.NoErr(nc.PublishRequest(natsconf.ReaderAPI+".DIRECT.GET.EVENTS", inbox, []byte(request)))
 	for ; ; n++ {
-		m, err := answers.NextMsg(5 * time.Second)
+		m, err := answers.NextMsg(time.Minute)
 		is.NoErr(err)
 		if m.Header.Get("Status") == "204" {
 			return n

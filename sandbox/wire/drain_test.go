@@ -81,7 +81,7 @@ func TestADrainingWorkerWithdrawsQueuedCommands(t *testing.T) {
 		is.NoErr(err)
 		defer subscription.Unsubscribe()
 		done := call(t, nc, wire.Request{Exec: id, Command: "x", Cwd: "/"})
-		_, err = subscription.NextMsg(5 * time.Second)
+		_, err = subscription.NextMsg(time.Minute)
 		is.NoErr(err)
 		return done
 	}

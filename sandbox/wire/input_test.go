@@ -169,7 +169,7 @@ func TestInvalidInputLosesTheCommand(t *testing.T) {
 			_, err = nc.SubscribeSync(wire.CallerSubject(subject, "x1"))
 			is.NoErr(err)
 			is.NoErr(nc.PublishRequest(subject, inbox.Subject, []byte(`{"exec":"x1","input":true,"command":"x","cwd":"/"}`)))
-			offer, err := inbox.NextMsg(5 * time.Second)
+			offer, err := inbox.NextMsg(time.Minute)
 			is.NoErr(err)
 			control := wire.ControlSubject(subject, "x1")
 			grant := frame(control, "grant", "")

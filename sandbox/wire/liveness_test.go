@@ -43,7 +43,7 @@ func TestAServerThatOffersTooLateRunsNothing(t *testing.T) {
 	_, err = wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
 	is.True(errors.Is(err, wire.ErrNoWorker))
 
-	late, err := taken.NextMsg(time.Second)
+	late, err := taken.NextMsg(time.Minute)
 	is.NoErr(err)
 	is.NoErr(taken.Unsubscribe())
 	var ran atomic.Bool
@@ -54,7 +54,7 @@ func TestAServerThatOffersTooLateRunsNothing(t *testing.T) {
 	inbox, err := hung.SubscribeSync(hung.NewInbox())
 	is.NoErr(err)
 	is.NoErr(hung.PublishRequest(subject, inbox.Subject, late.Data)) // the caller of this request has ended
-	offer, err := inbox.NextMsg(5 * time.Second)
+	offer, err := inbox.NextMsg(time.Minute)
 	is.NoErr(err)
 	is.Equal(offer.Header.Get("Exec-Frame"), "offer")
 	expect.Eventually(t, "it becomes true", func() bool { return worker.nc.NumSubscriptions() == 1 }) // the exec's is gone

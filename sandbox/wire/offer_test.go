@@ -110,11 +110,11 @@ func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
 	second := call(t, nc, wire.Request{Command: "2", Cwd: "/", Exec: "second"})
 	subscription, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
 	is.NoErr(err)
-	_, err = subscription.NextMsg(5 * time.Second)
+	_, err = subscription.NextMsg(time.Minute)
 	is.NoErr(err) // it stands in line
 	third := call(t, nc, wire.Request{Command: "3", Cwd: "/"})
 	for time.Since(began) < wire.StartTimeout+time.Second {
-		_, err = subscription.NextMsg(5 * time.Second)
+		_, err = subscription.NextMsg(time.Minute)
 		is.NoErr(err)
 	}
 	is.Equal(len(order), 0)
@@ -146,7 +146,7 @@ func TestAFreeWorkerRunsTheCommandOfAFullOne(t *testing.T) {
 	second := call(t, nc, wire.Request{Command: "x", Cwd: "/", Exec: "second"})
 	subscription, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
 	is.NoErr(err)
-	_, err = subscription.NextMsg(5 * time.Second)
+	_, err = subscription.NextMsg(time.Minute)
 	is.NoErr(err) // it stands in line
 	serveAs(t, url, wire.Server{Handle: h.as("free")})
 	third := call(t, nc, hello)
@@ -273,7 +273,7 @@ func TestARepeatedCallRunsOnce(t *testing.T) {
 	before, err := nc.SubscribeSync(nc.NewInbox())
 	is.NoErr(err)
 	is.NoErr(nc.PublishRequest(subject, before.Subject, []byte(`{"exec":"x1","command":"x","cwd":"/"}`)))
-	_, err = before.NextMsg(5 * time.Second)
+	_, err = before.NextMsg(time.Minute)
 	is.NoErr(err) // an offer to the earlier caller
 	is.NoErr(<-call(t, nc, wire.Request{Exec: "x1", Command: "x", Cwd: "/"}))
 	is.Equal(runs.Load(), int64(1))

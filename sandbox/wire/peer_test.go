@@ -22,7 +22,7 @@ func finished(t *testing.T, inbox *nats.Subscription) (r wire.Result) {
 	t.Helper()
 	is := is.New(t)
 	for {
-		m, err := inbox.NextMsg(10 * time.Second)
+		m, err := inbox.NextMsg(time.Minute)
 		is.NoErr(err)
 		if m.Header.Get("Exec-Frame") == "finished" {
 			is.NoErr(json.Unmarshal(m.Data, &r))
@@ -210,7 +210,7 @@ func TestFalseCreditIsIgnored(t *testing.T) {
 	presence, err := nc.SubscribeSync(wire.CallerSubject(subject, "x1"))
 	is.NoErr(err)
 	is.NoErr(nc.PublishRequest(subject, inbox.Subject, []byte(`{"exec":"x1","command":"x","cwd":"/"}`)))
-	offer, err := inbox.NextMsg(5 * time.Second)
+	offer, err := inbox.NextMsg(time.Minute)
 	is.NoErr(err)
 	control := wire.ControlSubject(subject, "x1")
 	grant := frame(control, "grant", "")
@@ -220,9 +220,9 @@ func TestFalseCreditIsIgnored(t *testing.T) {
 		is.NoErr(nc.PublishMsg(frame(control, "credit", credit)))
 	}
 	is.NoErr(nc.PublishMsg(frame(control, "nonsense", "")))
-	_, err = presence.NextMsg(5 * time.Second)
+	_, err = presence.NextMsg(time.Minute)
 	is.NoErr(err) // one probe later the writer still waits
-	_, err = presence.NextMsg(5 * time.Second)
+	_, err = presence.NextMsg(time.Minute)
 	is.NoErr(err)
 	select {
 	case n := <-wrote:

@@ -190,7 +190,7 @@ func TestInstalledToolsAreFoundWithoutNPM(t *testing.T) {
 	unlock, err := Lock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
 	is.NoErr(err)
 	defer unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found, err := Find(ctx, second)
 	is.NoErr(err)
