@@ -62,6 +62,9 @@ func (p *Push) Commands() handlers.Commands {
 const testTime = 15 * time.Second
 
 func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted, error) {
+	if err := p.Model.CatchUp(ctx); err != nil { // the device may have changed a moment ago
+		return handlers.Accepted{}, err
+	}
 	d, active, err := p.device(ctx, c.Device)
 	if err != nil {
 		return handlers.Accepted{}, err
