@@ -10,18 +10,18 @@ let unseen = 0; // entries below the view
 let follows = false; // the view was at the end before a change
 let anchor = null; // the first visible entry before a change; anchorTop is its position
 let anchorTop = 0;
+const waits = ".card:is(.draft, .asked)"; // a request or question without an answer
 const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
 
 function toEnd() {
   log.scrollTop = log.scrollHeight;
 }
 
-// toNew goes to the end, or to the beginning of a request at the end that is higher than the view: its buttons are at its end.
-function toNew() {
+// toNew goes to the end. If an entry is a request that waits and does not begin in view there, it goes to its beginning.
+function toNew(entry) {
   toEnd();
-  const last = byID("entries").lastElementChild;
-  if (last?.matches(".card:is(.draft, .asked)") && last.offsetHeight > log.clientHeight) {
-    last.scrollIntoView({ block: "start" });
+  if (entry?.matches(waits) && entry.getBoundingClientRect().top < log.getBoundingClientRect().top) {
+    entry.scrollIntoView({ block: "start" });
   }
 }
 
@@ -33,7 +33,7 @@ function showUnseen() {
 
 function showChange(added) {
   if (follows && added > 0) {
-    toNew();
+    toNew(byID("entries").lastElementChild);
   } else if (follows) {
     toEnd();
   } else {
@@ -126,7 +126,7 @@ setInterval(() => {
 }, 1000);
 
 if (!location.hash) { // else the browser goes to that entry
-  toNew();
+  toNew(document.querySelector("#entries " + waits));
 }
 log.addEventListener("scroll", showUnseen, { passive: true });
 observeEarlier();

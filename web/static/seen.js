@@ -17,10 +17,14 @@ function reportSeen() {
   });
 }
 
+// The page opens at the first new entry, or at a request that waits.
 const line = byID("new-line");
 if (line && !location.hash) {
-  line.scrollIntoView();
-  unseen = document.querySelectorAll("#new-line ~ article").length;
+  if (!document.querySelector("#entries " + waits)) {
+    line.scrollIntoView();
+  }
+  const bottom = log.getBoundingClientRect().bottom;
+  unseen = [...document.querySelectorAll("#new-line ~ article")].filter((entry) => entry.getBoundingClientRect().top >= bottom).length;
   showUnseen();
 }
 if (byID("newest")) {
