@@ -17,6 +17,13 @@ import (
 // sizes are the widths of a phone and of a desktop.
 var sizes = map[string]int64{"phone": 360, "desktop": 1280}
 
+// framed is a script function that reports whether each visible button of a part of the page has a frame or a line
+// under its words.
+const framed = `((part) => [...document.querySelectorAll(part + " button:not([aria-label])")].filter((b) => b.checkVisibility()).every((b) => {
+	const style = getComputedStyle(b);
+	return style.borderTopColor !== "rgba(0, 0, 0, 0)" || style.textDecorationLine === "underline";
+}))`
+
 func TestNothingIsCutBesideEmptySpace(t *testing.T) {
 	expect.Long(t, "starts Chromium")
 	t.Parallel()
@@ -61,6 +68,8 @@ func TestNothingIsCutBesideEmptySpace(t *testing.T) {
 		is.Equal(evaluate(`[...document.querySelectorAll(".wide")].every((e) => e.scrollWidth <= e.clientWidth)`), "true") // name
 
 		visit("/chats/"+chat+"/changes", "[data-line]")
+		is.Equal(evaluate(`document.querySelectorAll("main button").length`), "1") // name
+		is.Equal(evaluate(framed+`("main")`), "true")                              // name
 		evaluate(`document.querySelectorAll("details.file").forEach((d) => (d.open = true))`)
 		// a wrapped line begins where its first line begins, beside the number
 		is.Equal(evaluate(`((line) => {
@@ -91,4 +100,5 @@ func TestAQueuedMessageIsShownOnce(t *testing.T) {
 	shown := `[...document.querySelectorAll(".message.user, .waiting")].filter((e) => e.checkVisibility() && e.textContent.includes("then test")).map((e) => e.className).join()`
 	chromiumtest.Await(t, ctx, "the message waits", `document.querySelector("#queue .waiting") !== null && document.querySelector(".message.user.pending") !== null`)
 	is.Equal(chromiumtest.Evaluate(t, ctx, shown), "waiting")
+	is.Equal(chromiumtest.Evaluate(t, ctx, framed+`("#queue")`), "true")
 }
