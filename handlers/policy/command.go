@@ -94,7 +94,7 @@ func matchCommand(pattern, words []string) bool {
 // commandRules returns the rules that allow a command and the files that the shell opens for it. cause is why they do
 // not.
 func (e *evaluation) commandRules(c bash.LocatedCommand) (rules []Rule, cause string) {
-	cause = "no rule allows " + display.Quote(c.String())
+	cause = "no rule allows " + display.Quote(c.Text)
 	for _, r := range e.rules {
 		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
 			continue

@@ -13,7 +13,7 @@ func (e *evaluation) detachRules(c bash.LocatedCommand) (rules []Rule, cause str
 			return []Rule{r.Rule}, ""
 		}
 	}
-	return nil, "no rule allows " + display.Quote(c.String()) + " to run on by itself: that takes one for “" +
+	return nil, "no rule allows " + display.Quote(c.Text) + " to run on by itself: that takes one for “" +
 		bash.DetachWord + " …” too"
 }
 

@@ -104,6 +104,10 @@ func TestAReasonNamesTheWord(t *testing.T) {
 	}
 	is := is.New(t)
 	is.Equal(policy.Evaluate(policy.Defaults, bash("git status && rm -rf /")).Reason, "no rule allows “rm -rf /”")
+	is.Equal(policy.Evaluate(policy.Defaults, bash("git status; git commit -am 'a  b' > /dev/null")).Reason,
+		"no rule allows “git commit -am 'a  b'”")
+	is.Equal(policy.Evaluate(rules, bash(`detach ls "a b"`)).Reason,
+		"no rule allows “ls \"a b\"” to run on by itself: that takes one for “detach …” too")
 }
 
 // Of a command, OpenCode asks with the folders alone.

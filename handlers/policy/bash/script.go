@@ -24,13 +24,12 @@ import (
 // Command is a simple command.
 type Command struct {
 	Words     []string // without quotes
+	Text      string   // as written, with its quotes
 	Line      int      // index of its statement, from 0
 	Piped     bool     // reads the output of the command before it
 	Sure      bool     // the next command of the statement runs only if this one succeeds, in the same shell
 	Redirects []Redirect
 }
-
-func (c Command) String() string { return strings.Join(c.Words, " ") }
 
 // Redirect is a file that the shell opens for a command.
 type Redirect struct {
@@ -160,6 +159,7 @@ func (s *Script) simple(st *syntax.Stmt, call *syntax.CallExpr, text string, c C
 		s.because(display.Quote(text[a.Pos().Offset():a.End().Offset()]) + " sets a variable, which changes what programs do")
 		return
 	}
+	c.Text = text[call.Pos().Offset():call.End().Offset()]
 	for _, w := range call.Args {
 		word, cause := plainWord(w, text)
 		s.because(cause)
