@@ -69,3 +69,16 @@ func NoNetwork(named []hostport.Address) string {
 	}
 	return "The command has no network. Start PocketCoder with --network ask, or add a rule that allows " + host + "."
 }
+
+// HostPattern returns the pattern of the rule that allows the first host that a command names. It returns "" if the
+// command names none.
+func HostPattern(command string) string {
+	named, _ := policy.NamedHosts(command)
+	if len(named) == 0 {
+		return ""
+	}
+	if at := named[0]; !at.Web() {
+		return at.String()
+	}
+	return hostport.Bracketed(named[0].Host)
+}

@@ -176,3 +176,37 @@ func TestTheCardOfAHostOffersARule(t *testing.T) {
 	status, _ := s.Call(t, token, "DELETE", webtest.RecordsPath("tool_permissions")+"/"+rule["id"].(string), nil)
 	is.Equal(status, http.StatusNoContent)
 }
+
+func TestTheCardOfACommandWithoutANetworkOffersAHost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	chat := s.Chat(t, token, "Install")
+	ids := map[string]string{}
+	commands := map[string]string{"per_1": "curl -sS https://api.example.com:8443/a", "per_2": "npm install"}
+	for ask, command := range commands {
+		ids[ask] = s.AppendCommandRequest(t, chat, ask, command)
+		s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: s.Workspace,
+			Network: "The command has no network."})
+	}
+	b := loggedIn(t, s, "ada")
+	expect.Contains(t, b.visit(t, "/requests/"+ids["per_1"]).body, `name="host" value="api.example.com:8443"`)
+	expect.Contains(t, b.visit(t, "/requests/"+ids["per_2"]).body, `name="host" value=""`)
+	expect.Lacks(t, b.visit(t, "/requests/"+referred(t, s, chat, "per_3", "make")).body, `name="host"`)
+
+	at := "/requests/" + ids["per_2"] + "/host"
+	host := url.Values{"host": {"registry.example"}}
+	is.Equal(loggedIn(t, s, "bob").submit(t, at, host).status, http.StatusNotFound)
+	is.Equal(b.submit(t, at, url.Values{"host": {"no host"}}).status, http.StatusBadRequest)
+	after := b.submit(t, at, host)
+	is.True(strings.HasPrefix(after.path, "/chats/"+chat+"?saved="))
+	expect.Contains(t, after.body, "The rule is saved: <code>network: registry.example</code>")
+	expect.Contains(t, b.visit(t, "/requests/"+ids["per_2"]).body, "waits for you")
+	_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
+	is.Equal(rules["totalItems"], 1.0)
+	rule := rules["items"].([]any)[0].(map[string]any)
+	is.Equal([]any{rule["tool"], rule["pattern"], rule["action"], rule["chat"]},
+		[]any{"network", "registry.example", "allow", chat})
+}

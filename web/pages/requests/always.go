@@ -94,6 +94,22 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.
 	return site.ChatPath(about.Text("chat")) + "?" + url.Values{"saved": rules}.Encode(), nil
 }
 
+// allowHost stores a rule that lets commands of the chat of a request connect to a host. It decides nothing, and leads
+// to the chat, which names the rule.
+func (q Requests) allowHost(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	about, err := q.API.Find(r.Context(), caller, "permissions", r.PathValue("id"))
+	if err != nil {
+		return "", err
+	}
+	chat := about.Text("chat")
+	rule, err := q.Records.Create(r.Context(), caller, "tool_permissions", map[string]any{"chat": chat,
+		"tool": permission.TypeNetwork, "pattern": site.Field(r, "host"), "action": "allow"})
+	if err != nil {
+		return "", err
+	}
+	return site.ChatPath(chat) + "?" + url.Values{"saved": {rule}}.Encode(), nil
+}
+
 // fields are those of the form: what a person asked for, with the proposed pattern if they gave none. Several proposed
 // rules have none in common.
 func (v alwaysView) fields() ruleFields {
@@ -117,6 +133,8 @@ func offerText(r *timeline.Request) string {
 	}
 	return texts.Always
 }
+
+func hostPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/host") }
 
 func alwaysPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/always") }
 

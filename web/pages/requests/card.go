@@ -30,6 +30,7 @@ type requestContent struct {
 	diff    bool     // text is a diff
 	details []detail // what the request says besides
 	command string   // the command, if a person can edit it
+	noHosts bool     // the command needs a network, but has none
 
 	files []projections.RequestFile // whose content is shown
 }
@@ -54,7 +55,7 @@ func describe(r *timeline.Request) (a requestContent) {
 	case r.Permission.Permission == "budget":
 		a = requestContent{title: texts.Spend, text: r.Message}
 	case ask.Command() != "": // its patterns are parts of the command
-		a = requestContent{title: commandTitle(about.Command), text: about.Command,
+		a = requestContent{title: commandTitle(about.Command), text: about.Command, noHosts: missingNetwork(r) != "",
 			details: otherDetails(ask, "command", "description", saidInReason(r))}
 		var others []string
 		for _, f := range r.RequestFiles() {
@@ -159,12 +160,18 @@ func otherDetails(ask events.PermissionAsk, but ...string) (all []detail) {
 // saidInReason returns "network" if the reason on the card ends with the sentence in that field of the metadata, else
 // "".
 func saidInReason(r *timeline.Request) string {
-	var metadata struct{ Network string }
-	_ = json.Unmarshal([]byte(r.Metadata), &metadata) // without the field, or with another type, there is no sentence
-	if metadata.Network == "" || !strings.HasSuffix(r.ReferredReason, metadata.Network) {
+	if text := missingNetwork(r); text == "" || !strings.HasSuffix(r.ReferredReason, text) {
 		return ""
 	}
 	return "network"
+}
+
+// missingNetwork returns the sentence that says why the command of a request would have no network, "" if it would have
+// one or needs none.
+func missingNetwork(r *timeline.Request) string {
+	var metadata struct{ Network string }
+	_ = json.Unmarshal([]byte(r.Metadata), &metadata) // without the field, or with another type, there is no sentence
+	return metadata.Network
 }
 
 // textOf returns a text as it is, and any other value as JSON.

@@ -32,6 +32,7 @@ func (q Requests) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /requests/{id}/live", q.Live(q.liveRequest))
 	mux.Handle("GET /requests/{id}/always", q.Page(q.showAlways))
 	mux.Handle("POST /requests/{id}/always", q.Command(q.saveAlways))
+	mux.Handle("POST /requests/{id}/host", q.Command(q.allowHost))
 	mux.Handle("POST /servers/{id}", q.Command(q.decideServer))
 	mux.Handle("POST /chats/{id}/requests/{request}", q.Command(q.decide))
 	mux.Handle("POST /chats/{id}/questions/{question}", q.Command(q.answerQuestion))

@@ -4,6 +4,9 @@ package texts
 const (
 	Always         = "Always…"
 	AlwaysHost     = "Always allow this host…"
+	AllowHost      = "Allow a host…"
+	HostInChat     = "Host that commands of this chat may connect to"
+	HostAbout      = "A rule for this chat is saved. The request still waits for you."
 	AlwaysTitle    = "Always allow"
 	AlwaysAbout    = "From now on, a rule allows such requests, and they no longer wait for you."
 	RuleText       = "Rule"
