@@ -36,6 +36,12 @@ func TestALoginIsEndedFromAnotherBrowser(t *testing.T) {
 	is.Equal(page.status, http.StatusOK)
 	is.Equal(strings.Count(page.body, `<li id="login-`), 2)
 	is.Equal(strings.Count(page.body, ">this browser<"), 1)
+	for _, b := range []*browser{one, two} { // the own login is the first
+		_, rest, _ := strings.Cut(b.visit(t, "/account").body, `<li id="login-`)
+		is.True(strings.HasPrefix(rest, session(b)))
+		expect.Contains(t, rest, "Logged in <time")
+		expect.Contains(t, rest, "</time> from 127.0.0.1")
+	}
 	expect.Contains(t, element(t, page.body, "login-"+session(one)), "127.0.0.1")
 	expect.Contains(t, page.body, `action="/account/logins/`+other+`/end"`)
 	expect.Contains(t, page.body, "works only on this machine")
@@ -103,7 +109,7 @@ func TestALoginIsNamedAfterItsClient(t *testing.T) {
 		resp, err := b.Client.Do(r)
 		webtest.Check(t, err)
 		resp.Body.Close()
-		expect.Contains(t, b.visit(t, "/account").body, "<strong>"+want+"</strong>")
+		expect.Contains(t, b.visit(t, "/account").body, ">"+want+"</strong>")
 	}
 }
 

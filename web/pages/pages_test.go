@@ -244,10 +244,13 @@ func TestAChatStartsWithItsFirstMessageOnce(t *testing.T) {
 	expect.Contains(t, refused.body, "Write a message first.")
 }
 
-func TestTheLoginSaysHowAPasswordIsReset(t *testing.T) {
+func TestTheLoginSaysHowAnAccountAndAPasswordAreMade(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t, webtest.NewSystem(t))
-	expect.Contains(t, b.visit(t, "/login").body, "<code>pocketcoder user passwd EMAIL</code>")
+	page := newBrowser(t, webtest.NewSystem(t)).visit(t, "/login").body
+	for _, want := range []string{"<code>pocketcoder user passwd EMAIL</code>", "<code>pocketcoder user add EMAIL</code>",
+		"makes the first account"} {
+		expect.Contains(t, page, want)
+	}
 }
 
 func TestAPageAboutAProblemHasTheFrame(t *testing.T) {

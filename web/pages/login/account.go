@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,15 @@ func (l Login) showAccount(r *http.Request, caller api.Caller) (templ.Component,
 	if v.logins, err = l.API.Accounts.Sessions(r.Context(), caller.Account); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(v.logins, func(a, b account.Session) int {
+		switch caller.Session { // the login of this browser is the first
+		case a.ID:
+			return -1
+		case b.ID:
+			return 1
+		}
+		return b.Opened.Compare(a.Opened)
+	})
 	return accountPage(caller, v), nil
 }
 
