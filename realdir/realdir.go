@@ -14,10 +14,17 @@ import (
 	"strings"
 )
 
-// Open opens a directory that is no symbolic link, by its name in parent.
+// ErrNotDirectory means that a symbolic link or a file is in the place of a directory.
+var ErrNotDirectory = errors.New("not a directory")
+
+// Open opens a directory that is no symbolic link, by its name in parent. It returns ErrNotDirectory if something else
+// is in its place.
 func Open(parent *os.Root, name string) (*os.Root, error) {
 	named, err := parent.Lstat(name)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkDirectory(named); err != nil {
 		return nil, err
 	}
 	dir, err := parent.OpenRoot(name)
@@ -26,13 +33,23 @@ func Open(parent *os.Root, name string) (*os.Root, error) {
 	}
 	opened, err := dir.Stat(".")
 	if err == nil && !os.SameFile(named, opened) {
-		err = fmt.Errorf("%s is a symbolic link", name)
+		err = fmt.Errorf("%w: %s was replaced while it was opened", ErrNotDirectory, name)
 	}
 	if err != nil {
 		dir.Close()
 		return nil, err
 	}
 	return dir, nil
+}
+
+func checkDirectory(named fs.FileInfo) error {
+	switch {
+	case named.Mode().Type() == fs.ModeSymlink:
+		return fmt.Errorf("%w: %s is a symbolic link", ErrNotDirectory, named.Name())
+	case !named.IsDir():
+		return fmt.Errorf("%w: %s is a file", ErrNotDirectory, named.Name())
+	}
+	return nil
 }
 
 // OpenParent opens the directory of a path below root, of which no part is a symbolic link. It creates missing

@@ -17,6 +17,8 @@ func TestNoDirectoryIsOpenedThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	is.NoErr(os.MkdirAll(filepath.Join(dir, "real", "below"), 0o755))
 	is.NoErr(os.Symlink("real", filepath.Join(dir, "link")))
+	is.NoErr(os.Symlink(t.TempDir(), filepath.Join(dir, "far")))
+	is.NoErr(os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
 	root, err := os.OpenRoot(dir)
 	is.NoErr(err)
 	defer root.Close()
@@ -28,11 +30,13 @@ func TestNoDirectoryIsOpenedThroughALink(t *testing.T) {
 			is.NoErr(parent.Close())
 		}
 	}
-	for _, path := range []string{"link/file", "link/below/file", "real/../link/file"} {
+	for path, want := range map[string]string{"link/file": "link is a symbolic link", "far/a": "far is a symbolic link",
+		"link/below/file": "link is a symbolic link", "real/../link/file": "link is a symbolic link",
+		"plain/file": "plain is a file"} {
 		for _, create := range []bool{false, true} {
 			_, err := realdir.OpenParent(root, path, create)
-			is.True(err != nil)
-			is.Equal(err.Error(), "link is a symbolic link")
+			is.True(errors.Is(err, realdir.ErrNotDirectory))
+			is.Equal(err.Error(), "not a directory: "+want)
 		}
 	}
 	parent, err := realdir.OpenParent(root, "new/a/file", true)

@@ -16,9 +16,10 @@ import (
 
 // Restored are the outcome of Restore.
 type Restored struct {
-	// files of Copies.Changed, and files that were changed after OpenCode had written them: these stay as they are now
+	// files of Copies.Changed, files that were changed after OpenCode had written them, and files below a symbolic link
+	// or a file that is now in the place of a folder: these stay as they are now
 	Kept   []string
-	Copies string // directory with the earlier versions of files of the second kind; empty if there are none
+	Copies string // directory with the earlier versions of files of the other kinds; empty if there are none
 }
 
 // Restore makes the files as Keep copied them under a name, and deletes the copies. Without copies it does nothing. It
@@ -41,10 +42,14 @@ func (s *Snapshots) Restore(ctx context.Context, name string) (r Restored, err e
 	}
 	for _, absent := range []bool{true, false} { // first delete: a file may stand in the place of a directory
 		for _, f := range all {
-			if f.Absent == absent {
-				if fault := f.restore(root, filepath.Join(s.dirOf(name), f.Copy)); fault != nil {
-					err = errors.Join(err, fmt.Errorf("restore %s: %w", f.Name, fault))
-				}
+			if f.Absent != absent {
+				continue
+			}
+			switch fault := f.restore(root, filepath.Join(s.dirOf(name), f.Copy)); {
+			case errors.Is(fault, realdir.ErrNotDirectory): // another try would find the same
+				newer = append(newer, f)
+			case fault != nil:
+				err = errors.Join(err, fmt.Errorf("restore %s: %w", f.Name, fault))
 			}
 		}
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,17 +219,26 @@ func TestNothingIsRestoredThroughALink(t *testing.T) {
 	w := newWorkspace(t)
 	without := w.undone("other")[w.path("other")] // OpenCode deletes what a snapshot lacks
 	written := map[string][]string{}
-	for _, name := range []string{"sub/config", "sub/a/config"} {
+	for _, name := range []string{"file/config", "far/config", "sub/config", "sub/a/config", "whole/config"} {
 		w.write(name, "a command's\n")
 		written[w.path(name)] = without
 	}
-	w.keep(snapshots.Copies{Files: w.paths("sub/config", "sub/a/config"), Written: written})
+	w.keep(snapshots.Copies{Files: slices.Collect(maps.Keys(written)), Written: written})
 	w.write("protected/config", "a person's\n")
-	w.remove("sub")
+	for _, name := range []string{"file", "far", "sub", "whole"} {
+		w.remove(name)
+	}
+	w.write("file", "in the place of a folder\n")
+	w.link(t.TempDir(), "far")
 	w.link("protected", "sub")
-	_, err := w.Restore(t.Context(), "undo")
-	is.True(err != nil)
-	expect.Contains(t, err.Error(), "sub is a symbolic link")
+	restored, err := w.Restore(t.Context(), "undo")
+	is.NoErr(err) // at once: another try would find the same
+	is.Equal(restored.Kept, w.paths("far/config", "file/config", "sub/a/config", "sub/config"))
+	is.Equal(restored.Copies, filepath.Join(w.Kept, "undo"))
+	is.Equal(expect.ReadFile(t, w.path("whole/config")), "a command's\n")
+	copies, err := filepath.Glob(filepath.Join(restored.Copies, "*-config"))
+	is.NoErr(err)
+	is.Equal(len(copies), 4)
 	is.Equal(expect.ReadFile(t, w.path("protected/config")), "a person's\n")
 	entries, err := os.ReadDir(w.path("protected"))
 	is.NoErr(err)
