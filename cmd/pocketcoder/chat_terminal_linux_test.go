@@ -204,7 +204,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 		{"/model 99999", "choose 1 to "},
 		{"/model demo/demo", "this chat uses demo/demo"},
 		{"/redo", "nothing was undone"},
-		{"/omit", "The provider did not refuse the last message"},
+		{"/omit", "The last message was neither refused by the provider nor stopped"},
 	} {
 		s.typeText(c.types + "\r")
 		s.awaitText(c.sees)

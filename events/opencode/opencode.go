@@ -115,6 +115,12 @@ type Retry struct {
 	Next    float64 `json:"next"` // Unix ms
 }
 
+// FailingAttempts is the number of failed attempts after which the content of the message may be the cause.
+const FailingAttempts = 3
+
+// MayBeFile reports whether the provider has failed so often that a file of the message may be the cause.
+func (r Retry) MayBeFile() bool { return r.Attempt >= FailingAttempts }
+
 // NextTry returns the time of the next try, the zero time if it is unknown.
 func (r Retry) NextTry() time.Time {
 	if r.Next <= 0 {
@@ -148,14 +154,16 @@ func (e Error) String() string {
 	return cmp.Or(message, f.Name)
 }
 
-// Refused reports whether the provider refused the content of a request. The same request is refused again.
+// Refused reports whether the content of a request may be why the provider did not answer it. Some providers answer a
+// file that they cannot read with a failure of their server.
 func (e Error) Refused() bool {
-	switch e.fields().Data.Status {
+	switch status := e.fields().Data.Status; status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity:
 		return true
+	default:
+		return status >= http.StatusInternalServerError
 	}
-	return false
 }
 
 type errorFields struct {

@@ -21,7 +21,7 @@ type Omit struct {
 const (
 	omitRuns    = "A turn is running. Wait for its end, or stop it."
 	omitAgain   = "The files were left out already. Send the next message."
-	omitAnswer  = "The provider did not refuse the last message, so no file is left out."
+	omitAnswer  = "The last message was neither refused by the provider nor stopped, so no file is left out."
 	omitNothing = "The chat has no file that can be left out."
 )
 
@@ -53,7 +53,7 @@ type step struct {
 	id, prompt string
 	seq        uint64 // of its first event
 	isWritten  bool
-	isRefused  bool
+	isRefused  bool // or stopped: OpenCode tries a failing provider until a person stops the turn
 }
 
 func newOmissionState(command string) *omissionState {
@@ -141,7 +141,7 @@ func (c *modelContext) message(e events.Event, m opencode.Message) {
 	if m.ID > c.last.id {
 		c.last = step{id: m.ID, seq: e.Seq}
 	}
-	c.last.prompt, c.last.isRefused = m.ParentID, m.Error.Refused()
+	c.last.prompt, c.last.isRefused = m.ParentID, m.Error.Refused() || m.Error.Aborted()
 	c.last.isWritten = m.Error.Exists() || m.Time.Completed != 0
 	if m.Time.Completed != 0 && !m.Error.Exists() && m.Agent != opencode.AgentCompaction {
 		c.answered = max(c.answered, m.ID)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/endings"
@@ -44,6 +45,9 @@ type Retry struct {
 	Message string `db:"message"`
 	Next    string `db:"next"` // time of the next try; empty if it is unknown
 }
+
+// MayBeFile reports whether the provider has failed so often that a file of the message may be the cause.
+func (r Retry) MayBeFile() bool { return r.Attempt >= opencode.FailingAttempts }
 
 // Totals are the cost and the tokens of a chat and its subagents.
 type Totals struct {

@@ -116,8 +116,12 @@ func TestAWaitForTheProviderIsShownAndCanBeStopped(t *testing.T) {
 		`datetime="2026-11-20T23:31:40Z"`, `action="/chats/` + chat + `/abort"`, "Stop the turn"} {
 		expect.Contains(t, waits, words)
 	}
+	const file = "A file may be the cause. To leave it out, stop the turn and send /omit."
+	expect.Lacks(t, waits, file)
 	expect.Lacks(t, foot(`{"type":"busy"}`), "Stop the turn")
-	expect.Contains(t, foot(`{"type":"retry","attempt":3,"message":"again"}`), "Stop the turn")
+	again := foot(`{"type":"retry","attempt":3,"message":"again"}`)
+	expect.Contains(t, again, "Stop the turn")
+	expect.Contains(t, again, file)
 	s.Append(t, chat, events.TurnLost{Session: "ses_" + chat})
 	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, "Stop the turn")
 }

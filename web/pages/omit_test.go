@@ -71,7 +71,7 @@ func TestARefusedPictureIsLeftOutThroughTheAPI(t *testing.T) {
 	route := "/api/pocketcoder/chats/" + chat + "/omit"
 	status, refused := s.Call(t, token, "POST", route, nil)
 	is.Equal(status, http.StatusBadRequest)
-	is.Equal(refused["message"], "The provider did not refuse the last message, so no file is left out.")
+	is.Equal(refused["message"], "The last message was neither refused by the provider nor stopped, so no file is left out.")
 	s.AppendRefusedPicture(t, chat)
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, "Leave photo.png out")
 	status, answer := s.Call(t, token, "POST", route, nil)

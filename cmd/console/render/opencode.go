@@ -68,6 +68,9 @@ func (r *Renderer) retry(p payload.Payload) {
 		text += " (Ctrl-C or /stop ends the turn)"
 	}
 	r.Note(p.SessionID, Yellow, "%s", text)
+	if r.Live && p.Status.MayBeFile() {
+		r.Note(p.SessionID, Dim, "(if a file is the cause, stop the turn; /omit then leaves it out of the next message)")
+	}
 }
 
 // addQuestions shows questions. A live renderer leaves that to the conversation, which shows each question in turn.

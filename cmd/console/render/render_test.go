@@ -71,6 +71,10 @@ func TestARetrySaysWhenAndHowToStop(t *testing.T) {
 	replayed := rendered([]events.Event{cmdtest.Numbered(e, 1)})
 	expect.Contains(t, replayed, "next try at "+at)
 	expect.Lacks(t, replayed, "stops waiting")
+	expect.Lacks(t, out.String(), "/omit")
+	e.Data = json.RawMessage(strings.Replace(string(e.Data), `"attempt":2`, `"attempt":3`, 1))
+	r.Event(cmdtest.Numbered(e, 2))
+	expect.Contains(t, out.String(), "if a file is the cause, stop the turn; /omit then leaves it out")
 }
 
 func TestLengthOfALongCommandIsShownBelowIt(t *testing.T) {

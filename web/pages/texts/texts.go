@@ -159,8 +159,11 @@ const (
 	NextTry        = "Next try:"
 	StopTurn       = "Stop the turn"
 
-	RefusedFile  = "The provider refused the last message. A file may be the cause."
-	RefusedFiles = "The provider refused the last message. A file may be the cause. PocketCoder cannot tell which one, so it leaves out every file that the model has not answered yet."
+	// with /omit
+	FileMayFail = "A file may be the cause. To leave it out, stop the turn and send %s."
+
+	RefusedFile  = "The provider did not answer the last message. A file may be the cause."
+	RefusedFiles = "The provider did not answer the last message. A file may be the cause. PocketCoder cannot tell which one, so it leaves out every file that the model has not answered yet."
 	LeaveOut     = "Leave %s out and try again" // with names
 	FileLeftOut  = "left out: %s"
 
