@@ -73,7 +73,7 @@ func (s *System) wireGateway() {
 }
 
 func (s *System) mcpSecrets() recordsecret.MCPSecrets {
-	return recordsecret.MCPSecrets{Records: s.records, Secrets: s.secrets}
+	return recordsecret.MCPSecrets{Records: s.records, Secrets: s.secrets, Workspace: s.o.Workspace}
 }
 
 func (s *System) runEgress(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package recordsecret
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -17,6 +18,8 @@ import (
 type MCPSecrets struct {
 	Records *record.Records
 	Secrets *secret.Store
+
+	Workspace string // a value that is part of the path of one of its files is refused
 }
 
 // SetMCPSecret stores the value of a name in the environment of an MCP server. An empty value deletes it.
@@ -62,7 +65,8 @@ func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
 		return err
 	}
 	if c.Value != "" {
-		if err := handlers.RefuseWeak("value", secret.Check(credential(c.Value))); err != nil {
+		one := credential(c.Value)
+		if err := handlers.RefuseWeak("value", cmp.Or(secret.Check(one), checkNames(m.Workspace, one))); err != nil {
 			return err
 		}
 	}

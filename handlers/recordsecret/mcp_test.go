@@ -2,6 +2,8 @@ package recordsecret_test
 
 import (
 	"crypto/rand"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -51,4 +53,28 @@ func TestOnlyADeletionDeletesTheValuesOfAnMCPServer(t *testing.T) {
 	is.Equal(len(stored()), 3)
 	is.NoErr(m.Clean(t.Context()))
 	is.Equal(stored(), []string{"mcp.damaged", "mcp.later"})
+}
+
+func TestAValueThatTheWorkspaceNamesIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	records := &record.Records{Log: eventstest.Open(t, nc)}
+	secrets, err := secret.Open(t.Context(), nc, 1)
+	is.NoErr(err)
+	name := rand.Text()
+	workspace := t.TempDir()
+	is.NoErr(os.MkdirAll(filepath.Join(workspace, "build", "app-"+name), 0o755))
+	m := recordsecret.MCPSecrets{Records: records, Secrets: secrets, Workspace: workspace}
+	_, _, err = records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
+		Collection: record.MCPServerCollection, Record: "lab", Set: record.Fields(map[string]any{"name": "lab",
+			"command": "serve", "environment": []string{"TOKEN"}, "status": "pending"})})
+	is.NoErr(err)
+	for value, refused := range map[string]bool{name: true, "Bearer " + name: true, rand.Text(): false} {
+		err := m.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "TOKEN", Value: value})
+		is.Equal(err != nil, refused)
+		if refused {
+			expect.Contains(t, err.Error(), "is part of the path of a file of the workspace")
+		}
+	}
 }
