@@ -17,7 +17,7 @@ func checkNames(workspace, secret string) error {
 		return nil
 	}
 	seen := 0
-	err := filepath.WalkDir(workspace, func(path string, _ fs.DirEntry, err error) error {
+	return filepath.WalkDir(workspace, func(path string, _ fs.DirEntry, err error) error {
 		if seen++; seen > maxNames {
 			return fs.SkipAll
 		}
@@ -26,7 +26,6 @@ func checkNames(workspace, secret string) error {
 		}
 		return nil // a folder that cannot be read has no names
 	})
-	return err
 }
 
 var errNamed = errors.New("is part of the path of a file of the workspace")
