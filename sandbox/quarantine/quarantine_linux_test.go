@@ -14,7 +14,7 @@ import (
 )
 
 // open returns the quarantine of a new workspace, in a directory on another file system than the workspace or not.
-func open(t *testing.T, otherFileSystem, guards bool) *Quarantine {
+func open(t testing.TB, otherFileSystem, guards bool) *Quarantine {
 	t.Helper()
 	is := is.New(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-quarantine-")
