@@ -258,8 +258,8 @@ func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 	})
 }
 
-// TestIsolationWorksForAnotherUser runs the tests of isolation and quarantine once more as a user without rights, for whom isolation works
-// in other ways.
+// TestIsolationWorksForAnotherUser runs the tests of isolation and quarantine once more as a user without rights, for
+// whom isolation works in other ways.
 func TestIsolationWorksForAnotherUser(t *testing.T) {
 	expect.Long(t, "runs the escapes again")
 	t.Parallel()

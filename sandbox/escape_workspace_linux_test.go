@@ -83,7 +83,8 @@ func TestIsolationTakesAllProtectedNamesOutOfTheTopDirectory(t *testing.T) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		for names := range slices.Chunk(append(protectedNames, "commondir"), 8) {
-			for _, command := range []string{"mkdir %s", "for f in %s; do ln -s /tmp $f; done", "for f in %s; do echo >sub/a; mv sub/a $f; done"} {
+			for _, command := range []string{"mkdir %s", "for f in %s; do ln -s /tmp $f; done",
+				"for f in %s; do echo >sub/a; mv sub/a $f; done"} {
 				_, result := j.sh(strings.Replace(command, "%s", strings.Join(names, " "), 1))
 				is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
 				is.Equal(j.entries(""), []string{".git", "file", "sub"})
@@ -98,8 +99,8 @@ func TestIsolationPreventsCreatingARepository(t *testing.T) {
 	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
-		for _, command := range []string{"mkdir .git", "echo gitdir: sub > .git", "mkdir sub/g; mv sub/g .git", "git init", "git init --bare .",
-			"echo sub > commondir"} {
+		for _, command := range []string{"mkdir .git", "echo gitdir: sub > .git", "mkdir sub/g; mv sub/g .git", "git init",
+			"git init --bare .", "echo sub > commondir"} {
 			out, result := j.sh(command)
 			is.Equal(len(result.Quarantined), 0) // a person is not asked
 			expect.Contains(t, out, "was moved out of the workspace: a command cannot")
@@ -338,9 +339,9 @@ func (j *testWorker) undoes(names ...string) {
 			return string(out)
 		}
 		before := state()
-		for _, attempt := range []string{"write " + at, "cut " + at, "replace " + at, "remove " + at, "rename " + at + " %w/sub/away",
-			"rename " + at + " %w/away", "swap %w/sub/file " + at, "swap %w/sub/folder " + at, "rename %w/file " + at, "chmod " + at,
-			"create " + at + "/new", "mkdir " + at + "/deep"} {
+		for _, attempt := range []string{"write " + at, "cut " + at, "replace " + at, "remove " + at,
+			"rename " + at + " %w/sub/away", "rename " + at + " %w/away", "swap %w/sub/file " + at,
+			"swap %w/sub/folder " + at, "rename %w/file " + at, "chmod " + at, "create " + at + "/new", "mkdir " + at + "/deep"} {
 			verb, _, _ := strings.Cut(attempt, " ")
 			if strings.HasPrefix(name, "deep") && slices.Contains([]string{"create", "mkdir", "chmod"}, verb) {
 				continue // commands may do that there

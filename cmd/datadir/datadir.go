@@ -205,8 +205,8 @@ func (d Dir) checkOurs() error {
 	return nil
 }
 
-// othersParts are what other programs keep in the data directory: OpenCode, npm, the commands, whose HOME it is, and the
-// worker with files of the commands.
+// othersParts are what other programs keep in the data directory: OpenCode, npm, the commands, whose HOME it is, and
+// the worker with files of the commands.
 // Only the directory itself keeps other users away from them.
 var othersParts = []string{"home", "npm", "opencode", "quarantine"}
 

@@ -5,15 +5,15 @@
 // can change it any more. A person then decides about the copy: Keep moves it back, and Dismiss deletes it.
 //
 // Promises:
-//   - A protected name that appears is taken as soon as the kernel reports it. A name of which the kernel did not report
-//     the creation is taken when a command ends, at the latest. Links and special files are never followed or opened.
-//   - The watch names no process. So it also takes a name that a person creates while a command runs. It never takes a
-//     name that existed when the first of the running commands started.
-//   - A command that creates a git repository in the top directory loses the part that completes it. That part, files of
-//     other kinds and large ones cannot be kept.
-//   - With Config.Guards, a protected name that exists is put back when it changes. It is put back from memory, with the
-//     content it had before the first of the running commands. A missing name in a git directory is removed. Without
-//     Guards, only kept names are put back while commands run that started before.
+//   - A protected name that appears is taken as soon as the kernel reports it. If the kernel did not report it, it is
+//     taken when a command ends, at the latest. Links and special files are never followed or opened.
+//   - The watch names no process. So it also takes a name that a person creates while a command runs. It never takes
+//     a name that existed when the first of the running commands started.
+//   - The part that completes a git repository in the top directory is taken and cannot be kept. Neither can special
+//     files and large ones.
+//   - With Config.Guards, a protected name that exists is put back when it changes, with the content it had before the
+//     first of the running commands. A missing name in a git directory is removed. Without Guards, only a kept name is
+//     put back, while commands run that started before.
 //   - A command that does so again and again is stopped.
 //   - An item survives a restart and a crash. What is replaced or cannot be kept goes to the directory "replaced".
 //

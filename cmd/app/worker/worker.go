@@ -75,7 +75,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer nc.Close()
 	w, err := sandbox.Open(sandbox.Config{
-		Workspace: o.Workspace, Home: o.Home, Quarantine: o.Quarantine, Timeout: o.Limits.Timeout, Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
+		Workspace: o.Workspace, Home: o.Home, Quarantine: o.Quarantine, Timeout: o.Limits.Timeout,
+		Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
 	})
 	if err != nil {
 		fmt.Fprintln(o.Stdout, Unusable, printable.OneLine(err.Error(), 1000))

@@ -119,8 +119,8 @@ type Name struct {
 // HasPlaceholder reports whether Protect covers the name also where it is missing.
 func (n Name) HasPlaceholder() bool { return n.placeholder != noPlaceholder }
 
-// placeholderKind is the kind of file that is created at a missing name in a git directory while a command runs, because
-// a mount needs a file to cover. It is an empty directory where possible, also for names of files.
+// placeholderKind is the kind of file that is created at a missing name in a git directory while a command runs,
+// because a mount needs a file to cover. It is an empty directory where possible, also for names of files.
 type placeholderKind int
 
 const (
