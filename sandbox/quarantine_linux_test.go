@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -160,29 +159,31 @@ func TestQuarantineKeepsAndDismisses(t *testing.T) {
 	})
 }
 
-// A person has read a name's content. A command that runs longer must not change it afterwards.
+// A command must not change what a person has read and kept, through another name of the file or while it runs longer.
 func TestQuarantineKeepsWhatAPersonHasRead(t *testing.T) {
 	t.Parallel()
 	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		out, done := newLines(), make(chan wire.Result, 1)
-		go func() { // it holds the file open, under two names
-			done <- j.Exec(t.Context(), j.request("exec 5<>sub/a; echo good >&5; ln sub/a .envrc; "+j.program+" "+attemptName+
-				" 'wait sub/taken'; echo evil >>sub/a; echo evil >&5; "+j.program+" "+attemptName+
-				" 'wait sub/kept'; echo evil > .envrc; "+j.program+" "+attemptName+" 'wait sub/end'"), out, io.Discard)
+		wait := j.program + " " + attemptName + " 'wait sub/%s'; "
+		go func() {
+			done <- j.Exec(t.Context(), j.request(strings.ReplaceAll(wait, "%s", "kept")+"echo evil > .envrc; sleep 0.2; rm .envrc; "+
+				strings.ReplaceAll(wait, "%s", "end")), out, io.Discard)
 		}()
 		is.Equal(out.next(t), "waiting")
-		expect.Eventually(t, "it is taken", func() bool { return !slices.Contains(j.entries(""), ".envrc") })
-		_, result := j.sh("echo other > .npmrc")
-		is.Equal(result.Quarantined[0].Name, ".npmrc")
+		_, result := j.sh("echo good > sub/a; ln sub/a .envrc")
+		is.Equal(len(result.Quarantined), 1)
+		is.Equal(result.Quarantined[0].Text, "good\n")
+		j.sh("echo evil > sub/a")
 		is.NoErr(j.quarantine.Keep(result.Quarantined[0].ID))
-		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/taken"), nil, 0o644))
-		is.Equal(out.next(t), "ok")
-		is.Equal(out.next(t), "waiting")
 		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/kept"), nil, 0o644))
 		is.Equal(out.next(t), "ok")
 		is.Equal(out.next(t), "waiting")
+		expect.Eventually(t, "it is put back", func() bool {
+			text, err := os.ReadFile(filepath.Join(j.workspace, ".envrc"))
+			return err == nil && string(text) == "good\n"
+		})
 		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/end"), nil, 0o644))
 		is.Equal((<-done).Reason, wire.Exited)
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,6 +160,7 @@ func (q *Quarantine) open() (err error) {
 	for _, name := range present {
 		q.known[name] = true
 	}
+	maps.DeleteFunc(q.expected, func(_ string, until time.Time) bool { return time.Now().After(until) })
 	if !q.Guards {
 		return nil
 	}
@@ -178,7 +180,6 @@ func (q *Quarantine) close() {
 		q.top.Close()
 	}
 	q.guards, q.watch, q.top = nil, nil, nil
-	clear(q.expected)
 }
 
 // last returns the session that a change is attributed to: of the command that started last, if possible of one that
@@ -480,10 +481,10 @@ func (q *Quarantine) Expect(name string) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.expected[name] = time.Now().Add(wire.ExpectTime)
 	if len(q.sessions) == 0 {
 		return nil
 	}
-	q.expected[name] = time.Now().Add(wire.ExpectTime)
 	i := slices.IndexFunc(q.items, func(it *item) bool {
 		return it.Name == name && time.Since(it.Time) < wire.ExpectTime
 	})

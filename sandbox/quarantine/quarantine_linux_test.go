@@ -138,16 +138,18 @@ func TestAnExpectedNameStays(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	q := open(t, false, false)
+	is.NoErr(q.Expect(".mcp.json")) // before the command
 	s := begin(t, q)
+	q.create(t, ".mcp.json", "first")
 	q.create(t, "AGENTS.md", "early")
 	expect.Eventually(t, "it is taken", func() bool { return !q.has("AGENTS.md") })
 	is.NoErr(q.Expect("AGENTS.md")) // just after
-	is.Equal(q.names(t), []string{"AGENTS.md"})
-	is.NoErr(q.Expect(".npmrc"))
+	is.Equal(q.names(t), []string{".mcp.json", "AGENTS.md"})
+	is.NoErr(q.Expect(".npmrc")) // just before
 	q.create(t, ".npmrc", "later")
 	list, lines := s.End()
 	is.Equal([]int{len(list), len(lines)}, []int{0, 0})
-	is.Equal(q.names(t), []string{".npmrc", "AGENTS.md"})
+	is.Equal(q.names(t), []string{".mcp.json", ".npmrc", "AGENTS.md"})
 
 	q.mu.Lock()
 	q.expected[".npmrc"] = time.Now() // the time is over

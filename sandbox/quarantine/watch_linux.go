@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkEvery is how often guarded files are compared although nothing was reported: the kernel does not report changes
-// by a memory map, by another name of the file, or deep in a folder.
+// checkEvery is how often names are listed and guarded files compared although nothing was reported. The kernel does
+// not report changes by a memory map, by another name of the file, or deep in a folder. Some file systems report none.
 const checkEvery = 50 * time.Millisecond
 
 // watch reports names that appear in directories (inotify(7)).
@@ -106,12 +107,13 @@ func (q *Quarantine) run(w *watch) {
 
 func (q *Quarantine) handle(events []event) {
 	q.guardExpected() // before an event of such a name is handled late
-	changed := len(events) == 0
+	changed := false
+	if len(events) == 0 || slices.ContainsFunc(events, func(e event) bool { return e.overflow }) {
+		q.scan()
+		changed = true
+	}
 	for _, e := range events {
 		switch {
-		case e.overflow:
-			q.scan()
-			changed = true
 		case e.directory != q.watch.top:
 			changed = true
 		case e.appeared && !q.known[e.name]:

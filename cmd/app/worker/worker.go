@@ -84,7 +84,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer w.Close()
 	fmt.Fprintln(o.Stdout, Ready, choice)
-	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Holds: w.Holds, Info: w.Info(), Drain: o.Drain, Abort: now.Done()}
+	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Holds: w.Holds, Info: w.Info(), Drain: o.Drain,
+		Abort: now.Done()}
 	server.Info.Capacity, server.Info.Version = o.Capacity, program.Version()
 	if err := wire.Serve(ctx, nc, wire.RunSubject(o.Pool), server); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("sandbox: %w", err)
