@@ -44,6 +44,7 @@ type Request struct {
 	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
 	Port  int    `json:"port,omitempty"`  // of Dial
+	Item  string `json:"item,omitempty"`  // of Keep and Dismiss: a Quarantined.ID
 
 	Account string `json:"account,omitempty"` // on PersonSubject: owner of the shell; empty for the operator
 
@@ -68,6 +69,10 @@ const (
 	Read    Op = "read"    // write the file at Path to stdout
 	// connect to 127.0.0.1:Port of the execution Exec: Input is sent there, stdout is what is received
 	Dial Op = "dial"
+	// move the quarantined Item back to its name. It is Refused if a file has the name now, or if there is no such item.
+	// The item then stays. Repeating Keep does nothing
+	Keep    Op = "keep"
+	Dismiss Op = "dismiss" // delete the quarantined Item, if there is one
 )
 
 // Connected is the whole stderr of a Dial that is connected.
@@ -120,6 +125,8 @@ const (
 	CPUTime    Reason = "cpu-time"
 	OpenFiles  Reason = "open-files"
 	OutputSize Reason = "output-size" // the output exceeds what is recorded
+	// it created or changed protected names again and again; Error names one
+	ProtectedName Reason = "protected-name"
 	Lost       Reason = "lost"        // the server is gone; it is unknown whether the command ended
 )
 
@@ -135,6 +142,9 @@ type Result struct {
 	StderrBytes int64  `json:"stderr_bytes"`
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
 	Left        *Left  `json:"left,omitempty"`  // nil if there are none, or if Reason is not Exited
+	// protected names that the worker has moved out of the workspace while the command ran. Also set if Reason is not
+	// Exited
+	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
 // envelope is the encoded form of a request.
@@ -192,6 +202,10 @@ func (e envelope) validate() error {
 		if r.Exec == "" || r.Port < 1 || r.Port > 65535 {
 			return errors.New("dial needs an exec and a port from 1 to 65535")
 		}
+	case Keep, Dismiss:
+		if !IsToken(r.Item) {
+			return errors.New("item must be 1 to 64 letters, digits, _ or -")
+		}
 	default:
 		return fmt.Errorf("op %q is unknown", r.Op)
 	}
@@ -241,13 +255,16 @@ func isAbsolute(s string) bool { return path.IsAbs(s) && len(s) <= maxPath && is
 // validate checks the values that a faulty server may send.
 func (r Result) validate() error {
 	switch r.Reason {
-	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, OutputSize, Lost:
+	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, OutputSize, ProtectedName, Lost:
 	default:
 		return fmt.Errorf("unknown reason %q", r.Reason)
 	}
 	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 ||
 		r.DurationMS > time.Duration(math.MaxInt64).Milliseconds() {
 		return errors.New("a number is out of range")
+	}
+	if err := validateQuarantined(r.Quarantined); err != nil {
+		return err
 	}
 	return r.Left.validate()
 }
