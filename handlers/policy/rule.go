@@ -22,8 +22,11 @@ var (
 	fileTypes  = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"}
 	nameTypes  = []string{"mcp", "task", "skill"}
 	noteTypes  = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
-	neverTypes = []string{"doom_loop", "budget", "question"} // always decided by a person
+	neverTypes = []string{"doom_loop", "budget", "question", keepType} // always decided by a person
 )
+
+// keepType is the type of a request to keep a protected name that a command created. Rules do not apply to it.
+const keepType = "keep"
 
 // OfTool converts a rule whose permission is the name of an MCP tool and whose pattern is * into the mcp rule for that
 // tool.
@@ -135,7 +138,7 @@ func compile(r Rule) *compiledRule {
 	switch t := r.Permission; {
 	case t == "*":
 		c.wrong = &SyntaxError{0, "only a rule that denies or asks is for every permission, and its pattern is *"}
-	case allow && slices.Contains(neverTypes, t):
+	case t == keepType, allow && slices.Contains(neverTypes, t):
 		c.wrong = &SyntaxError{0, t + " is always for a person to decide"}
 	case t == "bash":
 		c.words, c.wrong = bashPattern(r.Pattern)
