@@ -138,7 +138,7 @@ func compile(r Rule) *compiledRule {
 	switch t := r.Permission; {
 	case t == "*":
 		c.wrong = &SyntaxError{0, "only a rule that denies or asks is for every permission, and its pattern is *"}
-	case t == keepType, allow && slices.Contains(neverTypes, t):
+	case allow && slices.Contains(neverTypes, t):
 		c.wrong = &SyntaxError{0, t + " is always for a person to decide"}
 	case t == "bash":
 		c.words, c.wrong = bashPattern(r.Pattern)
@@ -168,6 +168,8 @@ func compile(r Rule) *compiledRule {
 // checkText checks what does not depend on the permission type.
 func (r Rule) checkText() *SyntaxError {
 	switch {
+	case r.Permission == keepType:
+		return &SyntaxError{0, keepType + " is always for a person to decide, so no rule is for it"}
 	case r.action() != Allow && r.action() != AskPerson && r.action() != Deny:
 		return &SyntaxError{0, fmt.Sprintf("want allow, ask or deny, got %q", r.Action)}
 	case r.Permission == "":
