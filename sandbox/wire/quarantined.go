@@ -33,8 +33,8 @@ const (
 // Limits of Result.Quarantined. All texts of one Result fit into a message of NATS.
 const (
 	MaxQuarantineText  = 16 << 10
+	MaxQuarantineTexts = 128 << 10 // bytes of all texts of a Result; JSON can take six times as many
 	maxQuarantined     = 256
-	maxQuarantineTexts = 256 << 10 // bytes of all texts
 )
 
 func validateQuarantined(list []Quarantined) error {
@@ -52,13 +52,18 @@ func validateQuarantined(list []Quarantined) error {
 		switch {
 		case !IsToken(q.ID):
 			return errors.New("id of a quarantined name is not a token")
-		case q.Name == "" || q.Name == "." || q.Name == ".." || path.Base(q.Name) != q.Name || !isPrintable(q.Name):
+		case !isName(q.Name):
 			return errors.New("a quarantined name is not the name of a file")
 		case q.Bytes < 0 || q.Files < 0:
 			return fmt.Errorf("size of %s is negative", q.Name)
-		case len(q.Text) > MaxQuarantineText || texts > maxQuarantineTexts || !isText(q.Text):
+		case len(q.Text) > MaxQuarantineText || texts > MaxQuarantineTexts || !isText(q.Text):
 			return fmt.Errorf("text of %s is not a text of at most %d bytes", q.Name, MaxQuarantineText)
 		}
 	}
 	return nil
+}
+
+// isName reports whether s is the name of a file in a directory, on one line.
+func isName(s string) bool {
+	return s != ".." && len(s) <= 255 && path.Base(s) == s && isPrintable(s) && s != "." && s != "/"
 }
