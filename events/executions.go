@@ -100,7 +100,7 @@ type Quarantined struct {
 	Kind  string `json:"kind"` // file, folder, link or other
 	Bytes int64  `json:"bytes"`
 	Files int    `json:"files,omitempty"` // of a folder, at any depth
-	// the request to keep it; empty if a command cannot create it at all
+	// of an execution: the request to keep it
 	Permission string `json:"permission,omitempty"`
 }
 

@@ -1,27 +1,29 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/sleep"
 )
-
-// gitDirectory is the one quarantined name for which no request is made: git init of a person creates it.
-const gitDirectory = ".git"
 
 // maxKeepCommand is how much of its command a request to keep a name shows, in bytes.
 const maxKeepCommand = 512
 
 // requestsToKeep returns the names that a worker has moved into its quarantine while an execution ran, and a permission
-// request for each name that a person can keep.
+// request for each name.
 func requestsToKeep(d events.ExecRequested, all []wire.Quarantined) (list []events.Quarantined,
 	requests []events.PermissionRequested) {
 	for _, q := range all {
@@ -33,14 +35,12 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined) (list []even
 			about.Text, about.Cut = "", q.Cut || q.Text != ""
 		}
 		named := about.Quarantined
-		if q.Name != gitDirectory {
-			named.Permission = events.NewID()
-			requests = append(requests, events.PermissionRequested{
-				Permission: named.Permission, Type: permission.TypeKeep, Patterns: []string{q.Name},
-				Metadata: events.MustEncode(about), Session: d.Session, Message: "The command created " + q.Name + ". Keep it?",
-			})
-		}
+		named.Permission = events.NewID()
 		list = append(list, named)
+		requests = append(requests, events.PermissionRequested{
+			Permission: named.Permission, Type: permission.TypeKeep, Patterns: []string{q.Name},
+			Metadata: events.MustEncode(about), Session: d.Session, Message: "The command created " + q.Name + ". Keep it?",
+		})
 	}
 	return list, requests
 }
@@ -117,6 +117,35 @@ func (x *Executions) release(ctx context.Context, chat string, r wire.Request) (
 		x.Logger.Warn("a decision about a quarantined name waits for a worker", "chat", chat, "item", r.Item, "err", err)
 		if err := sleep.For(ctx, pause); err != nil {
 			return "", err
+		}
+	}
+}
+
+// expectTime limits how long OpenCode waits before it carries out an edit.
+const expectTime = time.Second
+
+// ExpectEdit says that OpenCode is about to carry out an allowed edit of a session that works in a directory. The names
+// that the edit creates in the top folder of the workspace are then not moved out of it, although a command runs.
+func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, directory string) {
+	ctx, cancel := context.WithTimeout(ctx, expectTime)
+	defer cancel()
+	root, _ := workspace.RealPath(x.Workspace)
+	about := a.About()
+	for _, path := range append(about.Patched(), about.File()) {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(directory, path)
+		}
+		real, _ := workspace.RealPath(path)
+		inside, found := strings.CutPrefix(real, root+"/")
+		name, _, _ := strings.Cut(inside, "/")
+		if _, err := os.Lstat(filepath.Join(root, name)); !found || !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		r := wire.Request{Op: wire.Keep, Path: name, Workspace: x.Workspace}
+		result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
+		if err != nil || result.Reason != wire.Exited {
+			x.Logger.Warn("a worker may move a file of an edit out of the workspace", "name", name,
+				"err", cmp.Or(err, errors.New(result.Error)))
 		}
 	}
 }

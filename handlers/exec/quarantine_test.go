@@ -33,6 +33,10 @@ func (q *quarantine) handle(_ context.Context, r wire.Request, _, _ io.Writer) w
 	if r.Op == wire.Run {
 		return wire.Result{Quarantined: q.creates}
 	}
+	if r.Op == wire.Keep && r.Path != "" {
+		q.ops = append(q.ops, "expect "+r.Path)
+		return wire.Result{}
+	}
 	if r.Op == wire.Keep || r.Op == wire.Dismiss {
 		q.ops = append(q.ops, string(r.Op)+" "+r.Item)
 		return q.answer
@@ -83,18 +87,16 @@ func TestProtectedNameThatACommandCreatesBecomesARequest(t *testing.T) {
 	q := &quarantine{creates: []wire.Quarantined{
 		{ID: "q1", Name: ".envrc", Kind: wire.FileKind, Bytes: 40 << 10, Text: "export KEY=" + handlerstest.Canary + "\n", Cut: true},
 		{ID: "q2", Name: ".vscode", Kind: wire.FolderKind, Bytes: 12, Files: 2, Text: "tasks.json 12\n"},
-		{ID: "q3", Name: ".git", Kind: wire.FolderKind},
 	}}
 	q.serve(s)
 	_, _, _ = s.shell(t.Context(), s.authorized("./configure"))
 	finished := s.finished()
 	_, data := handlerstest.History(t, s.Log, "c1")
 	asked := handlerstest.Of[events.PermissionRequested](data)
-	is.Equal(len(asked), 2) // nobody can keep a .git that a command created
+	is.Equal(len(asked), 2)
 	is.Equal(finished.Quarantined, []events.Quarantined{
 		{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 40 << 10, Permission: asked[0].Permission},
 		{Item: "q2", Name: ".vscode", Kind: "folder", Bytes: 12, Files: 2, Permission: asked[1].Permission},
-		{Item: "q3", Name: ".git", Kind: "folder"},
 	})
 	is.Equal(asked[0].Type, permission.TypeKeep)
 	is.Equal(asked[0].Patterns, []string{".envrc"})
@@ -190,4 +192,24 @@ func TestForeignRequestToKeepANameDoesNothing(t *testing.T) {
 	expect.Contains(t, err.Error(), "Only a person")
 	s.applied(s.decideKeep(".envrc", events.Denied).Permission) // decisions of a chat are carried out in order
 	is.Equal(q.done(), []string{"dismiss q1"})
+}
+
+func TestWorkerExpectsTheNamesThatAnEditCreates(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	q := &quarantine{}
+	q.serve(s)
+	_, err := s.touch("README.md")
+	is.NoErr(err)
+	edit := func(metadata string) {
+		s.exec.ExpectEdit(t.Context(), events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)},
+			s.workspace)
+	}
+	edit(`{"filepath":"` + s.workspace + `/AGENTS.md"}`)
+	edit(`{"filepath":"` + s.workspace + `/README.md"}`) // exists
+	edit(`{"filepath":"/elsewhere/.envrc"}`)
+	edit(`{"files":[{"filePath":"` + s.workspace + `/.vscode/tasks.json"},{"filePath":"` + s.workspace +
+		`/README.md","movePath":"` + s.workspace + `/a/b/c"}]}`)
+	is.Equal(q.done(), []string{"expect AGENTS.md", "expect .vscode", "expect a"})
 }
