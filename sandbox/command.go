@@ -36,6 +36,9 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 // that is not a child.
 const killPoll = 10 * time.Millisecond
 
+// settleTime is the time for a process to end behind its shell, or to execute its program after fork(2).
+const settleTime = 20 * time.Millisecond
+
 // command is a running command. Its shell is not reaped before reap, so pid keeps naming the shell and its group.
 type command struct {
 	*tree

@@ -121,8 +121,15 @@ func (w *Worker) reportQuarantined(r wire.Request, c *command, result *wire.Resu
 	if name := c.stoppedFor.Load(); name != nil && result.Reason == wire.ProtectedName {
 		result.Error = fmt.Sprintf("the command created or changed %s again and again", *name)
 	}
-	if c.isEmpty() {
-		c.session.Close()
+	// what a person creates from now on is not taken, unless the command has left processes; at bwrap they end with it
+	for end := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {
+		if c.isEmpty() {
+			c.session.Close()
+			return
+		}
+		if !c.hasMonitor || time.Now().After(end) {
+			return
+		}
 	}
 }
 

@@ -11,9 +11,6 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// settleTime is the time for a process to end behind its shell, or to execute its program after fork(2).
-const settleTime = 20 * time.Millisecond
-
 // listLeft returns the processes of the tree that run although the shell has exited, or nil. In bubblewrap they end
 // with its monitor, so the monitor must wait.
 func (t *tree) listLeft() *wire.Left {

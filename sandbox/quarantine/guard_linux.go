@@ -208,21 +208,19 @@ func (q *Quarantine) putBack(g *guard) {
 	default:
 		temp := hidden(rand.Text())
 		if g.want.write(root, temp) == nil {
-			q.replace(root, temp, g)
+			q.replace(root, temp, g.name, g.path)
 		}
 		root.RemoveAll(temp)
 	}
 }
 
-// replace renames a file to a guarded name. A command may create the name again meanwhile.
-func (q *Quarantine) replace(root *os.Root, from string, g *guard) (err error) {
+// replace renames a file in root. A command may create the new name again meanwhile.
+func (q *Quarantine) replace(root *os.Root, from, to, path string) {
 	for range maxTakes {
-		q.setAside(root, g.name, g.path)
-		if err = root.Rename(from, g.name); err == nil {
-			return nil
+		if q.setAside(root, to, path); root.Rename(from, to) == nil {
+			return
 		}
 	}
-	return err
 }
 
 // putBackDirectory moves a directory back that was moved within the workspace, or makes it again. Its guards, which
@@ -237,8 +235,8 @@ func (q *Quarantine) putBackDirectory(root *os.Root, g *guard) {
 		return
 	}
 	if at, err := pathOf(g.dir); err == nil {
-		if rel, err := filepath.Rel(q.Workspace, at); err == nil && filepath.IsLocal(rel) && g.parent == nil {
-			q.replace(q.top, rel, g)
+		if rel, err := filepath.Rel(q.Workspace, at); err == nil && filepath.IsLocal(rel) {
+			q.replace(q.top, rel, g.path, g.path)
 		}
 	}
 	dir, err := realdir.Open(root, g.name)
