@@ -51,7 +51,8 @@ func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
 	expect.Contains(t, p.tools(t, chat)[0].State.Output, ".envrc was moved out of the workspace: a person is asked")
 	is.Equal(len(p.finished(t, chat, 0).Quarantined), 3)
 
-	kept, folder, deleted := p.awaitKeep(t, chat, ".envrc"), p.awaitKeep(t, chat, ".vscode"), p.awaitKeep(t, chat, ".npmrc")
+	kept, folder := p.awaitKeep(t, chat, ".envrc"), p.awaitKeep(t, chat, ".vscode")
+	deleted := p.awaitKeep(t, chat, ".npmrc")
 	admin := p.admin(t)
 	request := admin.list(t, "permissions", `id = "`+kept.Permission+`"`)[0]
 	is.Equal([]any{request["permission"], request["status"]}, []any{"keep", "draft"})

