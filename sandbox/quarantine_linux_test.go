@@ -1,10 +1,7 @@
 package sandbox
 
 import (
-	"bytes"
-	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,7 +187,3 @@ func TestQuarantineKeepsWhatAPersonHasRead(t *testing.T) {
 		is.Equal((<-done).Reason, wire.Exited)
 	})
 }
-
-var _ = fmt.Sprint
-var _ = bytes.NewReader
-var _ = slog.Default

@@ -59,7 +59,7 @@ type Config struct {
 	Limits    limit.Limits     // for each command
 	Isolation isolation.Choice // required
 	Expose    []string         // directories that commands may read, besides the workspace and the system's
-	// for protected names that commands create, absolute; default pocketcoder/quarantine in the user's cache directory.
+	// for protected names that commands create, absolute; default pocketcoder/quarantine in the user's state directory.
 	// Commands must not reach it
 	Quarantine string
 	Log        *slog.Logger // default slog.Default()
@@ -187,14 +187,20 @@ func (w *Worker) openQuarantine() (err error) {
 	}
 	dir := w.config.Quarantine
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return err
-		}
-		dir = filepath.Join(cache, "pocketcoder", "quarantine")
+		dir = filepath.Join(stateDir(), "pocketcoder", "quarantine")
 	}
-	if real, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil && contains(w.workspace, real) {
-		return fmt.Errorf("quarantine %s is in the workspace, where commands reach it; choose a directory elsewhere", dir)
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make quarantine: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("open quarantine: %w", err)
+	}
+	if w.confinement.CanRead(real) {
+		return fmt.Errorf("commands can read the quarantine %s; choose another directory", dir)
 	}
 	w.quarantine, err = quarantine.Open(quarantine.Config{Dir: dir, Workspace: w.workspace,
 		Guards: !w.config.Isolation.Mounts(), Worker: w.id.marker, IsDead: workerIsDead})
@@ -269,6 +275,15 @@ func findShell(name string) (string, error) {
 		return "", fmt.Errorf("find shell: %w", err)
 	}
 	return filepath.Abs(path)
+}
+
+// stateDir returns the user's directory for state (XDG_STATE_HOME).
+func stateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	home, _ := os.UserHomeDir()
+	return filepath.Join(home, ".local", "state")
 }
 
 func makeHome(path string) (string, error) {

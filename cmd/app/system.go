@@ -359,7 +359,8 @@ func (s *System) wire() {
 	s.worker = &workerprocess.Process{
 		Args: []string{
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
-			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"), "--isolation", s.o.Isolation,
+			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"),
+			"--quarantine", s.o.Data.Path("quarantine"), "--isolation", s.o.Isolation,
 		},
 		Pool: Pool, Stderr: s.o.Stderr, Logger: s.o.Logger, Changed: s.change, Ready: s.reportIsolation,
 	}

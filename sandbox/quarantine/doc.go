@@ -22,7 +22,7 @@ package quarantine
 
 // Config is the configuration of a Quarantine.
 type Config struct {
-	Dir       string                   // for the quarantined files, absolute; made when it is needed
+	Dir       string                   // for the quarantined files, absolute
 	Workspace string                   // absolute, symlinks resolved
 	Guards    bool                     // protected names are not covered by mounts
 	Worker    string                   // identifies this worker

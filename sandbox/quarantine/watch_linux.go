@@ -105,6 +105,7 @@ func (q *Quarantine) run(w *watch) {
 }
 
 func (q *Quarantine) handle(events []event) {
+	q.guardExpected() // before an event of such a name is handled late
 	changed := len(events) == 0
 	for _, e := range events {
 		switch {
@@ -119,7 +120,6 @@ func (q *Quarantine) handle(events []event) {
 			changed = changed || q.known[e.name] && q.protected[e.name]
 		}
 	}
-	q.guardExpected()
 	if changed {
 		q.check()
 	}
