@@ -6,15 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/sandbox/protected"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/sleep"
 )
@@ -121,11 +121,16 @@ func (x *Executions) release(ctx context.Context, chat string, r wire.Request) (
 	}
 }
 
+// isProtected reports whether a worker may protect a name in the top folder.
+func isProtected(name string) bool {
+	return slices.Contains(slices.Concat(protected.Project, protected.Instructions, protected.Home), name)
+}
+
 // expectTime limits how long OpenCode waits before it carries out an edit.
 const expectTime = time.Second
 
-// ExpectEdit says that OpenCode is about to carry out an allowed edit of a session that works in a directory. The names
-// that the edit creates in the top folder of the workspace are then not moved out of it, although a command runs.
+// ExpectEdit says that OpenCode is about to carry out an allowed edit of a session that works in a directory. The
+// protected names that it creates or changes in the top folder of the workspace then stay so, although a command runs.
 func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, directory string) {
 	ctx, cancel := context.WithTimeout(ctx, expectTime)
 	defer cancel()
@@ -138,7 +143,7 @@ func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, dir
 		real, _ := workspace.RealPath(path)
 		inside, found := strings.CutPrefix(real, root+"/")
 		name, _, _ := strings.Cut(inside, "/")
-		if _, err := os.Lstat(filepath.Join(root, name)); !found || !errors.Is(err, fs.ErrNotExist) {
+		if !found || !isProtected(name) {
 			continue
 		}
 		r := wire.Request{Op: wire.Keep, Path: name, Workspace: x.Workspace}

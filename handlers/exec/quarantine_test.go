@@ -200,16 +200,14 @@ func TestWorkerExpectsTheNamesThatAnEditCreates(t *testing.T) {
 	s := newSystem(t)
 	q := &quarantine{}
 	q.serve(s)
-	_, err := s.touch("README.md")
-	is.NoErr(err)
 	edit := func(metadata string) {
 		s.exec.ExpectEdit(t.Context(), events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)},
 			s.workspace)
 	}
 	edit(`{"filepath":"` + s.workspace + `/AGENTS.md"}`)
-	edit(`{"filepath":"` + s.workspace + `/README.md"}`) // exists
+	edit(`{"filepath":"` + s.workspace + `/README.md"}`) // is not protected
 	edit(`{"filepath":"/elsewhere/.envrc"}`)
 	edit(`{"files":[{"filePath":"` + s.workspace + `/.vscode/tasks.json"},{"filePath":"` + s.workspace +
-		`/README.md","movePath":"` + s.workspace + `/a/b/c"}]}`)
-	is.Equal(q.done(), []string{"expect AGENTS.md", "expect .vscode", "expect a"})
+		`/README.md","movePath":"` + s.workspace + `/.idea/b/c"}]}`)
+	is.Equal(q.done(), []string{"expect AGENTS.md", "expect .vscode", "expect .idea"})
 }

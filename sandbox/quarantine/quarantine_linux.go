@@ -472,8 +472,8 @@ func (q *Quarantine) place(f *file, name string) error {
 	return nil
 }
 
-// Expect says that a person has approved that another program creates a protected name. The name is not taken for
-// wire.ExpectTime. If it was taken just before, it is moved back.
+// Expect says that a person has approved that another program creates or changes a protected name. For wire.ExpectTime
+// the name is neither taken nor put back. Afterwards it is guarded as it is then.
 func (q *Quarantine) Expect(name string) error {
 	if q == nil {
 		return nil
@@ -483,29 +483,11 @@ func (q *Quarantine) Expect(name string) error {
 	if len(q.sessions) == 0 {
 		return nil
 	}
-	q.expected[name] = time.Now().Add(wire.ExpectTime)
-	i := slices.IndexFunc(q.items, func(it *item) bool {
-		return it.Name == name && time.Since(it.Time) < wire.ExpectTime
-	})
-	if i < 0 {
-		return nil
+	before := len(q.guards)
+	q.guards = slices.DeleteFunc(q.guards, func(g *guard) bool { return g.path == name && g.dir == nil })
+	if !q.known[name] || len(q.guards) < before { // otherwise commands cannot change it
+		q.expected[name] = time.Now().Add(wire.ExpectTime)
 	}
-	it := q.items[i]
-	dir, err := q.top.Open(".")
-	if err != nil {
-		return fmt.Errorf("expect %s: %w", name, err)
-	}
-	defer dir.Close()
-	err = unix.Renameat2(unix.AT_FDCWD, filepath.Join(q.dir(it.id), takenFile), int(dir.Fd()), name,
-		unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.ENOENT) {
-		err = unix.Renameat2(int(dir.Fd()), hidden(it.id), int(dir.Fd()), name, unix.RENAME_NOREPLACE)
-	}
-	if err != nil {
-		return fmt.Errorf("expect %s: %w", name, err)
-	}
-	os.RemoveAll(q.dir(it.id))
-	q.items = slices.Delete(q.items, i, i+1)
 	return nil
 }
 
