@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/permission"
@@ -38,7 +39,8 @@ func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
 	needsBubblewrap(t)
 	is := is.New(t)
 	p := startInside(t)
-	chat := p.chat(t, bash("echo 'export A=1' > .envrc; mkdir .vscode; echo {} > .vscode/tasks.json; echo x > .npmrc; echo y > new.txt"))
+	chat := p.chat(t, bash("echo 'export A=1' > .envrc; echo cache=x > .npmrc; mkdir .vscode; echo {} > .vscode/tasks.json; "+
+		"echo y > new.txt"))
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat) // it does not wait for the decisions
 	path := func(name string) string { return filepath.Join(p.workspace, name) }
@@ -63,7 +65,12 @@ func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(string(content), "export A=1\n")
 
-	p.decide(t, chat, deleted.Ask(), events.Denied, "")
+	stdout, _, code := p.cli(t, "what is it?\nn\n", "chat", chat)
+	is.Equal(code, turn.Pending) // .vscode still waits
+	for _, want := range []string{"The command created .npmrc. Keep it?", "cache=x", "keep it? y keeps it, n deletes it:",
+		"(y moves it back into the workspace; n deletes it)"} {
+		expect.Contains(t, stdout, want)
+	}
 	is.Equal(p.awaitApplied(t, chat, deleted.Permission).Error, "")
 	_, err = os.Lstat(path(".npmrc"))
 	is.True(os.IsNotExist(err))
@@ -83,13 +90,14 @@ func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
 	is.Equal(string(content), "Be brief.\n")
 
 	is.NoErr(os.Mkdir(path(".vscode"), 0o700)) // by a person, meanwhile
+	is.NoErr(os.WriteFile(path(".vscode/settings.json"), []byte("{}"), 0o600))
 	p.stop()
 	p.restart()
 	p.decide(t, chat, folder.Ask(), events.Authorized, "")
 	expect.Contains(t, p.awaitApplied(t, chat, folder.Permission).Error, ".vscode")
 	left, err := os.ReadDir(path(".vscode"))
 	is.NoErr(err)
-	is.Equal(len(left), 0)
+	is.Equal(len(left), 1) // theirs
 	expect.Eventually(t, "the failure shows", func() bool {
 		return p.admin(t).list(t, "permissions", `id = "`+folder.Permission+`"`)[0]["failure"] != ""
 	})
