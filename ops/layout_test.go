@@ -79,7 +79,7 @@ var mayImport = map[string]string{
 	"handlers/chat":                      "events events/log events/opencode handlers",
 	"handlers/worker":                    "events events/log handlers handlers/chat handlers/permission/workspace handlers/record",
 	"handlers/channel":                   "events events/log events/secret handlers handlers/account handlers/chat handlers/permission handlers/record handlers/slash",
-	"handlers/exec":                      "events events/log handlers handlers/network handlers/permission handlers/permission/workspace handlers/policy/bash sandbox/wire",
+	"handlers/exec":                      "events events/log handlers handlers/network handlers/permission handlers/permission/workspace handlers/policy/bash sandbox/protected sandbox/wire",
 	"handlers/handlerstest":              "events events/log handlers",
 	"handlers/network":                   "events events/log events/log/tail events/secret handlers handlers/permission handlers/policy handlers/policy/hostport handlers/record handlers/record/rulebook",
 	"handlers/permission":                "events events/log events/opencode events/secret handlers handlers/permission/dryrun handlers/permission/workspace handlers/policy handlers/policy/hostport handlers/record handlers/record/rulebook sandbox/wire",

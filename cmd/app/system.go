@@ -333,6 +333,7 @@ func (s *System) wire() {
 			return c.Turn == projections.TurnAssistant, err
 		},
 	}
+	s.outbox.BeforeEdit = s.exec.ExpectEdit
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
 		Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose,

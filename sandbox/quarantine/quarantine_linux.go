@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,11 +159,17 @@ func (q *Quarantine) open() (err error) {
 	for _, name := range present {
 		q.known[name] = true
 	}
-	maps.DeleteFunc(q.expected, func(_ string, until time.Time) bool { return time.Now().After(until) })
-	if !q.Guards {
-		return nil
+	if q.Guards {
+		err = q.guard(nil, "", names, &workspace)
 	}
-	return q.guard(nil, "", names, &workspace)
+	for name, until := range q.expected {
+		if time.Now().After(until) {
+			delete(q.expected, name)
+			continue
+		}
+		q.unguard(name)
+	}
+	return err
 }
 
 func (q *Quarantine) close() {
@@ -473,8 +478,8 @@ func (q *Quarantine) place(f *file, name string) error {
 	return nil
 }
 
-// Expect says that a person has approved that another program creates a protected name. The name is not taken for
-// wire.ExpectTime. If it was taken just before, it is moved back.
+// Expect says that a person has approved that another program creates or changes a protected name. For wire.ExpectTime
+// the name is neither taken nor put back. Afterwards it is guarded as it is then.
 func (q *Quarantine) Expect(name string) error {
 	if q == nil {
 		return nil
@@ -482,32 +487,20 @@ func (q *Quarantine) Expect(name string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.expected[name] = time.Now().Add(wire.ExpectTime)
-	if len(q.sessions) == 0 {
-		return nil
+	if len(q.sessions) > 0 {
+		q.unguard(name)
 	}
-	i := slices.IndexFunc(q.items, func(it *item) bool {
-		return it.Name == name && time.Since(it.Time) < wire.ExpectTime
-	})
-	if i < 0 {
-		return nil
-	}
-	it := q.items[i]
-	dir, err := q.top.Open(".")
-	if err != nil {
-		return fmt.Errorf("expect %s: %w", name, err)
-	}
-	defer dir.Close()
-	err = unix.Renameat2(unix.AT_FDCWD, filepath.Join(q.dir(it.id), takenFile), int(dir.Fd()), name,
-		unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.ENOENT) {
-		err = unix.Renameat2(int(dir.Fd()), hidden(it.id), int(dir.Fd()), name, unix.RENAME_NOREPLACE)
-	}
-	if err != nil {
-		return fmt.Errorf("expect %s: %w", name, err)
-	}
-	os.RemoveAll(q.dir(it.id))
-	q.items = slices.Delete(q.items, i, i+1)
 	return nil
+}
+
+// unguard ends the guard of an expected name. The name is not expected if commands cannot change it, because it is
+// covered by a mount.
+func (q *Quarantine) unguard(name string) {
+	before := len(q.guards)
+	q.guards = slices.DeleteFunc(q.guards, func(g *guard) bool { return g.path == name && g.dir == nil })
+	if q.known[name] && len(q.guards) == before {
+		delete(q.expected, name)
+	}
 }
 
 // Dismiss deletes an item, if it is here.

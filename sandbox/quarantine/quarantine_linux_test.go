@@ -141,17 +141,14 @@ func TestAnExpectedNameStays(t *testing.T) {
 	is.NoErr(q.Expect(".mcp.json")) // before the command
 	s := begin(t, q)
 	q.create(t, ".mcp.json", "first")
-	q.create(t, "AGENTS.md", "early")
-	expect.Eventually(t, "it is taken", func() bool { return !q.has("AGENTS.md") })
-	is.NoErr(q.Expect("AGENTS.md")) // just after
-	is.Equal(q.names(t), []string{".mcp.json", "AGENTS.md"})
-	is.NoErr(q.Expect(".npmrc")) // just before
+	is.NoErr(q.Expect(".npmrc"))
 	q.create(t, ".npmrc", "later")
 	list, lines := s.End()
 	is.Equal([]int{len(list), len(lines)}, []int{0, 0})
-	is.Equal(q.names(t), []string{".mcp.json", ".npmrc", "AGENTS.md"})
+	is.Equal(q.names(t), []string{".mcp.json", ".npmrc"})
 
 	q.mu.Lock()
+	delete(q.expected, ".mcp.json")
 	q.expected[".npmrc"] = time.Now() // the time is over
 	q.mu.Unlock()
 	expect.Eventually(t, "it is guarded", func() bool {
@@ -164,6 +161,20 @@ func TestAnExpectedNameStays(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(q.Workspace, ".npmrc"))
 		return string(text) == "later"
 	})
+	is.NoErr(q.Expect(".npmrc")) // a person has approved an edit of it
+	q.create(t, ".npmrc", "edited")
+	q.mu.Lock()
+	q.check()
+	q.expected[".npmrc"] = time.Now()
+	q.mu.Unlock()
+	expect.Eventually(t, "it is guarded again", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.guards) == 1
+	})
+	text, err := os.ReadFile(filepath.Join(q.Workspace, ".npmrc"))
+	is.NoErr(err)
+	is.Equal(string(text), "edited")
 }
 
 // The kernel reports no change by a memory map, and one by another name for the other directory.

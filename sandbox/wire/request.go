@@ -70,8 +70,8 @@ const (
 	// connect to 127.0.0.1:Port of the execution Exec: Input is sent there, stdout is what is received
 	Dial Op = "dial"
 	// move the quarantined Item back to its name. It is Refused if a file has the name now, or if there is no such item.
-	// The item then stays. Repeating Keep does nothing. Without Item: a person has approved that OpenCode creates the
-	// protected name Path. The worker does not move it out of the workspace for ExpectTime, or moves it back
+	// The item then stays. Repeating Keep does nothing. Without Item: OpenCode may create or change the
+	// protected name Path. For ExpectTime the worker neither moves it out of the workspace nor puts it back
 	Keep    Op = "keep"
 	Dismiss Op = "dismiss" // delete the quarantined Item, if there is one
 )
