@@ -168,8 +168,9 @@ func TestQuarantineKeepsWhatAPersonHasRead(t *testing.T) {
 		out, done := newLines(), make(chan wire.Result, 1)
 		wait := j.program + " " + attemptName + " 'wait sub/%s'; "
 		go func() {
-			done <- j.Exec(t.Context(), j.request(strings.ReplaceAll(wait, "%s", "kept")+"echo evil > .envrc; sleep 0.2; rm .envrc; "+
-				strings.ReplaceAll(wait, "%s", "end")), out, io.Discard)
+			command := strings.ReplaceAll(wait, "%s", "kept") + "echo evil > .envrc; sleep 0.2; rm .envrc; " +
+				strings.ReplaceAll(wait, "%s", "end")
+			done <- j.Exec(t.Context(), j.request(command), out, io.Discard)
 		}()
 		is.Equal(out.next(t), "waiting")
 		_, result := j.sh("echo good > sub/a; ln sub/a .envrc")

@@ -9,8 +9,8 @@
 //     taken when a command ends, at the latest. Links and special files are never followed or opened.
 //   - The watch names no process. So it also takes a name that a person creates while a command runs. It never takes
 //     a name that existed when the first of the running commands started.
-//   - The part that completes a git repository in the top directory is taken and cannot be kept. Neither can special
-//     files and large ones.
+//   - The part that completes a git repository in the top directory is taken and cannot be kept. Neither can large
+//     names and special files.
 //   - With Config.Guards, a protected name that exists is put back when it changes, with the content it had before the
 //     first of the running commands. A missing name in a git directory is removed. Without Guards, only a kept name is
 //     put back, while commands run that started before.

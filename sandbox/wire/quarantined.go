@@ -26,8 +26,7 @@ type QuarantineKind string
 const (
 	FileKind   QuarantineKind = "file"
 	FolderKind QuarantineKind = "folder"
-	LinkKind   QuarantineKind = "link"  // a symbolic link
-	OtherKind  QuarantineKind = "other" // a named pipe, socket or device
+	LinkKind   QuarantineKind = "link" // a symbolic link
 )
 
 // Limits of Result.Quarantined. All texts of one Result fit into a message of NATS.
@@ -44,7 +43,7 @@ func validateQuarantined(list []Quarantined) error {
 	texts := 0
 	for _, q := range list {
 		switch q.Kind {
-		case FileKind, FolderKind, LinkKind, OtherKind:
+		case FileKind, FolderKind, LinkKind:
 		default:
 			return fmt.Errorf("kind %q of a quarantined name is unknown", q.Kind)
 		}
