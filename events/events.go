@@ -12,9 +12,11 @@
 //	            after message.sending: model.replaced, session.replaced (OpenCode has lost the session of the chat)
 //	turn        OpenCode's events of the answer → opencode.session.status (idle) | turn.lost (OpenCode ended).
 //	            projections/turnstate says when the turn is over
-//	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, or a command that needs a host)
+//	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, a command that needs a host,
+//	            or with exec.finished for each protected name that the command created)
 //	            → [permission.referred (to a person)] → permission.decided → opencode.permission.replied (to asked only)
 //	            permission.expired: the request no longer needs a decision, or its decision is no longer valid
+//	            permission.applied: the sandbox has carried out a decision about a name that a command created (type keep)
 //	            permission.interrupted: OpenCode forgot the request. An approval of it leads to message.submitted, which resumes
 //	            the turn, or to permission.expired
 //	question    opencode.question.asked | question.requested (by the tool ask_person) → question.answered | question.expired
@@ -382,6 +384,7 @@ func (PermissionReferred) Kind() string    { return "permission.referred" }
 func (PermissionDecided) Kind() string     { return "permission.decided" }
 func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
 func (PermissionExpired) Kind() string     { return "permission.expired" }
+func (PermissionApplied) Kind() string     { return "permission.applied" }
 func (QuestionRequested) Kind() string     { return "question.requested" }
 func (QuestionAnswered) Kind() string      { return "question.answered" }
 func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
@@ -398,7 +401,7 @@ var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
 	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{}, ModelReplaced{}, SessionReplaced{},
 	MessageEdited{}, MessageMoved{}, MessageSteered{}, MessageWithdrawn{},
-	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
+	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{}, PermissionApplied{},
 	QuestionRequested{}, QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
 	FileSent{}, TitleGenerated{}, TurnLost{}, AbortRequested{},

@@ -88,6 +88,48 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 	// the processes that the command left when it ended by itself; nil if there were none
 	Left *LeftProcesses `json:"left,omitempty"`
+	// protected names that were moved out of the workspace while the command ran
+	Quarantined []Quarantined `json:"quarantined,omitempty"`
+}
+
+// Quarantined is a protected name that appeared in the top folder of the workspace while a command ran. The worker has
+// moved it out of the workspace.
+type Quarantined struct {
+	Item  string `json:"item"` // the worker's id
+	Name  string `json:"name"` // such as .envrc
+	Kind  string `json:"kind"` // file, folder or link
+	Bytes int64  `json:"bytes"`
+	Files int    `json:"files,omitempty"` // of a folder, at any depth
+	// of an execution: the request to keep it
+	Permission string `json:"permission,omitempty"`
+}
+
+// KeepMetadata is the metadata of a permission request of type keep.
+type KeepMetadata struct {
+	Quarantined
+	Exec    string `json:"exec"`
+	Command string `json:"command,omitempty"` // the beginning of it; empty for a person's shell
+	// the beginning of a text file, the target of a link, or the files of a folder; empty if the file is no text
+	Text string `json:"text,omitempty"`
+	Cut  bool   `json:"cut,omitempty"` // there is more than Text holds
+}
+
+// Describe returns what the name is, with its size: "file, 12 bytes".
+func (q Quarantined) Describe() string {
+	switch q.Kind {
+	case "file":
+		return "file, " + counted(q.Bytes, "byte")
+	case "folder":
+		return "folder with " + counted(int64(q.Files), "file") + ", " + counted(q.Bytes, "byte")
+	}
+	return "symbolic link"
+}
+
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // LeftProcesses are the processes that still ran when the shell of a command had exited by itself.

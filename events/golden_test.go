@@ -80,6 +80,7 @@ var filled = []Data{
 	},
 	PermissionInterrupted{Permission: "per_1"},
 	PermissionExpired{Permission: "per_1", Reason: "asked again as per_2"},
+	PermissionApplied{Permission: "p2", Error: "a file has the name now"},
 	QuestionRequested{Question: "que_1", Session: "ses_1", MessageID: "msg_1", Call: "call_1", Questions: []Question{
 		{Question: "Which <colour>?", Header: "Colour", Options: []Option{{Label: "Red", Description: "warm"}},
 			Multiple: true, Custom: ptr(true)}}},
@@ -100,6 +101,8 @@ var filled = []Data{
 		Stdout: Output{Bytes: 3, Text: "a\x1b\n", Base64: []byte{0xff, 0}, Blob: &Blob{Name: "x1.stdout", Size: 3, SHA256: "ab"}},
 		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
 		Left:   &LeftProcesses{Processes: 7, Programs: []string{"node", "sleep"}, More: 1, Running: true},
+		Quarantined: []Quarantined{{Item: "q1", Name: ".vscode", Kind: "folder", Bytes: 12, Files: 2,
+			Permission: "p2"}},
 	},
 	ChatErased{User: "u1", Deleted: true, Events: 7},
 	TitleGenerated{Session: "ses_1", Provider: "demo", Model: "small", Cost: 0.25, Input: 1, Output: 2, Reasoning: 3,

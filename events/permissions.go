@@ -114,6 +114,13 @@ type PermissionInterrupted struct {
 	Permission string `json:"permission"`
 }
 
+// PermissionApplied says that the sandbox has carried out the decision about a request of type keep: it moved the
+// quarantined name back into the workspace, or deleted it. With Error it could not, and the name stays in quarantine.
+type PermissionApplied struct {
+	Permission string `json:"permission"`
+	Error      string `json:"error,omitempty"` // a sentence for the person
+}
+
 // PermissionExpired says that the request, or its approval, allows nothing any more. Reason says why: its files
 // changed, its time or its turn is over, OpenCode asked again, or it was answered elsewhere.
 type PermissionExpired struct {

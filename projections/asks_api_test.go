@@ -48,6 +48,23 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is.Equal(again, all) // it exists
 }
 
+func TestRowOfARequestSaysWhatTheSandboxDid(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.begun()...)
+	for _, id := range []string{"k1", "k2"} {
+		feed(t, m, s.own(events.PermissionRequested{Permission: id, Type: "keep", Patterns: []string{".envrc"}}),
+			s.decides(user, id, events.Authorized))
+	}
+	feed(t, m, s.own(events.PermissionApplied{Permission: "k1"}),
+		s.own(events.PermissionApplied{Permission: "k2", Error: ".envrc exists now"}))
+	all, bad := rows[projections.Permission](t, m, "permissions")
+	is.Equal(bad, 0)
+	is.Equal([]any{all[0].Applied, all[0].Failure}, []any{true, ""})
+	is.Equal([]any{all[1].Applied, all[1].Failure}, []any{false, ".envrc exists now"})
+}
+
 // in gives an event of ours in another chat.
 func in(t testing.TB, chat, actor string, d events.Data) events.Event {
 	t.Helper()

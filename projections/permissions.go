@@ -48,6 +48,8 @@ type Permission struct {
 	Files          store.JSON `db:"files" json:"files"`           // list of RequestFile
 	FilesHash      string     `db:"files_hash" json:"files_hash"` // SHA-256, see events.HashFiles
 	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval was used for a repetition of the request
+	Applied        bool       `db:"applied" json:"applied"`       // keep: the sandbox has carried out the decision
+	Failure        string     `db:"failure" json:"failure"`       // keep: why the sandbox could not
 	AskedSeq       int64      `db:"asked_seq" json:"asked_seq"`
 	DecidedSeq     int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
 }
@@ -112,6 +114,8 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 		return recordDecision(t, e, b)
 	case events.PermissionInterrupted:
 		return t.changePermission(e, b.Permission, func(p *Permission) { p.Interrupted = true })
+	case events.PermissionApplied:
+		return t.changePermission(e, b.Permission, func(p *Permission) { p.Applied, p.Failure = b.Error == "", b.Error })
 	case events.PermissionExpired:
 		return t.changePermission(e, b.Permission, func(p *Permission) {
 			if !p.Replied || p.Status == PermissionDraft || p.Status == PermissionExpired {

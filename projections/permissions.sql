@@ -32,6 +32,8 @@ CREATE TABLE permissions(
   files                   TEXT NOT NULL,    -- JSON list: of the request, with the content that a person is shown
   files_hash              TEXT NOT NULL,    -- SHA-256 of the files: see events.HashFiles
   grant_used              INTEGER NOT NULL, -- the approval of this interrupted ask answered the same request asked again
+  applied                 INTEGER NOT NULL, -- keep: the sandbox has carried out the decision
+  failure                 TEXT NOT NULL,    -- keep: why the sandbox could not
   asked_seq               INTEGER NOT NULL,
   decided_seq             INTEGER NOT NULL, -- 0 until it is decided
   created                 TEXT NOT NULL,

@@ -36,6 +36,9 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 // that is not a child.
 const killPoll = 10 * time.Millisecond
 
+// settleTime is the time for a process to end behind its shell, or to execute its program after fork(2).
+const settleTime = 20 * time.Millisecond
+
 // command is a running command. Its shell is not reaped before reap, so pid keeps naming the shell and its group.
 type command struct {
 	*tree
@@ -110,7 +113,7 @@ func (c *command) wait(ctx context.Context, most time.Duration, finished <-chan 
 // end kills the process tree of the command and waits until its output is sent. A cancelled command first gets time to
 // clean up. A command that exceeds a limit does not, because it could use more meanwhile.
 func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
-	if !limit.IsLimit(reason) {
+	if !isKill(reason) {
 		c.terminate(finished)
 	}
 	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all processes in its namespaces
@@ -122,6 +125,9 @@ func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
 	c.stderr.SetReadDeadline(soon)
 	<-finished
 }
+
+// isKill reports whether a reason is that the worker has killed the command.
+func isKill(r wire.Reason) bool { return limit.IsLimit(r) || r == wire.ProtectedName }
 
 // terminate sends SIGTERM to the command, and returns when the command has ended or the grace time is over.
 func (c *command) terminate(finished <-chan struct{}) {
@@ -177,7 +183,7 @@ func (c *command) reap(reason wire.Reason) wire.Result {
 	if r.Reason == wire.Exited {
 		r.Left = c.left
 	}
-	if limit.IsLimit(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
+	if isKill(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)
 	}
 	if c.hasMonitor && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {

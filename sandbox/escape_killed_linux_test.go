@@ -3,10 +3,12 @@ package sandbox
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/proc"
+	"pocketcoder/sandbox/wire"
 )
 
 func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
@@ -83,29 +86,26 @@ func users(namespace string) (n int) {
 
 func TestIsolationAllowsSeveralWorkersInAWorkspace(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
-		open := func() *Worker {
-			w, err := Open(Config{Isolation: choice, Workspace: j.workspace, Home: t.TempDir(),
-				Expose: []string{filepath.Dir(j.program)}, Log: slog.New(slog.DiscardHandler)})
-			is.NoErr(err)
-			return w
+		other, err := Open(Config{Isolation: choice, Workspace: j.workspace, Home: t.TempDir(),
+			Expose: []string{filepath.Dir(j.program)}, Quarantine: filepath.Join(j.dir, "data", "other"),
+			Log: slog.New(slog.DiscardHandler)})
+		is.NoErr(err)
+		wait := func(w *Worker) (result <-chan wire.Result) {
+			out, done := newLines(), make(chan wire.Result, 1)
+			go func() {
+				done <- w.Exec(t.Context(), j.request(j.program+" "+attemptName+" 'wait sub/go'"), out, io.Discard)
+			}()
+			is.Equal(out.next(t), "waiting")
+			return done
 		}
-		other := open()
-		r := j.request(fmt.Sprintf("%s %s 'wait %[3]s/go\nmkdir %[3]s/.claude'", j.program, attemptName, j.workspace))
-		out, done := newLines(), make(chan bool)
-		go func() {
-			j.Exec(t.Context(), r, out, os.Stderr)
-			close(done)
-		}()
-		is.Equal(out.next(t), "waiting")
-		run(t, other, "true")
-		other.Close()  // the last worker removes the stubs of protected files
-		open().Close() // and not taken for what a killed worker left
-		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "go"), nil, 0o644))
-		is.Equal(out.next(t), "ok") // to wait
-		is.True(out.next(t) != "ok")
-		<-done
+		one, two := wait(j.Worker), wait(other)
+		three, _, _ := run(t, other, "mkdir .claude; echo > sub/go")
+		taken := slices.Concat((<-one).Quarantined, (<-two).Quarantined, three.Quarantined)
+		other.Close()
+		is.Equal(len(taken), 1) // one of the workers has it
+		is.Equal(j.entries(""), []string{"file", "sub"})
 	})
 }

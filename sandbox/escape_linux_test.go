@@ -258,12 +258,12 @@ func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 	})
 }
 
-// TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom isolation works
-// in other ways.
+// TestIsolationWorksForAnotherUser runs the tests of isolation and quarantine once more as a user without rights, for
+// whom isolation works in other ways.
 func TestIsolationWorksForAnotherUser(t *testing.T) {
 	expect.Long(t, "runs the escapes again")
 	t.Parallel()
-	runAsAnotherUser(t, "^TestIsolation", "TestIsolationIgnoresSetUserIDBits")
+	runAsAnotherUser(t, "^Test(Isolation|Quarantine)", "TestIsolationIgnoresSetUserIDBits")
 }
 
 // runAsAnotherUser runs the tests that match pattern as a user without rights. The test passing must be one of them.

@@ -46,49 +46,67 @@ func repository(t *testing.T) func(workspace string) {
 // The errnos with which the kernel refuses access to masked, mounted or not granted files.
 const refusals = "EROFS EACCES EBUSY EPERM EXDEV EISDIR EEXIST ENOTDIR ENOTEMPTY"
 
-func TestIsolationPreventsCreatingProtectedFiles(t *testing.T) {
+// waysToCreate are attempts to give a name to a file.
+func waysToCreate(at string) []string {
+	return []string{"create " + at, "mkdir " + at, "symlink /tmp " + at, "rename %w/file " + at, "rename %w/sub " + at,
+		"swap %w/sub " + at, "link %w/file " + at, "create " + at + "/inside", "remove " + at, "rename " + at + " %w/sub/away"}
+}
+
+func TestIsolationPreventsCreatingProtectedFilesInGit(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
-		j := newTestWorker(t, choice, repository(t))
-		var escapes []escape
-		for _, name := range append(protectedNames, protectedInGit...) {
-			if name == "opencode.json" || name == "opencode.jsonc" { // protected where they exist
-				continue
-			}
-			at := "%w/" + name
-			escapes = append(escapes,
-				escape{"create " + at, refusals, false}, escape{"mkdir " + at, refusals, false},
-				escape{"symlink /tmp " + at, refusals, false},
-				escape{"rename %w/file " + at, refusals, false}, escape{"rename %w/sub " + at, refusals, false},
-				escape{"swap %w/sub " + at, refusals + " ENOENT", false},
-				escape{"link %w/file " + at, refusals, false}, escape{"create " + at + "/inside", refusals + " ENOENT", false},
-				escape{"remove " + at, refusals + " ENOENT", false}, escape{"rename " + at + " %w/sub/away", refusals + " ENOENT",
-					false},
-			)
-		}
-		j.run(t, escapes)
-		j.release()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		is.Equal(j.entries(""), []string{".git", "file", "sub"}) // neither the attempted files nor the stubs are there
+		j := newTestWorker(t, choice, repository(t))
+		if j.mounts {
+			var escapes []escape
+			for _, name := range protectedInGit {
+				for _, attempt := range waysToCreate("%w/" + name) {
+					escapes = append(escapes, escape{attempt, refusals + " ENOENT", false})
+				}
+			}
+			j.run(t, escapes)
+		} else {
+			for _, name := range protectedInGit {
+				j.sh("mkdir -p " + name + "/deep")
+				j.sh("echo evil >sub/a; mv sub/a " + name)
+			}
+		}
+		j.release()
+		is.Equal(j.entries(""), []string{".git", "file", "sub"}) // neither the attempted files nor the placeholders are there
 		is.Equal(j.entries(".git"), []string{"HEAD", "config", "objects", "refs"})
+	})
+}
+
+func TestIsolationTakesAllProtectedNamesOutOfTheTopDirectory(t *testing.T) {
+	t.Parallel()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, repository(t))
+		for names := range slices.Chunk(append(protectedNames, "commondir"), 8) {
+			for _, command := range []string{"mkdir %s", "for f in %s; do ln -s /tmp $f; done",
+				"for f in %s; do echo >sub/a; mv sub/a $f; done"} {
+				_, result := j.sh(strings.Replace(command, "%s", strings.Join(names, " "), 1))
+				is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
+				is.Equal(j.entries(""), []string{".git", "file", "sub"})
+			}
+		}
 	})
 }
 
 func TestIsolationPreventsCreatingARepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
-		j.run(t, []escape{
-			{"mkdir %w/.git", refusals, false}, {"create %w/.git", refusals, false}, {"create %w/.git/config", refusals + " ENOENT", false}, {"rename %w/sub %w/.git", refusals, false},
-			// a bare one
-			{"mkdir %w/refs/heads", refusals + " ENOENT", false}, {"rename %w/sub %w/refs", refusals, false}, {"create %w/commondir", refusals, false}, {"rename %w/file %w/commondir", refusals, false},
-		})
-		result, _, _ := run(t, j.Worker, "git init")
-		is.True(result.ExitCode != 0)
-		j.release()
-		is.Equal(j.entries(""), []string{"file", "sub"})
+		for _, command := range []string{"mkdir .git", "echo gitdir: sub > .git", "mkdir sub/g; mv sub/g .git", "git init",
+			"git init --bare .", "echo sub > commondir"} {
+			out, result := j.sh(command)
+			is.Equal(len(result.Quarantined), 0) // a person is not asked
+			expect.Contains(t, out, "was moved out of the workspace: a command cannot")
+			is.Equal(gitDirectory(t, j), "")
+		}
+		is.True(!slices.Contains(j.entries(""), ".git"))
 	})
 }
 
@@ -99,7 +117,7 @@ func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 	// what the person has in the workspace
 	for _, taken := range [][]string{nil, {"refs"}, {"objects"}, {"refs", "objects"}} {
 		for _, git := range []string{"none", "folder", "worktree"} { // what its .git is
-			eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+			eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 				is := is.New(t)
 				j := newTestWorker(t, choice, func(workspace string) {
 					addGit(t, workspace, git)
@@ -159,7 +177,7 @@ func gitDirectory(t *testing.T, j *testWorker) string {
 func TestTwoCommandsCannotMakeABareRepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "refs"), 0o755))
@@ -181,7 +199,7 @@ func TestTwoCommandsCannotMakeABareRepository(t *testing.T) {
 
 func TestCommandsUseFoldersNamedLikeThoseOfARepository(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(workspace)
@@ -190,12 +208,9 @@ func TestCommandsUseFoldersNamedLikeThoseOfARepository(t *testing.T) {
 				is.NoErr(os.WriteFile(filepath.Join(workspace, name), []byte("own"), 0o644))
 			}
 		})
-		command := "echo new >refs/own; echo new >config; echo new >HEAD; cat refs/own config HEAD"
-		want := "new\nnew\nnew\n"
-		if j.mounts {
-			command += "; git add -A && git commit -qm one && git status --short && git ls-files && rm -r refs && git checkout -q . && ls refs"
-			want += "HEAD\nconfig\nfile\nrefs/own\nsub/file\nown\n"
-		}
+		command := "echo new >refs/own; echo new >config; echo new >HEAD; cat refs/own config HEAD" +
+			"; git add -A && git commit -qm one && git status --short && git ls-files && rm -r refs && git checkout -q . && ls refs"
+		want := "new\nnew\nnew\nHEAD\nconfig\nfile\nrefs/own\nsub/file\nown\n"
 		out, result := j.sh(command)
 		is.Equal([]any{result.ExitCode, out}, []any{0, want})
 	})
@@ -204,7 +219,7 @@ func TestCommandsUseFoldersNamedLikeThoseOfARepository(t *testing.T) {
 // The workspace may be a folder of the person's repository, in which the person works while a command runs.
 func TestCommandDoesNotDisturbTheUsersGit(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(filepath.Dir(workspace))
@@ -214,15 +229,11 @@ func TestCommandDoesNotDisturbTheUsersGit(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(string(out), "")
 		})
-		if !j.mounts {
-			return // there are no stubs
-		}
 		out, done := newLines(), make(chan wire.Result, 1)
 		go func() {
 			done <- j.Exec(t.Context(), j.request(j.program+" "+attemptName+" 'wait "+j.workspace+"/sub/go'"), out, io.Discard)
 		}()
 		is.Equal(out.next(t), "waiting")
-		is.True(slices.Contains(j.entries(""), "AGENTS.md")) // the stubs are there
 		for _, args := range [][]string{{"diff", "HEAD"}, {"log", "HEAD"}, {"diff", "--exit-code"},
 			{"status", "--porcelain", "."}} {
 			git := exec.Command("git", args...)
@@ -240,22 +251,25 @@ func TestCommandDoesNotDisturbTheUsersGit(t *testing.T) {
 // A project often has one text for agents under two names.
 func TestSymlinkedInstructionsStayUnchanged(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
 			is.NoErr(os.Symlink("AGENTS.md", filepath.Join(workspace, "CLAUDE.md")))
 		})
 		out, result := j.sh("cat CLAUDE.md; echo evil > CLAUDE.md")
-		is.True(result.ExitCode != 0)
+		is.True(result.ExitCode != 0 || !j.mounts)
 		is.True(strings.HasPrefix(out, "be kind"))
+		text, err := os.ReadFile(filepath.Join(j.workspace, "AGENTS.md"))
+		is.NoErr(err)
+		is.Equal(string(text), "be kind")
 	})
 }
 
 // OpenCode reads the first of AGENTS.md and CLAUDE.md that exists, also while a command runs.
 func TestStubsDoNotHideInstructions(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.WriteFile(filepath.Join(workspace, "CLAUDE.md"), []byte("be kind"), 0o644))
@@ -268,7 +282,7 @@ func TestStubsDoNotHideInstructions(t *testing.T) {
 
 func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		j := newTestWorker(t, choice, func(workspace string) {
 			is := is.New(t)
 			repository(t)(workspace)
@@ -278,6 +292,11 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 				is.NoErr(os.WriteFile(filepath.Join(workspace, name), []byte("good"), 0o644))
 			}
 		})
+		if !j.mounts {
+			j.undoes(".mcp.json", ".git/config", ".claude", ".git/hooks")
+			j.undoes(".claude/settings.json", ".git/hooks/pre-commit")
+			return
+		}
 		var escapes []escape
 		for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".git/config",
 			".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
@@ -307,24 +326,63 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 	})
 }
 
+// undoes checks that each change of a name in the workspace is undone.
+func (j *testWorker) undoes(names ...string) {
+	j.t.Helper()
+	is := is.New(j.t)
+	for _, name := range names {
+		at := filepath.Join(j.workspace, name)
+		state := func() string {
+			out, err := exec.Command("sh", "-ec", `cd "$0"; find "$1" -printf '%M %y %P\n' | sort; find "$1" -type f -exec cat {} +`,
+				j.workspace, name).CombinedOutput()
+			is.NoErr(err)
+			return string(out)
+		}
+		before := state()
+		for _, attempt := range []string{"write " + at, "cut " + at, "replace " + at, "remove " + at,
+			"rename " + at + " %w/sub/away", "rename " + at + " %w/away", "swap %w/sub/file " + at,
+			"swap %w/sub/folder " + at, "rename %w/file " + at, "chmod " + at, "create " + at + "/new", "mkdir " + at + "/deep"} {
+			verb, _, _ := strings.Cut(attempt, " ")
+			if strings.HasPrefix(name, "deep") && slices.Contains([]string{"create", "mkdir", "chmod"}, verb) {
+				continue // commands may do that there
+			}
+			is.NoErr(os.MkdirAll(filepath.Join(j.workspace, "sub", "folder"), 0o755))
+			for _, file := range []string{"file", "sub/file"} {
+				is.NoErr(os.WriteFile(filepath.Join(j.workspace, file), []byte("evil"), 0o644))
+			}
+			out, _ := j.sh(j.program + " " + attemptName + " '" + strings.ReplaceAll(attempt, "%w", j.workspace) + "'")
+			if now := state(); now != before {
+				j.t.Fatalf("after %s: %s\n%s, not %s", attempt, out, now, before)
+			}
+			is.NoErr(os.RemoveAll(filepath.Join(j.workspace, "away")))
+			is.NoErr(os.RemoveAll(filepath.Join(j.workspace, "sub")))
+		}
+	}
+}
+
 // Such a .git is usual in a folder with several worktrees: the repository is in a folder .bare beside them.
 func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "deep"), 0o755))
 			is.NoErr(exec.Command("git", "init", "--quiet", "--template=", "--separate-git-dir",
 				filepath.Join(workspace, "deep", ".bare"), workspace).Run())
 		})
+		if !j.mounts {
+			j.undoes("deep/.bare/config", "deep/.bare", "deep", ".git")
+			out, result := j.sh("mkdir deep/.bare/hooks; echo x > deep/.bare/commondir; sleep 0.1; ls deep/.bare")
+			is.Equal(result.ExitCode, 0)
+			expect.Lacks(t, strings.Split(out, "pocketcoder")[0], "hooks")
+			return
+		}
 		j.run(t, []escape{
 			{"write %w/deep/.bare/config", refusals, false}, {"replace %w/deep/.bare/config", refusals, false}, {"mkdir %w/deep/.bare/hooks", refusals, false}, {"create %w/deep/.bare/commondir", refusals, false},
 			{"rename %w/deep/.bare %w/sub/away", refusals, false}, {"rename %w/deep %w/sub/away", refusals, false}, {"swap %w/sub %w/deep", refusals, false}, {"write %w/.git", refusals, false},
 		})
-		if j.mounts {
-			out, result := j.sh("git add file && git commit -qm one && git log --format=%s")
-			is.Equal([]any{result.ExitCode, out}, []any{0, "one\n"})
-		}
+		out, result := j.sh("git add file && git commit -qm one && git log --format=%s")
+		is.Equal([]any{result.ExitCode, out}, []any{0, "one\n"})
 		j.release()
 		is.True(!slices.Contains(j.entries("deep/.bare"), "commondir"))
 	})
@@ -332,15 +390,18 @@ func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
 
 func TestIsolationDoesNotFollowProtectedSymlinks(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is := is.New(t)
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "sub/claude"), 0o755))
 			is.NoErr(os.Symlink("sub/claude", filepath.Join(workspace, ".claude")))
 		})
-		if !j.mounts { // the link cannot be exchanged; what it leads to is an ordinary folder
-			expect.Contains(t, refusals, j.try("remove " + j.workspace + "/.claude")[0])
+		if !j.mounts { // what it leads to is an ordinary folder
+			j.sh("rm .claude; mkdir .claude")
+			target, err := os.Readlink(filepath.Join(j.workspace, ".claude"))
+			is.NoErr(err)
+			is.Equal(target, "sub/claude")
 			return
 		}
 		result, _, _ := run(t, j.Worker, "true")
@@ -351,7 +412,7 @@ func TestIsolationDoesNotFollowProtectedSymlinks(t *testing.T) {
 
 func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		do := func(command string) string {
@@ -369,16 +430,15 @@ func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 		is.Equal(do("(sleep 0.05; exit 3) & wait $!; echo $?; kill -0 $$; trap 'echo caught' USR1; kill -USR1 $$"),
 			"3\ncaught\n")
 		is.Equal(do("head -c 100000 /dev/urandom | wc -c; : >/dev/full 2>/dev/null || echo full; test -r /proc/self/status -a -r /etc/passwd"), "100000\n")
-		if !j.mounts {
-			result, _, stderr := run(t, j.Worker, "echo >new")
-			is.Equal(result.ExitCode, 1) // as its level says
-			expect.Contains(t, stderr, "Permission denied")
-			return
-		}
 		is.Equal(do("echo new >new; sed -i s/new/newer/ new; cat new; mkdir -p deep/er; rm -r new deep"), "newer\n")
 		const git = "git -c user.name=n -c user.email=n@example.org "
 		is.Equal(do(git+"add -A && "+git+"commit --quiet -m one && git status --short && git ls-files && git checkout --quiet -b other && git log --format=%s"), "file\nsub/copy\nsub/file\none\n")
 		result, _, stderr := run(t, j.Worker, "git config user.name evil")
+		if !j.mounts {
+			is.Equal(stderr, "pocketcoder: .git/config was put back: a command cannot change it\n")
+			is.Equal(do("git config --local user.name || echo none"), "none\n")
+			return
+		}
 		is.True(result.ExitCode != 0)
 		is.True(strings.Contains(stderr, "could not lock config file") || strings.Contains(stderr, "busy") ||
 			strings.Contains(stderr, "could not write"))
@@ -387,7 +447,7 @@ func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 
 func TestIsolationRejectsAReplacedWorkspace(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		is.NoErr(os.Rename(j.workspace, j.workspace+"-moved"))

@@ -53,6 +53,7 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 		c.end(reason, finished)
 	}
 	result := c.reap(reason)
+	w.reportQuarantined(r, c, &result, stdout, stderr)
 	c.ended.Store(true)
 	if c.inputOverflow.Load() && result.Reason == wire.Cancelled {
 		result.Error = errUnread.Error()
@@ -85,13 +86,51 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 		w.forget(r.Exec)
 		return nil, err
 	}
+	if tree.session, err = w.quarantine.Begin(r.Exec, r.ManagesWorktrees, func(name string) {
+		tree.stoppedFor.Store(&name)
+		go w.stopTree(tree, wire.ProtectedName)
+	}); err != nil {
+		tree.ended.Store(true)
+		w.forget(r.Exec)
+		return nil, err
+	}
+	tree.release = tree.session.Close
 	c, err := w.spawn(r, tree, dir, real)
 	if err != nil {
+		tree.session.Close()
 		tree.ended.Store(true)
 		w.forget(r.Exec)
 		return nil, fmt.Errorf("start %s in %s: %w", w.config.Shell, r.Cwd, err)
 	}
 	return c, nil
+}
+
+// reportQuarantined adds what was quarantined while the command ran to its result, and says it in its output.
+func (w *Worker) reportQuarantined(r wire.Request, c *command, result *wire.Result, stdout, stderr io.Writer) {
+	var lines []string
+	result.Quarantined, lines = c.session.End()
+	to, end := stderr, "\n"
+	if r.Terminal != nil {
+		to, end = stdout, "\r\n"
+	}
+	for _, line := range lines {
+		if _, err := io.WriteString(to, line+end); err != nil {
+			break // the caller is gone
+		}
+	}
+	if name := c.stoppedFor.Load(); name != nil && result.Reason == wire.ProtectedName {
+		result.Error = fmt.Sprintf("the command created or changed %s again and again", *name)
+	}
+	// what a person creates from now on is not taken, unless the command has left processes; at bwrap they end with it
+	for end := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {
+		if c.isEmpty() {
+			c.session.Close()
+			return
+		}
+		if !c.hasMonitor || time.Now().After(end) {
+			return
+		}
+	}
 }
 
 func (w *Worker) check(r wire.Request) error {

@@ -83,19 +83,14 @@ func TestGitIgnoresABareRepositoryInTheWorkspace(t *testing.T) {
 
 func TestCommitsHaveTheUsersIdentity(t *testing.T) {
 	t.Parallel()
-	for _, choice := range levels(t) {
-		if choice.Level == isolation.Landlock && os.Geteuid() != 0 {
-			continue // nothing can be made in .git there
-		}
-		t.Run(string(choice.Level), func(t *testing.T) {
-			is := is.New(t)
-			j := newTestWorker(t, choice, repository(t))
-			out, result := j.sh("git add file && git commit -q -m one && git log --format='%an|%ae'")
-			is.Equal(result.ExitCode, 0)
-			name, email, _ := strings.Cut(strings.TrimSpace(out), "|")
-			is.True(name != "" && strings.Contains(email, "@"))
-		})
-	}
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, repository(t))
+		out, result := j.sh("git add file && git commit -q -m one && git log --format='%an|%ae'")
+		is.Equal(result.ExitCode, 0)
+		name, email, _ := strings.Cut(strings.TrimSpace(out), "|")
+		is.True(name != "" && strings.Contains(email, "@"))
+	})
 }
 
 func TestGitConfigurationWorksWithASymlinkedTMPDIR(t *testing.T) {

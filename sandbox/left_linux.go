@@ -11,9 +11,6 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// settleTime is the time for a process to end behind its shell, or to execute its program after fork(2).
-const settleTime = 20 * time.Millisecond
-
 // listLeft returns the processes of the tree that run although the shell has exited, or nil. In bubblewrap they end
 // with its monitor, so the monitor must wait.
 func (t *tree) listLeft() *wire.Left {
@@ -26,11 +23,7 @@ func (t *tree) listLeft() *wire.Left {
 
 // programs returns the name of the program of each live process of the tree, without the shell and bubblewrap.
 func (t *tree) programs() (names []string) {
-	pids := t.sampler.Group.Processes()
-	if t.sampler.Group == nil {
-		pids = t.tagged()
-	}
-	for _, pid := range pids {
+	for _, pid := range t.processes() {
 		if pid == t.shell || isDead(pid) || t.isInit(pid) {
 			continue
 		}
@@ -39,6 +32,14 @@ func (t *tree) programs() (names []string) {
 		}
 	}
 	return names
+}
+
+// processes lists the processes of the tree, dead ones too.
+func (t *tree) processes() []int {
+	if t.sampler.Group == nil {
+		return t.tagged()
+	}
+	return t.sampler.Group.Processes()
 }
 
 // tagged lists the processes with the tag of the tree. marks would take longer: it reads the environment of each

@@ -80,7 +80,8 @@ func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace
 	program := filepath.Join(attemptDir(), "attempt")
 	w, err := Open(Config{
 		Isolation: choice, Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home"),
-		Expose: []string{attemptDir()}, Log: slog.New(slog.DiscardHandler),
+		Expose: []string{attemptDir()}, Quarantine: filepath.Join(dir, "data", "quarantine"),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	is.NoErr(err)
 	release := sync.OnceFunc(w.Close)
@@ -89,7 +90,7 @@ func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace
 	is.NoErr(victim.Start())
 	t.Cleanup(func() { victim.Process.Kill(); victim.Wait() })
 	return &testWorker{
-		Worker: w, t: t, release: release, level: choice.Level, mounts: choice.Level == isolation.Bwrap || os.Geteuid() == 0,
+		Worker: w, t: t, release: release, level: choice.Level, mounts: choice.Mounts(),
 		dir: dir, program: program, victim: victim.Process.Pid,
 	}
 }
@@ -185,6 +186,21 @@ func eachLevel(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
 func eachLevelAndContainer(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
 	t.Helper()
 	atLevels(t, append(levels(t), isolation.Choice{Level: isolation.Container}), test)
+}
+
+// eachProtection is eachLevel, and at landlock without mounts.
+func eachProtection(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
+	t.Helper()
+	eachLevel(t, test)
+	if os.Geteuid() != 0 { // then it has no mounts anyway
+		return
+	}
+	if _, err := choose[isolation.Landlock](); err == nil {
+		t.Run("without mounts", func(t *testing.T) {
+			t.Parallel()
+			test(t, isolation.Choice{Level: isolation.Landlock})
+		})
+	}
 }
 
 func atLevels(t *testing.T, levels []isolation.Choice, test func(t *testing.T, choice isolation.Choice)) {

@@ -41,6 +41,13 @@ func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr
 		return files.Read(w.workspace, r.Path, stdout)
 	case wire.Dial:
 		return w.dial(ctx, r, stdout, stderr)
+	case wire.Keep:
+		if r.Item == "" {
+			return w.quarantine.Expect(r.Path)
+		}
+		return w.quarantine.Keep(r.Item)
+	case wire.Dismiss:
+		return w.quarantine.Dismiss(r.Item)
 	}
 	return fmt.Errorf("op %q is unknown", r.Op)
 }
@@ -50,6 +57,9 @@ func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr
 func (w *Worker) Serves(workspace string) bool {
 	return filepath.Clean(workspace) == filepath.Clean(w.config.Workspace) || workspace == w.workspace
 }
+
+// Holds reports whether a quarantined item is here.
+func (w *Worker) Holds(item string) bool { return w.quarantine.Holds(item) }
 
 // Info describes the worker for wire.Workers. The caller adds its capacity.
 func (w *Worker) Info() wire.WorkerInfo {

@@ -59,6 +59,8 @@ func (label) marks(int) bool                  { return false }
 
 func isLeftover(int, string) bool { return false }
 
+func workerIsDead(string) bool { return false }
+
 func kill(match, except func(pid int) bool) int { return 0 }
 
 // enlargePipe does nothing: pipes of macOS grow by themselves.

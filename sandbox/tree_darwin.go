@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pocketcoder/sandbox/limit"
+	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -20,10 +21,12 @@ type tree struct {
 	release    func()           // frees what the isolation of the shell uses
 	started    atomic.Bool
 	ended      atomic.Bool
+	session    *quarantine.Session    // of the watch for protected names
+	stoppedFor atomic.Pointer[string] // the protected name because of which the command was stopped
 }
 
 func (w *Worker) addTree(exec string, l label, limits limit.Limits) (*tree, error) {
-	return &tree{label: l, exec: exec, limits: limits}, nil
+	return &tree{label: l, exec: exec, limits: limits, release: func() {}}, nil
 }
 
 func (t *tree) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
@@ -37,6 +40,8 @@ func (t *tree) signal(s syscall.Signal) {
 	}
 }
 
+func (t *tree) isEmpty() bool { return true }
+
 func (t *tree) kill() {}
 
 // listLeft returns nil, because other processes of the command cannot be found.
@@ -45,6 +50,8 @@ func (t *tree) listLeft() *wire.Left { return nil }
 func (t *tree) exceededLimit(int, time.Duration) wire.Reason { return wire.Exited }
 
 func (w *Worker) watch() {}
+
+func (w *Worker) stopTree(*tree, wire.Reason) {}
 
 // groups do nothing: cgroups exist on Linux only.
 type groups struct{}

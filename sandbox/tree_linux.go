@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/proc"
+	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -23,14 +24,16 @@ type tree struct {
 	label
 	exec       string
 	limits     limit.Limits
-	sampler    limit.Sampler      // with its cgroup
-	shell      int                // pid of the process that the worker started
-	hasMonitor bool               // that process is bubblewrap's, outside its namespaces
-	exceeded   chan wire.Reason   // holds the exceeded limit
-	isShell    func(pid int) bool // reports whether a process is a shell, which only its Exec may reap
-	release    func()             // frees what the isolation of the shell uses
-	started    atomic.Bool        // its first process runs its program
-	ended      atomic.Bool        // its Exec has returned
+	sampler    limit.Sampler          // with its cgroup
+	shell      int                    // pid of the process that the worker started
+	hasMonitor bool                   // that process is bubblewrap's, outside its namespaces
+	exceeded   chan wire.Reason       // holds the exceeded limit
+	isShell    func(pid int) bool     // reports whether a process is a shell, which only its Exec may reap
+	release    func()                 // frees what the isolation of the shell uses
+	started    atomic.Bool            // its first process runs its program
+	ended      atomic.Bool            // its Exec has returned
+	session    *quarantine.Session    // of the watch for protected names
+	stoppedFor atomic.Pointer[string] // the protected name because of which the command was stopped
 }
 
 // groups are the cgroups of a worker's commands.
@@ -52,6 +55,11 @@ func (t *tree) alive() []int {
 	pids := append(t.sampler.Group.Processes(), slices.Collect(members(t.marks, t.isShell))...)
 	slices.Sort(pids)
 	return slices.Compact(pids)
+}
+
+// isEmpty reports whether no process of an ended command is left.
+func (t *tree) isEmpty() bool {
+	return !slices.ContainsFunc(t.processes(), func(pid int) bool { return !isDead(pid) })
 }
 
 // signal sends a signal to every process of the tree. An isolated shell is not in the group of the started process. The

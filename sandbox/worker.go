@@ -45,6 +45,7 @@ import (
 	"pocketcoder/sandbox/gitconfig"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
+	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -58,7 +59,10 @@ type Config struct {
 	Limits    limit.Limits     // for each command
 	Isolation isolation.Choice // required
 	Expose    []string         // directories that commands may read, besides the workspace and the system's
-	Log       *slog.Logger     // default slog.Default()
+	// for protected names that commands create, absolute; default pocketcoder/quarantine in the user's state directory.
+	// Commands must not reach it
+	Quarantine string
+	Log        *slog.Logger // default slog.Default()
 }
 
 // Worker runs the commands of one workspace. It is safe for concurrent use.
@@ -73,8 +77,9 @@ type Worker struct {
 	grace       time.Duration // time between SIGTERM and SIGKILL
 	stop        chan struct{}
 	loopbacks   loopbacks
-	groups      *groups       // nil where none can be made
-	treeAdded   chan struct{} // wakes the watch
+	groups      *groups                // nil where none can be made
+	quarantine  *quarantine.Quarantine // nil at levels that protect no names
+	treeAdded   chan struct{}          // wakes the watch
 
 	mu      sync.Mutex
 	trees   map[uint32]*tree   // by serial, for as long as one of its processes may live
@@ -127,6 +132,11 @@ func Open(c Config) (*Worker, error) {
 	if err := w.openConfinement(); err != nil {
 		return nil, err
 	}
+	if err := w.openQuarantine(); err != nil {
+		w.confinement.Close()
+		w.removeGit()
+		return nil, err
+	}
 	w.path = w.confinement.FilterPath(commandPath(os.Getenv("PATH")))
 	reason := "this isolation lets no command start in a cgroup"
 	if w.confinement.AllowsClone3() {
@@ -168,6 +178,32 @@ func (w *Worker) openConfinement() (err error) {
 	if err != nil {
 		w.removeGit()
 	}
+	return err
+}
+
+func (w *Worker) openQuarantine() (err error) {
+	if w.config.Isolation.Level != isolation.Bwrap && w.config.Isolation.Level != isolation.Landlock {
+		return nil
+	}
+	dir := w.config.Quarantine
+	if dir == "" {
+		dir = filepath.Join(stateDir(), "pocketcoder", "quarantine")
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make quarantine: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("open quarantine: %w", err)
+	}
+	if w.confinement.CanRead(real) {
+		return fmt.Errorf("commands can read the quarantine %s; choose another directory", dir)
+	}
+	w.quarantine, err = quarantine.Open(quarantine.Config{Dir: dir, Workspace: w.workspace,
+		Guards: !w.config.Isolation.Mounts(), Worker: w.id.marker, IsDead: workerIsDead})
 	return err
 }
 
@@ -239,6 +275,15 @@ func findShell(name string) (string, error) {
 		return "", fmt.Errorf("find shell: %w", err)
 	}
 	return filepath.Abs(path)
+}
+
+// stateDir returns the user's directory for state (XDG_STATE_HOME).
+func stateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	home, _ := os.UserHomeDir()
+	return filepath.Join(home, ".local", "state")
 }
 
 func makeHome(path string) (string, error) {

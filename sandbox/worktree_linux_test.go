@@ -22,9 +22,9 @@ func (j *testWorker) manage(command string) (output string, status int) {
 }
 
 // The workspace itself is the repository, which is the usual case.
-func TestWorktreesAreMadeAndCommittedInWhereTheWorkspaceIsTheRepository(t *testing.T) {
+func TestIsolationLetsWorktreesBeMadeAndCommittedInWhereTheWorkspaceIsTheRepository(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(workspace)
@@ -36,8 +36,9 @@ func TestWorktreesAreMadeAndCommittedInWhereTheWorkspaceIsTheRepository(t *testi
 			is.Equal(string(out), "")
 		})
 		out, result := j.sh("git worktree add -q -b refused .worktrees/refused HEAD")
-		is.True(result.ExitCode != 0) // a command of a chat cannot
+		is.True(result.ExitCode != 0 || !j.mounts) // a command of a chat cannot
 		is.True(out != "")
+		is.Equal(j.entries(".git/worktrees"), []string{"linked"})
 		out, status := j.manage("git worktree add -q -b one .worktrees/one HEAD")
 		is.Equal([]any{status, out}, []any{0, ""})
 		out, result = j.sh("cd .worktrees/one && echo b >b && git add b && git commit -q -m second && git log -1 --format=%s")
@@ -49,14 +50,21 @@ func TestWorktreesAreMadeAndCommittedInWhereTheWorkspaceIsTheRepository(t *testi
 			{"create %w/.git/worktrees/linked/commondir", refusals, false},
 			{"rename %w/sub %w/.git/worktrees/linked", refusals, false},
 		}
-		if j.mounts {
-			for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
-				at := "%w/.git/worktrees/one/" + name
-				escapes = append(escapes, escape{"create " + at, refusals, false}, escape{"remove " + at, refusals, false},
-					escape{"rename %w/file " + at, refusals, false})
-			}
+		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
+			at := "%w/.git/worktrees/one/" + name
+			escapes = append(escapes, escape{"create " + at, refusals, false}, escape{"remove " + at, refusals, false},
+				escape{"rename %w/file " + at, refusals, false})
 		}
-		j.run(t, escapes)
+		if j.mounts {
+			j.run(t, escapes)
+		} else {
+			j.sh("mkdir .git/worktrees/new; echo >.git/worktrees/linked/new; echo evil >.git/worktrees/one/gitdir")
+			is.Equal(j.entries(".git/worktrees"), []string{"linked", "one"})
+			_, err := os.Stat(filepath.Join(j.workspace, ".git/worktrees/linked/new"))
+			is.True(os.IsNotExist(err))
+			out, _ = j.sh("cat .git/worktrees/one/gitdir")
+			is.Equal(out, filepath.Join(j.workspace, ".worktrees/one/.git")+"\n")
+		}
 
 		out, status = j.manage("git worktree remove .worktrees/one")
 		is.Equal([]any{status, out}, []any{0, ""})

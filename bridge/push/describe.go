@@ -2,6 +2,7 @@ package push
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -54,6 +55,8 @@ func describe(permission events.PermissionAsk, message, arguments string) descri
 		return description{title: "Allow more spending", text: message}
 	case permission.Permission == "network":
 		return description{title: "Connect to " + strings.Join(permission.Patterns, ", "), text: message}
+	case permission.Permission == "keep":
+		return describeKeep(permission, message)
 	case about.Command != "":
 		return description{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:
@@ -75,6 +78,17 @@ func describe(permission events.PermissionAsk, message, arguments string) descri
 	details := strings.Trim(string(permission.Metadata), "{} \n") // for a search: the folder and the pattern of file names
 	partial := details != "" && details != "null" || permission.NamesOnlyTool()
 	return description{verbOf(permission.Permission) + " " + oneLine(text), text, partial}
+}
+
+// describeKeep describes a protected name that a command created.
+func describeKeep(permission events.PermissionAsk, message string) description {
+	var about events.KeepMetadata
+	_ = json.Unmarshal(permission.Metadata, &about) // the sandbox wrote it
+	text := message + " Approve keeps it, deny deletes it.\n" + about.Describe()
+	if about.Text != "" {
+		text += "\n" + about.Text
+	}
+	return description{"Keep " + about.Name, text, about.Cut || about.Text == "" && about.Bytes > 0}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -285,6 +286,21 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")
 	is.Equal(read(t, got.body).Title, "Connect to a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
+
+	keep := events.KeepMetadata{Quarantined: events.Quarantined{Name: ".envrc", Kind: "file", Bytes: 6}, Text: "ls -l\n",
+		Command: "make"}
+	for i, cut := range []bool{false, true} { // of which a person must read the rest first
+		id := fmt.Sprint("k", i)
+		keep.Cut = cut
+		s.append(chat, events.PermissionRequested{Permission: id, Type: permission.TypeKeep, Patterns: []string{".envrc"},
+			Message: "The command created .envrc. Keep it?", Metadata: events.MustEncode(keep)})
+		s.append(chat, events.PermissionReferred{Permission: id, Reason: "a person decides"})
+		got = s.awaitRequest(r, 3+i)
+		is.Equal(read(t, got.body).Title, "Keep .envrc")
+		is.Equal(read(t, got.body).Message, "The command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
+			"  file, 6 bytes\n  ls -l\na person decides\nChat: chat")
+		is.Equal(buttons(t, got)["Approve"] == "", cut)
+	}
 }
 
 func TestFiguresOfOneAsk(t *testing.T) {

@@ -333,6 +333,7 @@ func (s *System) wire() {
 			return c.Turn == projections.TurnAssistant, err
 		},
 	}
+	s.outbox.BeforeEdit = s.exec.ExpectEdit
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
 		Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose,
@@ -358,7 +359,8 @@ func (s *System) wire() {
 	s.worker = &workerprocess.Process{
 		Args: []string{
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
-			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"), "--isolation", s.o.Isolation,
+			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"),
+			"--quarantine", s.o.Data.Path("quarantine"), "--isolation", s.o.Isolation,
 		},
 		Pool: Pool, Stderr: s.o.Stderr, Logger: s.o.Logger, Changed: s.change, Ready: s.reportIsolation,
 	}

@@ -62,6 +62,8 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	workspace := fs.String("workspace", Variable(env, "POCKETCODER_WORKSPACE", "."),
 		"`directory` commands run in (POCKETCODER_WORKSPACE)")
 	home := fs.String("home", "", "HOME `directory` of all commands; default pocketcoder/home in your cache directory")
+	quarantine := fs.String("quarantine", "",
+		"`directory` for protected names that commands create; default pocketcoder/quarantine in your state directory")
 	limits, err := limitFlags(fs, env)
 	if err != nil {
 		return WrongUsage(env, "worker: %v", err)
@@ -86,7 +88,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 		return WrongUsage(env, "worker: %v", err)
 	}
 	o := worker.Options{
-		NATS: *url, Key: *key, Pool: *inPool, Workspace: datadir.Absolute(*workspace), Home: *home, Isolation: *level, Expose: expose, Limits: limits,
+		NATS: *url, Key: *key, Pool: *inPool, Workspace: datadir.Absolute(*workspace), Home: *home, Quarantine: *quarantine, Isolation: *level, Expose: expose, Limits: limits,
 		Capacity: *capacity, Drain: *drain, Stdout: env.Stdout, Stderr: env.Stderr,
 	}
 	if *lifeline {

@@ -88,6 +88,10 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 // addReferred adds the permission requests that the policy has left to a person.
 func (c *conversation) addReferred() {
 	for _, a := range c.show.Due() {
+		if a.Keeps() && c.Approve != ApproveAsk { // no option decides it, and the turn does not wait for it
+			c.show.ShowRequest(a)
+			continue
+		}
 		if !slices.ContainsFunc(c.pending, func(w pendingItem) bool { return w.permission == a }) {
 			c.pending = append(c.pending, pendingItem{permission: a})
 		}

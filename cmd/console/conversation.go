@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -210,12 +211,19 @@ func (c *conversation) abortsOfScript() <-chan bool {
 // isOver reports whether the conversation has ended, and how.
 func (c *conversation) isOver() (turn.End, bool) {
 	switch {
-	case c.ended && len(c.pending) > 0 && !c.stopping:
+	case c.ended && len(c.pending) > 0 && !c.stopping && !c.worksOn():
 		return c.turn.EndWaiting(), true
 	case c.working || len(c.pending) > 0 || !c.caughtUp:
 		return 0, false
 	}
 	return c.turn.End(), c.Once || c.ended
+}
+
+// worksOn reports whether the turn runs on although requests wait: no request to keep a name holds it up.
+func (c *conversation) worksOn() bool {
+	return c.working && !slices.ContainsFunc(c.pending, func(a pendingItem) bool {
+		return a.permission == nil || !a.permission.Keeps()
+	})
 }
 
 // applyBatch shows events, and checks whether the turn has ended.

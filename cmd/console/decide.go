@@ -26,6 +26,8 @@ func (a pendingItem) promptText() string {
 		return "store this rule and allow? y, n, or chat, agent, all, a time such as 1h, another pattern: "
 	case a.permission.Content.Permission == permission.TypeBudget:
 		return "allow it? y, n, n REASON: "
+	case a.permission.Keeps():
+		return "keep it? y keeps it, n deletes it: "
 	case a.permission.Content.Command() != "":
 		return "allow it? y, n, n REASON, e (edit), a (always): "
 	}
@@ -42,6 +44,9 @@ func (c *conversation) answerPermission(ctx context.Context, a *pendingItem, wor
 	}
 	s, ok := parseDecision(words)
 	switch {
+	case a.permission.Keeps() && (s.edit || s.always || !ok || s.reason == words):
+		c.show.Note("", render.Dim, "(y moves it back into the workspace; n deletes it)")
+		return nil
 	case !ok:
 		c.show.Note("", render.Dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why; e COMMAND allows that command instead; "+
 			"a proposes a rule that allows this kind from now on: a, a all, a 1h)")

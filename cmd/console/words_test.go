@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	permissions "pocketcoder/handlers/permission"
@@ -90,6 +92,26 @@ func TestBackslashContinuesALine(t *testing.T) {
 func TestNoRuleIsProposedForABudgetRequest(t *testing.T) {
 	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: permissions.TypeBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
+}
+
+func TestACreatedNameIsKeptOrDeletedByAPlainAnswerOnly(t *testing.T) {
+	is := is.New(t)
+	var out bytes.Buffer
+	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
+	c.show = render.New(&render.Screen{Out: &out})
+	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: permissions.TypeKeep}}}
+	is.Equal(a.promptText(), "keep it? y keeps it, n deletes it: ")
+	for _, words := range []string{"now add a test", "a", "e ls", "y please"} { // a script's next message, too
+		out.Reset()
+		is.NoErr(c.answerPermission(t.Context(), &a, words))
+		expect.Contains(t, out.String(), "n deletes it")
+	}
+	c.pending, c.ended, c.working, c.caughtUp = []pendingItem{a}, true, true, true
+	_, over := c.isOver()
+	is.True(!over) // the turn does not wait for it
+	c.working = false
+	code, over := c.isOver()
+	is.Equal([]any{code, over}, []any{turn.End(turn.Pending), true})
 }
 
 func TestEveryListedSlashCommandIsCarriedOut(t *testing.T) {

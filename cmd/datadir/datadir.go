@@ -38,6 +38,7 @@ const LayoutVersion = "1"
 //	readmodels/      what is shown, computed from the log; programs that only read it need no other directory
 //	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it
+//	quarantine/      protected names that commands created in the workspace, until a person decides about them
 //	bin/             pocketcoder-shell and its source, when it was built by us
 //	tmux/            the socket of what "attach" shows
 //	history          what was typed in conversations at a terminal
@@ -204,9 +205,10 @@ func (d Dir) checkOurs() error {
 	return nil
 }
 
-// othersParts are what other programs keep in the data directory: OpenCode, npm, and the commands, whose HOME it is.
+// othersParts are what other programs keep in the data directory: OpenCode, npm, the commands, whose HOME it is, and
+// the worker with files of the commands.
 // Only the directory itself keeps other users away from them.
-var othersParts = []string{"home", "npm", "opencode"}
+var othersParts = []string{"home", "npm", "opencode", "quarantine"}
 
 // tighten takes all rights of other users from the directory and from our files in it. It returns an error if the
 // directory belongs to another user, who could take it back.

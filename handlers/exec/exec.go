@@ -70,8 +70,12 @@ func (x *Executions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chats := make(chan error, 1)
-	go func() { chats <- x.endWithDeletedChats(ctx, last); cancel() }()
+	others := make(chan error, 2)
+	for _, work := range []func(context.Context) error{
+		func(ctx context.Context) error { return x.endWithDeletedChats(ctx, last) }, x.applyDecisions,
+	} {
+		go func() { others <- work(ctx); cancel() }()
+	}
 	if x.IdleAfter > 0 {
 		go x.endIdle(ctx)
 	}
@@ -85,7 +89,7 @@ func (x *Executions) Run(ctx context.Context) error {
 	close(none)
 	defer time.AfterFunc(lastChanges, giveUp).Stop()
 	<-found
-	return errors.Join(served, <-chats)
+	return errors.Join(served, <-others, <-others)
 }
 
 // recordTimeout limits the append of a result, which is independent of the context of the caller.

@@ -143,7 +143,9 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 	d := out.finish(result)
 	start, _ := u.startInfo()
 	d.Worker, d.Isolation = start.Worker, start.Isolation
-	if err := x.record(ctx, u.chat, d); err != nil {
+	var keep []events.PermissionRequested
+	d.Quarantined, keep = requestsToKeep(u.requested, result.Quarantined)
+	if err := x.record(ctx, u.chat, d, keep...); err != nil {
 		x.Logger.Error("record exec", "exec", d.Exec, "err", err)
 	}
 	x.queueChanges(u, result)
@@ -210,15 +212,23 @@ func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr
 	}
 }
 
-// record appends an event of the sandbox, even if ctx has ended.
-func (x *Executions) record(ctx context.Context, chat string, d events.Data) error {
+// record appends an event of the sandbox, and the requests that follow from it, even if ctx has ended.
+func (x *Executions) record(ctx context.Context, chat string, d events.Data,
+	requests ...events.PermissionRequested) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	e, err := events.New(chat, events.ActorSandbox, d)
 	if err != nil {
 		return err
 	}
-	_, err = x.Log.Append(ctx, e)
+	all := []events.Event{e}
+	for _, r := range requests {
+		if e, err = events.New(chat, events.ActorSandbox, r); err != nil {
+			return err
+		}
+		all = append(all, e)
+	}
+	_, err = x.Log.AppendAll(ctx, all)
 	return err
 }
 

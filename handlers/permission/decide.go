@@ -176,6 +176,9 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 	if r.administrators && !c.Admin && c.Actor != events.ActorPolicy {
 		return nil, 0, handlers.RefuseField(handlers.Invalid, "status", "Only an administrator decides about this budget.")
 	}
+	if r.Item != "" && !strings.HasPrefix(c.Actor, events.UserActor("")) && s.Deleted == 0 {
+		return nil, 0, handlers.RefuseField(handlers.Invalid, "status", "Only a person decides whether a file is kept.")
+	}
 	if err := c.ShownRequest.check(r); err != nil {
 		return nil, 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ type Request struct {
 	Outcome     Outcome  // zero while it is pending
 	Interrupted bool     // OpenCode forgot it
 	Granted     bool     // another request has used its approval
+	Item        string   // of type keep: the worker's id of what it is about
+	Applied     bool     // of type keep: the sandbox has carried out the decision, or has reported why not
 	Execution   string   // that its approval started; empty for none
 	Connected   bool     // its approval has let a command connect
 	Events      []uint64 // sequences of the events about it, those of its execution after the beginning not included
@@ -177,6 +180,8 @@ func (s *State) Apply(e events.Event) {
 		s.at(e, d.Permission).Interrupted = true
 	case events.PermissionExpired:
 		s.at(e, d.Permission).end(e, expired, d.Reason)
+	case events.PermissionApplied:
+		s.at(e, d.Permission).Applied = true
 	case events.AbortRequested:
 		s.aborted[d.Session] = e.Seq
 	case events.MessageSubmitted:
@@ -226,6 +231,11 @@ func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
 	r.content, r.administrators = sha256.Sum256(e.Data), ForAdministrators(a.Permission, a.Metadata)
 	if e.Actor == events.ActorPolicy && a.Permission == TypeNetwork && len(a.Patterns) == 1 {
 		r.Host = a.Patterns[0]
+	}
+	if e.Actor == events.ActorSandbox && a.Permission == TypeKeep {
+		var about events.KeepMetadata
+		_ = json.Unmarshal(a.Metadata, &about) // without an item, nothing is carried out
+		r.Item = about.Item
 	}
 }
 

@@ -35,6 +35,10 @@ const MaxRequest = 1 << 20
 // it.
 const TypeBudget = "budget"
 
+// TypeKeep is the type of the permission to keep a protected name that a command created, such as .envrc. Only the
+// sandbox requests it, and only a person decides it.
+const TypeKeep = "keep"
+
 // ForAdministrators reports whether only administrators decide a request: a request to exceed a budget that covers
 // several chats.
 func ForAdministrators(typ string, metadata json.RawMessage) bool {
@@ -100,6 +104,9 @@ func (c Submit) check() error {
 	switch c.Type {
 	case TypeBudget:
 		return handlers.RefuseField(handlers.Invalid, "permission", "type: only a budget makes requests of this type")
+	case TypeKeep:
+		return handlers.RefuseField(handlers.Invalid, "permission",
+			"type: only a command that creates a protected name makes requests of this type")
 	case TypeNetwork:
 		return handlers.RefuseField(handlers.Invalid, "permission",
 			"type: only a command that connects to a host makes requests of this type")

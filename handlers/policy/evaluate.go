@@ -73,6 +73,9 @@ func (e *evaluation) decide() Verdict {
 		return e.webfetch()
 	case t == "network":
 		return e.network()
+	case t == keepType:
+		return askFor("programs of this machine act on a file of this name, so a person decides; " +
+			"if you created it yourself while the command ran, keep it")
 	default:
 		return e.byName()
 	}

@@ -320,6 +320,7 @@ func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
 		"a subagent":                 {policy.Ask{Type: "task", Patterns: []string{"explore"}}, nil, "task: explore"},
 		"a loop":                     {policy.Ask{Type: "doom_loop", Patterns: []string{"bash"}}, nil, ""},
 		"a budget":                   {policy.Ask{Type: "budget", Patterns: []string{"1"}}, nil, ""},
+		"a created name":             {policy.Ask{Type: "keep", Patterns: []string{".envrc"}}, nil, ""},
 		"nothing":                    {policy.Ask{}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

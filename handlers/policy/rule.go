@@ -22,8 +22,11 @@ var (
 	fileTypes  = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"}
 	nameTypes  = []string{"mcp", "task", "skill"}
 	noteTypes  = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
-	neverTypes = []string{"doom_loop", "budget", "question"} // always decided by a person
+	neverTypes = []string{"doom_loop", "budget", "question", keepType} // always decided by a person
 )
+
+// keepType is the type of a request to keep a protected name that a command created. Rules do not apply to it.
+const keepType = "keep"
 
 // OfTool converts a rule whose permission is the name of an MCP tool and whose pattern is * into the mcp rule for that
 // tool.
@@ -165,6 +168,8 @@ func compile(r Rule) *compiledRule {
 // checkText checks what does not depend on the permission type.
 func (r Rule) checkText() *SyntaxError {
 	switch {
+	case r.Permission == keepType:
+		return &SyntaxError{0, keepType + " is always for a person to decide, so no rule is for it"}
 	case r.action() != Allow && r.action() != AskPerson && r.action() != Deny:
 		return &SyntaxError{0, fmt.Sprintf("want allow, ask or deny, got %q", r.Action)}
 	case r.Permission == "":

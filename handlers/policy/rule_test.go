@@ -78,6 +78,9 @@ func TestABrokenRuleNamesItsColumn(t *testing.T) {
 		"maybe bash: x":              0, // not the pattern
 		"doom_loop: *":               0,
 		"budget: *":                  0,
+		"keep: .envrc":               0,
+		"deny keep: .envrc":          0,
+		"deny keep: *":               0,
 		"launch: *":                  0,
 		"*: *":                       0,
 		"deny *: x":                  0,

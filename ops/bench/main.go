@@ -71,6 +71,11 @@ var runs = []run{
 		{name: "bytes of an answer of 400 fragments in one stream, KiB", metric: "stream-KiB"},
 	}},
 	{"./cmd/pocketcoder", "Command", "300x", commandLines()},
+	{"./sandbox/quarantine", "Window", "5000x", []line{
+		{name: "protected name created → moved out of the workspace, p50 ms", metric: "p50-ms"},
+		{name: "protected name created → moved out of the workspace, p99 ms", metric: "p99-ms", budget: 20},
+		{name: "protected name created → moved out of the workspace, most ms", metric: "max-ms"},
+	}},
 	{"./cmd/pocketcoder", "ShellProcessor", "300x", []line{
 		{name: "pocketcoder-shell, processor time of a command, p50 ms", metric: "processor-ms", budget: 2},
 		{name: "of this, a Go program that does nothing, p50 ms", metric: "nothing-ms"},

@@ -105,7 +105,7 @@ func (c *Confinement) Close() {
 // AllowsClone3 reports whether a confined thread may call clone3(2). Without clone3 it cannot start a command in a
 // cgroup.
 func (c *Confinement) AllowsClone3() bool {
-	return c.choice.Level == None || c.choice.Level == Bwrap || c.choice.canMount
+	return c.choice.Level == None || c.choice.Mounts()
 }
 
 // Prepare prepares the start of one command. Its error is shown to a person.
@@ -142,7 +142,7 @@ func (c *Confinement) checkWorkspace() error {
 // TempDir returns the directory for a command's temporary files.
 func (c *Confinement) TempDir() string {
 	switch {
-	case c.choice.Level == Bwrap, c.choice.canMount:
+	case c.choice.Mounts():
 		return "/tmp"
 	case c.choice.Level == Landlock:
 		return filepath.Join(c.access.Home, ".tmp")

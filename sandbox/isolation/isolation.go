@@ -14,9 +14,10 @@
 //     directories. It writes the workspace, the HOME of commands and a private temporary directory. Landlock does not
 //     hide names: a command can read the existence and the size of other files. Without mounts, a command can also
 //     change times of the user's files, and list all processes in /proc.
-//   - A command cannot create, change, replace or rename protected names in the workspace (package protected). Landlock
-//     cannot exclude one name from a directory. So without mounts, a command cannot create, remove or rename anything
-//     directly in the workspace's top directory and in .git.
+//   - A command cannot change, replace or rename a protected name that exists in the workspace (package protected), nor
+//     create one in .git. Landlock cannot exclude one name from a directory. So without mounts, the kernel does not
+//     refuse that to a command, and the caller must undo it (Choice.Mounts). It must remove a protected name that a
+//     command creates in the top directory at each level.
 //   - A command has no network, except through a proxy at bwrap. It cannot reach the sockets of the host. At bwrap it
 //     can reach a socket that another program creates in the workspace, and the sockets of the commands with which it
 //     shares a Loopback. It cannot see, signal or trace their processes.
@@ -67,6 +68,9 @@ type Choice struct {
 
 	canMount bool // at landlock: this process can mount
 }
+
+// Mounts reports whether protected names are covered by mounts.
+func (c Choice) Mounts() bool { return c.Level == Bwrap || c.canMount }
 
 func (c Choice) String() string {
 	if c.Level == "" {

@@ -48,7 +48,7 @@ func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
 	}
 	var mounts []protection.Mount
 	release := func() {}
-	if c.choice.Level == Bwrap || c.choice.canMount {
+	if c.choice.Mounts() {
 		var err error
 		if mounts, release, err = c.protection.Protect(cmd.ManagesWorktrees); err != nil {
 			return nil, err
@@ -171,7 +171,7 @@ func tryLandlock() (Choice, error) {
 	choice := Choice{Level: Landlock, Reason: "Landlock works here, with mounts of its own; commands cannot be given a network", canMount: true}
 	if probeLandlock(choice) != nil {
 		choice.canMount = false
-		choice.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
+		choice.Reason = "Landlock works here; without root's right to mount, a change of a protected name is undone at once instead of refused, and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
 		if err := probeLandlock(choice); err != nil {
 			return Choice{}, fmt.Errorf("%w: %s", err, landlockHelp)
 		}

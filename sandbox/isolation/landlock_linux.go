@@ -199,7 +199,7 @@ func (c *Confinement) allowAccess(r ruleset, cmd Command) error {
 	if err := r.allow("/proc", readRights); err != nil {
 		return err
 	}
-	return c.allowWorkspace(r, cmd)
+	return c.allowWorkspace(r)
 }
 
 // allowSystemDir allows a directory of the system. Without mounts it excludes the secret files.
@@ -222,11 +222,11 @@ func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
 	})
 }
 
-// allowWorkspace allows the workspace. Without mounts it allows each entry that is not protected, so a command
-// cannot create entries beside them. Of git's directory of a worktree it allows all: Landlock cannot exclude files of a
-// directory in which a command may create others.
-func (c *Confinement) allowWorkspace(r ruleset, cmd Command) error {
-	if c.choice.canMount {
+// allowWorkspace allows the workspace. Landlock cannot exclude one name from a directory in which a command may create
+// others. So without mounts the caller must watch the protected names (see Choice.Mounts), except for a long-running
+// program: it cannot create anything directly in the workspace.
+func (c *Confinement) allowWorkspace(r ruleset) error {
+	if c.choice.canMount || !c.access.LongRunning {
 		return r.allow(c.access.Workspace, writeRights)
 	}
 	if err := r.allow(c.access.Workspace, readRights); err != nil {
@@ -234,26 +234,9 @@ func (c *Confinement) allowWorkspace(r ruleset, cmd Command) error {
 	}
 	names := c.protection.Names()
 	return r.allowExcept(c.access.Workspace, writeRights, func(path string) (whole, part bool) {
-		for _, n := range names {
-			at := filepath.Join(c.access.Workspace, n.Path)
-			if path == at {
-				info, err := os.Lstat(path)
-				return c.access.LongRunning || n.Children == nil || err != nil || !info.IsDir(), n.Children != nil
-			}
-			for _, i := range n.Children {
-				dir := filepath.Join(at, i.Path)
-				switch {
-				case i.Worktrees && cmd.ManagesWorktrees:
-				case i.Worktrees && path == dir:
-					part = true
-				case i.Worktrees && filepath.Dir(path) == dir:
-					whole = !slices.Contains(c.protection.LinkedWorktrees(dir), filepath.Base(path))
-				case path == dir:
-					whole = true
-				}
-			}
-		}
-		return whole, part
+		return slices.ContainsFunc(names, func(n protection.Name) bool {
+			return path == filepath.Join(c.access.Workspace, n.Path)
+		}), false
 	})
 }
 

@@ -1,9 +1,10 @@
 // Package protected lists the names of files and folders that programs obey as configuration. A command that writes
 // one of them decides what a later program does outside the sandbox.
 //
-// The policy asks a person before OpenCode or a command writes any of these names, in any folder. The sandbox makes
-// commands fail that create or change Project and Instructions in the top folder of the workspace, and Home where the
-// workspace is a home directory. The kernel compares names byte by byte, and the policy ignores their case.
+// The policy asks a person before OpenCode or a command writes any of these names, in any folder. The sandbox keeps
+// commands from changing Project and Instructions in the top folder of the workspace, and Home where the workspace is a
+// home directory. It moves new ones out of the workspace. The kernel compares names byte by byte, and the policy
+// ignores their case.
 //
 // The package holds data only.
 package protected

@@ -75,6 +75,7 @@ const (
 	frameCost    = 512 // cost of a message besides its bytes, so that many small writes stay within Window too
 	callerProbe  = 250 * time.Millisecond
 	serverProbe  = time.Second
+	holderWait   = time.Second     // how much later a server offers Keep and Dismiss of an item that it does not have
 	declinedWait = 2 * time.Second // how long a Call still waits for an offer after a server has declined
 	// consecutive 503 answers before the start; a single one may come while a subscription spreads through a cluster
 	goneAfter   = 2

@@ -41,9 +41,10 @@ type Request struct {
 	// the command adds and removes git worktrees. Only PocketCoder's own scripts do
 	ManagesWorktrees bool `json:"manages_worktrees,omitempty"`
 
-	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace
+	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace; of Keep: a name in the top directory
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
 	Port  int    `json:"port,omitempty"`  // of Dial
+	Item  string `json:"item,omitempty"`  // of Keep and Dismiss: a Quarantined.ID
 
 	Account string `json:"account,omitempty"` // on PersonSubject: owner of the shell; empty for the operator
 
@@ -68,7 +69,15 @@ const (
 	Read    Op = "read"    // write the file at Path to stdout
 	// connect to 127.0.0.1:Port of the execution Exec: Input is sent there, stdout is what is received
 	Dial Op = "dial"
+	// move the quarantined Item back to its name. It is Refused if a file has the name now, or if there is no such item.
+	// The item then stays. Repeating Keep does nothing. Without Item: OpenCode may create or change the
+	// protected name Path. For ExpectTime the worker neither moves it out of the workspace nor puts it back
+	Keep    Op = "keep"
+	Dismiss Op = "dismiss" // delete the quarantined Item, if there is one
 )
+
+// ExpectTime is how long a worker expects a name after Keep with a Path.
+const ExpectTime = 10 * time.Second
 
 // Connected is the whole stderr of a Dial that is connected.
 const Connected = "connected"
@@ -120,7 +129,9 @@ const (
 	CPUTime    Reason = "cpu-time"
 	OpenFiles  Reason = "open-files"
 	OutputSize Reason = "output-size" // the output exceeds what is recorded
-	Lost       Reason = "lost"        // the server is gone; it is unknown whether the command ended
+	// it created or changed protected names again and again; Error names one
+	ProtectedName Reason = "protected-name"
+	Lost          Reason = "lost" // the server is gone; it is unknown whether the command ended
 )
 
 // Result is how a command ended. Serve fills the byte counts.
@@ -135,6 +146,9 @@ type Result struct {
 	StderrBytes int64  `json:"stderr_bytes"`
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
 	Left        *Left  `json:"left,omitempty"`  // nil if there are none, or if Reason is not Exited
+	// protected names that the worker has moved out of the workspace while the command ran. Also set if Reason is not
+	// Exited
+	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
 // envelope is the encoded form of a request.
@@ -192,6 +206,13 @@ func (e envelope) validate() error {
 		if r.Exec == "" || r.Port < 1 || r.Port > 65535 {
 			return errors.New("dial needs an exec and a port from 1 to 65535")
 		}
+	case Keep, Dismiss:
+		if r.Item == "" && r.Op == Keep && isName(r.Path) {
+			return nil
+		}
+		if !IsToken(r.Item) {
+			return errors.New("item must be 1 to 64 letters, digits, _ or -")
+		}
 	default:
 		return fmt.Errorf("op %q is unknown", r.Op)
 	}
@@ -241,13 +262,16 @@ func isAbsolute(s string) bool { return path.IsAbs(s) && len(s) <= maxPath && is
 // validate checks the values that a faulty server may send.
 func (r Result) validate() error {
 	switch r.Reason {
-	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, OutputSize, Lost:
+	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, OutputSize, ProtectedName, Lost:
 	default:
 		return fmt.Errorf("unknown reason %q", r.Reason)
 	}
 	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 ||
 		r.DurationMS > time.Duration(math.MaxInt64).Milliseconds() {
 		return errors.New("a number is out of range")
+	}
+	if err := validateQuarantined(r.Quarantined); err != nil {
+		return err
 	}
 	return r.Left.validate()
 }

@@ -24,8 +24,10 @@ type Server struct {
 	// answer to Workers. Capacity limits the concurrent commands. Running is set by Serve
 	Info   WorkerInfo
 	Serves func(workspace string) bool // reports whether it runs commands of a workspace; nil for every workspace
-	Drain  time.Duration               // how long running commands may continue after ctx has ended
-	Abort  <-chan struct{}             // ends the drain time when it is closed
+	// reports whether a quarantined item is here. Another server offers Keep and Dismiss later; nil for every item
+	Holds func(item string) bool
+	Drain time.Duration   // how long running commands may continue after ctx has ended
+	Abort <-chan struct{} // ends the drain time when it is closed
 }
 
 // Serve accepts requests on subject until ctx is done, and calls Handle for each granted request on its own goroutine.
@@ -217,6 +219,12 @@ func (s *server) handle(ctx context.Context, x *serving) bool {
 			return false
 		}
 		defer s.slots.release()
+	}
+	if x.request.Item != "" && s.Holds != nil && !s.Holds(x.request.Item) {
+		select {
+		case <-time.After(holderWait):
+		case <-ctx.Done():
+		}
 	}
 	x.announce(frameOffer)
 	select {

@@ -149,7 +149,8 @@ var collections = []collection{
 				fixed(text("decided_by")), fixed(text("device")), fixed(text("rule")), fixed(text("rule_id")),
 				fixed(number("rule_version")), fixed(flag("referred")),
 				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")),
-				fixed(flag("interrupted")), fixed(text("request")), fixed(raw("files")), fixed(text("files_hash")))},
+				fixed(flag("interrupted")), fixed(text("request")), fixed(raw("files")), fixed(text("files_hash")),
+				fixed(flag("applied")), fixed(text("failure")))},
 		write: writer{createPermission, decidePermission, nil},
 		// in seconds; see permission.ShownRequest
 		options: fields(number("expires_in"),
@@ -172,7 +173,7 @@ var collections = []collection{
 			Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(text("original")), fixed(relation("chat", "chats")),
 				fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
 				fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory",
-					"processes", "file-size", "cpu-time", "open-files", "output-size")),
+					"processes", "file-size", "cpu-time", "open-files", "output-size", "protected-name")),
 				fixed(text("left_behind")), fixed(raw("outputs")), fixed(number("exit_code")),
 				fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")),
 				fixed(number("stderr_bytes")), fixed(number("duration_ms")),

@@ -60,6 +60,9 @@ type Outbox struct {
 
 	Snapshots *snapshots.Snapshots // nil for an OpenCode whose files this process cannot read: a revert then keeps none
 
+	// called before OpenCode carries out an allowed edit of a session that works in a directory; nil for nothing
+	BeforeEdit func(ctx context.Context, a events.PermissionAsk, directory string)
+
 	known atomic.Pointer[client.Models]
 }
 

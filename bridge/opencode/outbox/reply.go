@@ -82,6 +82,9 @@ func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
 			return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
 	case now.Status == projections.PermissionAuthorized:
+		if now.Permission == "edit" && o.BeforeEdit != nil {
+			o.BeforeEdit(ctx, now.Ask(), p.Directory)
+		}
 		err = o.Current().Allow(ctx, p.Directory, p.EnginePermission)
 	default:
 		err = o.Current().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)

@@ -175,6 +175,8 @@ func explain(r wire.Result) string {
 		return "stopped: the command was cancelled"
 	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles, wire.OutputSize:
 		return fmt.Sprintf("stopped: the command passed its limit of %s", r.Reason)
+	case wire.ProtectedName:
+		return "stopped: the command created or changed protected files again and again: " + r.Error
 	case wire.Lost:
 		return "lost, the command may have run: " + r.Error
 	}

@@ -43,6 +43,7 @@ type Options struct {
 	NATS, Key       string // URL, and the file with the nkey seed
 	Pool            string
 	Workspace, Home string
+	Quarantine      string // of protected names; the default of sandbox.Config if empty
 	Isolation       string
 	Expose          []string
 	Limits          *Limits
@@ -74,7 +75,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer nc.Close()
 	w, err := sandbox.Open(sandbox.Config{
-		Workspace: o.Workspace, Home: o.Home, Timeout: o.Limits.Timeout, Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
+		Workspace: o.Workspace, Home: o.Home, Quarantine: o.Quarantine, Timeout: o.Limits.Timeout,
+		Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
 	})
 	if err != nil {
 		fmt.Fprintln(o.Stdout, Unusable, printable.OneLine(err.Error(), 1000))
@@ -82,7 +84,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer w.Close()
 	fmt.Fprintln(o.Stdout, Ready, choice)
-	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Info: w.Info(), Drain: o.Drain, Abort: now.Done()}
+	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Holds: w.Holds, Info: w.Info(), Drain: o.Drain,
+		Abort: now.Done()}
 	server.Info.Capacity, server.Info.Version = o.Capacity, program.Version()
 	if err := wire.Serve(ctx, nc, wire.RunSubject(o.Pool), server); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("sandbox: %w", err)

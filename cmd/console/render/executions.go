@@ -305,6 +305,8 @@ func ReasonText(reason string) string {
 		string(wire.CPUTime):    "stopped: more than it may have of CPU time",
 		string(wire.OpenFiles):  "stopped: more than it may have of open files",
 		string(wire.OutputSize): "stopped: more output than allowed",
+
+		string(wire.ProtectedName): "stopped: it created or changed protected files again and again",
 	}[reason]
 	if !ok {
 		return reason

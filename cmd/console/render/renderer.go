@@ -119,6 +119,8 @@ func (r *Renderer) Event(e events.Event) {
 		}
 		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided",
 			r.requestName(d.Permission))
+	case events.PermissionApplied:
+		r.applied(d)
 	case events.PermissionExpired:
 		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
 			recordOf(d.Permission))

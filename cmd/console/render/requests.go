@@ -122,7 +122,7 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 	if c := a.Content.Command(); c != "" {
 		return c
 	}
-	if a.byPolicy() && a.Message != "" {
+	if (a.byPolicy() || a.Keeps()) && a.Message != "" {
 		return a.Message
 	}
 	what := printable.VisibleLine(strings.Join(a.Content.Patterns, " · "))
@@ -137,11 +137,34 @@ func (a *Request) byPolicy() bool {
 	return a.Content.Permission == permission.TypeNetwork || a.Content.Permission == permission.TypeBudget
 }
 
+// Keeps reports whether the request is to keep a protected name that a command created.
+func (a *Request) Keeps() bool { return a.Content.Permission == permission.TypeKeep }
+
+// keepDetails shows what the name is, with its content as far as it is text. It returns the number of rows.
+func (r *Renderer) keepDetails(a *Request) (rows int) {
+	var about events.KeepMetadata
+	_ = json.Unmarshal(a.Content.Metadata, &about) // the sandbox wrote it
+	in := r.indent(a.Content.SessionID) + "  "
+	rows = r.rows(in, "", in, Plain, about.Describe())
+	if about.Text != "" {
+		rows += r.rows(in+"  ", "", in+"  ", Plain, about.Text)
+	} else if about.Bytes > 0 {
+		rows += r.rows(in, "", in, Plain, "Its content is not text, and is not shown.")
+	}
+	if about.Cut && about.Text != "" {
+		r.Note(a.Content.SessionID, Yellow, "  This is the beginning of it.")
+	}
+	return rows
+}
+
 // requestDetails shows the diff and the remaining metadata of a request. It returns the number
 // of rows.
 func (r *Renderer) requestDetails(a *Request, about map[string]json.RawMessage) (rows int) {
-	if a.byPolicy() {
+	switch {
+	case a.byPolicy():
 		return 0
+	case a.Keeps():
+		return r.keepDetails(a)
 	}
 	in := r.indent(a.Content.SessionID) + "  "
 	if a.Message != "" && a.Message != a.Content.Command() {
@@ -296,6 +319,23 @@ func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
 	r.showOutcome(d.Permission, st, text+" · "+recordOf(d.Permission))
 	if d.Edited != "" {
 		r.diff(a.Content.SessionID, edits(d.Command, d.Edited))
+	}
+}
+
+// applied shows what the sandbox did after the decision about a quarantined name.
+func (r *Renderer) applied(d events.PermissionApplied) {
+	name, session := r.requestName(d.Permission), ""
+	a := r.requests[d.Permission]
+	if a != nil {
+		session = a.Content.SessionID
+	}
+	switch {
+	case d.Error != "":
+		r.Note(session, Red, "%s failed: %s", name, d.Error)
+	case a != nil && a.denied:
+		r.Note(session, Dim, "%s: it was deleted", name)
+	default:
+		r.Note(session, Dim, "%s: it is back in the workspace", name)
 	}
 }
 

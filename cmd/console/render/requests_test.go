@@ -28,6 +28,32 @@ func TestAFolderCannotForgeLinesOfARequest(t *testing.T) {
 	is.Equal(printable.Visible("a\u2800b\u3164c\u034fd"), `a\u2800b\u3164c\u034fd`)
 }
 
+func TestARequestToKeepANameIsShownWithItsContent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var out bytes.Buffer
+	r := New(&Screen{Out: &out})
+	feed := func(d events.Data) {
+		e, err := events.New("c1", events.UserActor("u1"), d)
+		is.NoErr(err)
+		r.Event(e)
+	}
+	feed(events.PermissionRequested{Permission: "k1", Type: "keep", Patterns: []string{".envrc"},
+		Message: "The command created .envrc. Keep it?", Metadata: events.MustEncode(events.KeepMetadata{
+			Quarantined: events.Quarantined{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 9}, Text: "ls\x1b[2K\n", Cut: true})})
+	feed(events.PermissionReferred{Permission: "k1", Reason: "a person decides"})
+	r.ShowRequest(r.Due()[0])
+	expect.Contains(t, out.String(), "? keep  The command created .envrc. Keep it?\n  file, 9 bytes\n    ls␛[2K\n")
+	expect.Contains(t, out.String(), "This is the beginning of it.")
+	expect.Lacks(t, out.String(), "q1")
+	out.Reset()
+	feed(events.PermissionDecided{Permission: "k1", Type: "keep", Decision: events.Denied})
+	feed(events.PermissionApplied{Permission: "k1"})
+	expect.Contains(t, out.String(), "keep .envrc: it was deleted")
+	feed(events.PermissionApplied{Permission: "k1", Error: "no worker has it"})
+	expect.Contains(t, out.String(), "keep .envrc failed: no worker has it")
+}
+
 func TestTheFilesOfACommandAreShownAgainIfTheyChanged(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -228,6 +228,9 @@ func (t *Turn) applyBudgetRequest(ask string) (mayEnd bool) {
 
 // Deny notes that a request of a type was denied. With a reason the turn goes on.
 func (t *Turn) Deny(typ, reason string) {
+	if typ == permission.TypeKeep { // the turn does not wait for it
+		return
+	}
 	t.denied, t.ended = true, t.ended || reason == ""
 	t.refused = t.refused || typ == permission.TypeBudget
 }

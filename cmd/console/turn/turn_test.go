@@ -64,6 +64,7 @@ func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
 		"denied":                      {[]events.Data{deny("bash", "")}, Denied},
 		"denied with a reason":        {[]events.Data{deny("bash", "not today")}, Pending},
 		"one of each":                 {[]events.Data{deny("bash", ""), deny("bash", "not today")}, Denied},
+		"a created name is deleted":   {[]events.Data{deny(permission.TypeKeep, "")}, Pending},
 		"more budget is denied":       {[]events.Data{deny(permission.TypeBudget, "enough")}, Denied},
 		"in the turn that is resumed": {[]events.Data{deny("bash", ""), events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, Pending},
 	} {

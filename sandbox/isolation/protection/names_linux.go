@@ -3,7 +3,6 @@ package protection
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -11,18 +10,14 @@ import (
 	"pocketcoder/sandbox/protected"
 )
 
-// Names returns the names that commands cannot create or change in the workspace. A long-running program may write the
+// Names returns the names that commands cannot change in the workspace. A long-running program may write the
 // instructions, if a person allows it.
 func (w *Workspace) Names() (all []Name) {
 	all = gitFileNames(w.Dir) // first, because the mounts of other names must cover these
 	for _, n := range projectNames {
-		if n.instructions && w.LongRunning {
-			continue
+		if !n.instructions || !w.LongRunning {
+			all = append(all, n)
 		}
-		if n.instructions && shadows(w.Dir, n.Path) {
-			n.placeholder = noPlaceholder
-		}
-		all = append(all, n)
 	}
 	all = append(all, bareRepositoryNames(w.Dir)...)
 	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == w.Dir {
@@ -31,25 +26,20 @@ func (w *Workspace) Names() (all []Name) {
 	return all
 }
 
-// projectNames are the names that commands cannot create or change in the top directory of a workspace, including
-// missing ones. Names in other directories are not protected, because people do not open those as projects.
+// projectNames are the names that commands cannot change in the top directory of a workspace. A missing one has no
+// placeholder. Names in other directories are not protected, because people do not open those as projects.
 var projectNames = listProjectNames()
 
 func listProjectNames() (names []Name) {
 	for _, path := range protected.Project {
-		n := Name{Path: path, placeholder: directoryPlaceholder}
-		switch {
-		case path == ".git":
-			n.Children = gitNames // a command cannot run git init here; a person can
-		case path == "opencode.json" || path == "opencode.jsonc":
-			// OpenCode fails on a directory with this name, and git would show a file. So a command can create these files.
-			// OpenCode ignores them when PocketCoder runs it.
-			n.placeholder = noPlaceholder
+		n := Name{Path: path}
+		if path == ".git" {
+			n.Children = gitNames
 		}
 		names = append(names, n)
 	}
 	for _, path := range protected.Instructions {
-		names = append(names, Name{Path: path, placeholder: directoryPlaceholder, instructions: true})
+		names = append(names, Name{Path: path, instructions: true})
 	}
 	return names
 }
@@ -94,7 +84,11 @@ func gitFileNames(workspace string) []Name {
 	}
 	names := gitNames
 	for ; path != "."; path = filepath.Dir(path) {
-		names = []Name{{Path: filepath.Base(path), Children: names, placeholder: directoryPlaceholder}}
+		kind := directoryPlaceholder
+		if filepath.Dir(path) == "." {
+			kind = noPlaceholder
+		}
+		names = []Name{{Path: filepath.Base(path), Children: names, placeholder: kind}}
 	}
 	return names
 }
@@ -102,7 +96,7 @@ func gitFileNames(workspace string) []Name {
 // homeNames returns the names that are also protected if the workspace is a home directory.
 func homeNames() (names []Name) {
 	for _, path := range protected.Home {
-		names = append(names, Name{Path: path, placeholder: directoryPlaceholder})
+		names = append(names, Name{Path: path})
 	}
 	return names
 }
@@ -122,56 +116,35 @@ type Name struct {
 	instructions bool
 }
 
-// placeholderKind is the kind of file that is created at a missing name while a command runs, because a mount needs
-// a file to cover. It is an empty directory where possible, also for names of files: git and tools that list files
-// skip it.
+// HasPlaceholder reports whether Protect covers the name also where it is missing.
+func (n Name) HasPlaceholder() bool { return n.placeholder != noPlaceholder }
+
+// placeholderKind is the kind of file that is created at a missing name in a git directory while a command runs,
+// because a mount needs a file to cover. It is an empty directory where possible, also for names of files.
 type placeholderKind int
 
 const (
-	noPlaceholder placeholderKind = iota // a missing name is not protected
+	noPlaceholder placeholderKind = iota
 	directoryPlaceholder
 	filePlaceholder
 	dotPlaceholder // a file that contains a dot: git reads commondir as the path of the repository
 )
 
-// instructionOrder is the order in which OpenCode looks for instructions in a directory. It reads the first file
-// that exists.
-var instructionOrder = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}
+// BareRepository are the names of a bare repository. Git treats a directory with all of them as one, and obeys the
+// configuration in it, if .git is missing or not valid. A command can make .git invalid, for example by removing
+// .git/HEAD.
+var BareRepository = []string{"HEAD", "objects", "refs"}
 
-// shadows reports whether a placeholder with this name would prevent OpenCode from reading a later file of
-// instructionOrder.
-func shadows(workspace, name string) bool {
-	at := slices.Index(instructionOrder, name)
-	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool {
-		return exists(filepath.Join(workspace, later))
-	})
-}
-
-// bareRepositoryNames returns the names to protect so that git does not treat the workspace as a bare repository and
-// obey the configuration in it. Git does so if the directory has HEAD, objects and refs, and .git is missing or not
-// valid. A command can make .git invalid, for example by removing .git/HEAD. With a file commondir, objects and refs
-// can be elsewhere. One missing name of the three is enough. An existing placeholder stays protected: a running
-// command may have removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it is the last
-// choice.
+// bareRepositoryNames returns the names to protect if the workspace is a bare repository. Otherwise it returns only the
+// name with which objects and refs can be elsewhere.
 func bareRepositoryNames(workspace string) []Name {
-	names := []Name{{Path: "commondir", placeholder: directoryPlaceholder}}
-	for _, name := range []string{"refs", "objects", "HEAD"} {
+	for _, name := range BareRepository {
 		var now unix.Stat_t
-		missing := unix.Lstat(filepath.Join(workspace, name), &now) != nil
-		if missing && len(names) == 1 || !missing && isPlaceholder(now) {
-			names = append(names, Name{Path: name, placeholder: directoryPlaceholder})
+		if unix.Lstat(filepath.Join(workspace, name), &now) != nil {
+			return []Name{{Path: "commondir"}}
 		}
 	}
-	if len(names) > 1 {
-		return names
-	}
-	// It is a bare repository. A command cannot remove objects and refs, because they are mounts.
-	names = []Name{{Path: "HEAD"}, {Path: "objects", Children: []Name{}},
-		{Path: "refs", Children: []Name{}}}
-	return append(names, gitNames...)
+	// A command cannot remove objects and refs, because they are mounts.
+	return append([]Name{{Path: "HEAD"}, {Path: "objects", Children: []Name{}}, {Path: "refs", Children: []Name{}}},
+		gitNames...)
 }
-
-// bareRepositoryPlaceholders are all placeholders that bareRepositoryNames can return.
-var bareRepositoryPlaceholders = []Name{{Path: "HEAD", placeholder: directoryPlaceholder},
-	{Path: "commondir", placeholder: directoryPlaceholder}, {Path: "refs", placeholder: directoryPlaceholder},
-	{Path: "objects", placeholder: directoryPlaceholder}}

@@ -100,7 +100,7 @@ func (w *Workspace) protectNames(mounts []Mount, dir string, names []Name, manag
 		mounts = append(mounts, Mount{Path: path, Writable: inner && (n.Children != nil || managed),
 			Empty: stub && mode == unix.S_IFDIR})
 		if inner && !managed {
-			if mounts, err = w.protectNames(mounts, path, w.childrenOf(n, path), managesWorktrees); err != nil {
+			if mounts, err = w.protectNames(mounts, path, w.ChildrenOf(n, path), managesWorktrees); err != nil {
 				return nil, err
 			}
 		}
@@ -202,12 +202,6 @@ func isPlaceholder(s unix.Stat_t) bool {
 	return s.Mode&(unix.S_ISVTX|0o222) == unix.S_ISVTX && (kind == unix.S_IFDIR || kind == unix.S_IFREG && s.Size <= 1)
 }
 
-// exists reports whether path names a file that is not a placeholder.
-func exists(path string) bool {
-	var now unix.Stat_t
-	return unix.Lstat(path, &now) == nil && !isPlaceholder(now)
-}
-
 func createPlaceholder(path string, kind placeholderKind) error {
 	if kind == directoryPlaceholder {
 		return unix.Mkdir(path, placeholderMode)
@@ -245,12 +239,12 @@ func (w *Workspace) RemoveLeftovers() {
 	sweep = func(dir string, names []Name) {
 		for _, n := range names {
 			path := filepath.Join(dir, n.Path)
-			sweep(path, w.childrenOf(n, path))
+			sweep(path, w.ChildrenOf(n, path))
 			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 			if err == nil {
 				removePlaceholder(os.NewFile(uintptr(fd), path))
 			}
 		}
 	}
-	sweep(w.Dir, append(w.Names(), bareRepositoryPlaceholders...))
+	sweep(w.Dir, w.Names())
 }

@@ -19,8 +19,8 @@ var worktreeNames = []Name{
 	{Path: "config.worktree", placeholder: filePlaceholder},
 }
 
-// childrenOf returns the names in the directory of a name, which is at path.
-func (w *Workspace) childrenOf(n Name, path string) (names []Name) {
+// ChildrenOf returns the names in the directory of a name, which is at path.
+func (w *Workspace) ChildrenOf(n Name, path string) (names []Name) {
 	if !n.Worktrees {
 		return n.Children
 	}

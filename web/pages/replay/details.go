@@ -168,6 +168,9 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 	case events.PermissionExpired:
 		p, err := f.request(b.Permission)
 		return []row{{texts.TheCommand, p.Ask().Text()}, {texts.Reason, b.Reason}}, err
+	case events.PermissionApplied:
+		p, err := f.request(b.Permission)
+		return []row{{texts.TheRequest, p.Message}, {texts.Reason, b.Error}}, err
 	case events.QuestionRequested:
 		return questionRows(b.Ask()), nil
 	case events.QuestionAnswered:
@@ -238,6 +241,9 @@ func (f *finder) execution(body events.Data) (exec string, rows []row, err error
 		exec, rows = b.Exec, []row{{texts.TheCommand, b.Command}, {texts.Reason, b.Reason}}
 	case events.ExecFinished:
 		exec, rows = b.Exec, []row{{texts.Outcome, outcome(b)}, {texts.Reason, b.Error}, {texts.Left, b.Left.Sentence()}}
+		for _, q := range b.Quarantined {
+			rows = append(rows, row{texts.Quarantined, q.Name + ", " + q.Describe()})
+		}
 	}
 	x, err := timeline.Run(f.ctx, f.db, exec)
 	if err != nil || x.ID == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
@@ -31,6 +32,7 @@ type requestContent struct {
 	details []detail // what the request says besides
 	command string   // the command, if a person can edit it
 	noHosts bool     // the command needs a network, but has none
+	note    string   // what the text lacks; empty for nothing
 
 	files []projections.RequestFile // whose content is shown
 }
@@ -54,6 +56,8 @@ func describe(r *timeline.Request) (a requestContent) {
 		a = requestContent{title: fmt.Sprintf(texts.Reach, strings.Join(ask.Patterns, ", ")), text: r.Message}
 	case r.Permission.Permission == "budget":
 		a = requestContent{title: texts.Spend, text: r.Message}
+	case r.Permission.Permission == permission.TypeKeep:
+		return describeKeep(ask)
 	case ask.Command() != "": // its patterns are parts of the command
 		a = requestContent{title: commandTitle(about.Command), text: about.Command, noHosts: missingNetwork(r) != "",
 			details: otherDetails(ask, "command", "description", saidInReason(r))}
@@ -84,6 +88,21 @@ func describe(r *timeline.Request) (a requestContent) {
 			details: otherDetails(ask)}
 	}
 	a.title = visible.Line(a.title)
+	return a
+}
+
+// describeKeep returns what a person keeps or deletes: the name, and its content as far as it is text.
+func describeKeep(ask events.PermissionAsk) (a requestContent) {
+	var about events.KeepMetadata
+	_ = json.Unmarshal(ask.Metadata, &about) // the sandbox wrote it
+	a = requestContent{title: visible.Line(fmt.Sprintf(texts.Keep, about.Name)), text: about.Text}
+	a.details = []detail{{texts.What, about.Describe()}, {texts.CreatedBy, cmp.Or(about.Command, texts.PersonsShell)}}
+	switch {
+	case about.Cut && about.Text != "":
+		a.note = texts.CutText
+	case about.Text == "" && about.Bytes > 0:
+		a.note = texts.NoText
+	}
 	return a
 }
 
@@ -216,6 +235,12 @@ func editable(command string) bool {
 // decision says what became of a request, and who decided.
 func decision(r *timeline.Request) string {
 	by := Decider(r.Decider, r.DecidedBy)
+	switch {
+	case r.Applied && r.Status == projections.PermissionAuthorized:
+		return fmt.Sprintf(texts.Kept, by)
+	case r.Applied:
+		return fmt.Sprintf(texts.Deleted, by)
+	}
 	switch r.Status {
 	case projections.PermissionAuthorized:
 		if r.Edited != "" {

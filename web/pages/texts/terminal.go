@@ -33,6 +33,8 @@ var Ends = map[string]string{
 	"cpu-time":    "stopped: more CPU time than allowed",
 	"open-files":  "stopped: more open files than allowed",
 	"output-size": "stopped: more output than allowed",
+
+	"protected-name": "stopped: it created or changed protected files again and again",
 }
 
 // The texts of a person's own shell.

@@ -1,0 +1,156 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/sandbox/protected"
+	"pocketcoder/sandbox/wire"
+	"pocketcoder/sleep"
+)
+
+// maxKeepCommand is how much of its command a request to keep a name shows, in bytes.
+const maxKeepCommand = 512
+
+// requestsToKeep returns the names that a worker has moved into its quarantine while an execution ran, and a permission
+// request for each name.
+func requestsToKeep(d events.ExecRequested, all []wire.Quarantined) (list []events.Quarantined,
+	requests []events.PermissionRequested) {
+	for _, q := range all {
+		about := events.KeepMetadata{
+			Quarantined: events.Quarantined{Item: q.ID, Name: q.Name, Kind: string(q.Kind), Bytes: q.Bytes, Files: q.Files},
+			Exec:        d.Exec, Command: cutCommand(d.Command), Text: q.Text, Cut: q.Cut,
+		}
+		if d.Private {
+			about.Text, about.Cut = "", q.Cut || q.Text != ""
+		}
+		named := about.Quarantined
+		named.Permission = events.NewID()
+		list = append(list, named)
+		requests = append(requests, events.PermissionRequested{
+			Permission: named.Permission, Type: permission.TypeKeep, Patterns: []string{q.Name},
+			Metadata: events.MustEncode(about), Session: d.Session, Message: "The command created " + q.Name + ". Keep it?",
+		})
+	}
+	return list, requests
+}
+
+func cutCommand(command string) string {
+	if len(command) <= maxKeepCommand {
+		return command
+	}
+	return strings.ToValidUTF8(command[:maxKeepCommand], "") + "…"
+}
+
+// applyDecisions carries out the decisions of persons about quarantined names, until ctx ends. A decision that was
+// carried out before a crash is carried out again, which changes nothing.
+func (x *Executions) applyDecisions(ctx context.Context) error {
+	err := x.Log.WorkByChat(ctx, "keep-decisions", events.ChatSubject("*", events.PermissionDecided{}.Kind()),
+		x.applyDecision, func(e events.Event, err error) {
+			x.Logger.Warn("carry out a decision about a quarantined name", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
+		})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("carry out decisions about quarantined names: %w", err)
+}
+
+func (x *Executions) applyDecision(ctx context.Context, e events.Event) error {
+	body, _ := events.Decode(e) // nil for one that cannot be decoded
+	d, _ := body.(events.PermissionDecided)
+	if d.Type != permission.TypeKeep || !e.IsOfPerson() {
+		return nil
+	}
+	chat := e.Subject.ID
+	var r permission.Request
+	err := x.Permissions.Chat(ctx, chat).Read(ctx, x.Log, func(s *permission.State) error {
+		r = s.Request(d.Permission)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case r.Pending():
+		return fmt.Errorf("the decision about %s is not there yet", d.Permission)
+	case r.Item == "" || r.Applied || r.Outcome.Seq != e.Seq:
+		return nil
+	}
+	op := wire.Dismiss
+	if d.Decision == events.Authorized {
+		op = wire.Keep
+	}
+	applied := events.PermissionApplied{Permission: r.ID}
+	if applied.Error, err = x.release(ctx, chat, wire.Request{Op: op, Item: r.Item, Workspace: x.Workspace}); err != nil {
+		return err
+	}
+	return x.record(ctx, chat, applied)
+}
+
+// Pauses between two tries to reach the worker with the quarantine.
+const (
+	firstReleasePause = 250 * time.Millisecond
+	maxReleasePause   = 30 * time.Second
+)
+
+// release sends an operation on a quarantined name until a worker answers. It returns why the worker refused it.
+func (x *Executions) release(ctx context.Context, chat string, r wire.Request) (refusal string, err error) {
+	for pause := firstReleasePause; ; pause = min(2*pause, maxReleasePause) {
+		result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
+		switch {
+		case err == nil && result.Reason == wire.Exited:
+			return "", nil
+		case err == nil && result.Reason == wire.Refused:
+			return result.Error, nil
+		case err == nil:
+			err = errors.New(strings.TrimSpace(string(result.Reason) + " " + result.Error))
+		}
+		x.Logger.Warn("a decision about a quarantined name waits for a worker", "chat", chat, "item", r.Item, "err", err)
+		if err := sleep.For(ctx, pause); err != nil {
+			return "", err
+		}
+	}
+}
+
+// isProtected reports whether a worker may protect a name in the top folder.
+func isProtected(name string) bool {
+	return slices.Contains(slices.Concat(protected.Project, protected.Instructions, protected.Home), name)
+}
+
+// expectTime limits how long OpenCode waits before it carries out an edit.
+const expectTime = time.Second
+
+// ExpectEdit says that OpenCode is about to carry out an allowed edit of a session that works in a directory. The
+// protected names that it creates or changes in the top folder of the workspace then stay so, although a command runs.
+func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, directory string) {
+	ctx, cancel := context.WithTimeout(ctx, expectTime)
+	defer cancel()
+	root, _ := workspace.RealPath(x.Workspace)
+	about := a.About()
+	for _, path := range append(about.Patched(), about.File()) {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(directory, path)
+		}
+		real, _ := workspace.RealPath(path)
+		inside, found := strings.CutPrefix(real, root+"/")
+		name, _, _ := strings.Cut(inside, "/")
+		if !found || !isProtected(name) {
+			continue
+		}
+		r := wire.Request{Op: wire.Keep, Path: name, Workspace: x.Workspace}
+		result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
+		if err != nil || result.Reason != wire.Exited {
+			x.Logger.Warn("a worker may move a file of an edit out of the workspace", "name", name,
+				"err", cmp.Or(err, errors.New(result.Error)))
+		}
+	}
+}

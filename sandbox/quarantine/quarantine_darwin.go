@@ -1,0 +1,39 @@
+package quarantine
+
+import (
+	"errors"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// Quarantine does nothing on macOS.
+type Quarantine struct{}
+
+// Session does nothing on macOS.
+type Session struct{}
+
+var errLinuxOnly = errors.New("no names are quarantined on macOS")
+
+// Open returns a Quarantine that does nothing.
+func Open(Config) (*Quarantine, error) { return nil, nil }
+
+// Begin returns nil.
+func (*Quarantine) Begin(string, bool, func(name string)) (*Session, error) { return nil, nil }
+
+// Holds returns false.
+func (*Quarantine) Holds(string) bool { return false }
+
+// Keep fails.
+func (*Quarantine) Keep(string) error { return errLinuxOnly }
+
+// Expect fails.
+func (*Quarantine) Expect(string) error { return errLinuxOnly }
+
+// Dismiss does nothing.
+func (*Quarantine) Dismiss(string) error { return nil }
+
+// End returns nothing.
+func (*Session) End() ([]wire.Quarantined, []string) { return nil, nil }
+
+// Close does nothing.
+func (*Session) Close() {}

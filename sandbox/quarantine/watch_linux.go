@@ -1,0 +1,128 @@
+package quarantine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkEvery is how often names are listed and guarded files compared although nothing was reported. The kernel does
+// not report changes by a memory map, by another name of the file, or deep in a folder. Some file systems report none.
+const checkEvery = 50 * time.Millisecond
+
+// watch reports names that appear in directories (inotify(7)).
+type watch struct {
+	fd     int
+	top    int32 // watch descriptor of the top directory
+	mask   uint32
+	closed atomic.Bool // the thread closes the descriptor
+}
+
+func newWatch(top *os.Root, guards bool) (*watch, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("inotify: %w", err)
+	}
+	w := &watch{fd: fd, mask: unix.IN_CREATE | unix.IN_MOVED_TO}
+	if guards {
+		w.mask |= unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
+	}
+	w.top, err = w.add(top)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return w, nil
+}
+
+// add watches a directory.
+func (w *watch) add(dir *os.Root) (int32, error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	wd, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), w.mask|unix.IN_ONLYDIR)
+	if err != nil {
+		return 0, fmt.Errorf("inotify: %w", err)
+	}
+	return int32(wd), nil
+}
+
+// event is a name that has changed in a directory.
+type event struct {
+	directory int32
+	name      string
+	appeared  bool
+	overflow  bool // events are lost
+}
+
+// wait returns the next events, or none after checkEvery.
+func (w *watch) wait(buffer []byte) (events []event) {
+	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, int(checkEvery.Milliseconds())); n == 0 || err != nil {
+		return nil
+	}
+	n, err := unix.Read(w.fd, buffer)
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
+		return []event{{overflow: true}}
+	}
+	for at := 0; at+unix.SizeofInotifyEvent <= n; {
+		e := (*unix.InotifyEvent)(unsafe.Pointer(&buffer[at]))
+		at += unix.SizeofInotifyEvent
+		name := strings.TrimRight(string(buffer[at:at+int(e.Len)]), "\x00")
+		at += int(e.Len)
+		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0,
+			e.Mask&unix.IN_Q_OVERFLOW != 0})
+	}
+	return events
+}
+
+// run handles events until the watch is closed. As root, its thread has real-time priority, so that a busy machine does
+// not delay it.
+func (q *Quarantine) run(w *watch) {
+	runtime.LockOSThread() // never unlocked, so the thread ends with the watch
+	unix.SchedSetAttr(0, &unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
+	}, 0)
+	defer unix.Close(w.fd)
+	buffer := make([]byte, 64<<10)
+	for !w.closed.Load() {
+		events := w.wait(buffer)
+		q.mu.Lock()
+		if !w.closed.Load() && len(q.sessions) > 0 {
+			q.handle(events)
+		}
+		q.mu.Unlock()
+	}
+}
+
+func (q *Quarantine) handle(events []event) {
+	q.guardExpected() // before an event of such a name is handled late
+	changed := false
+	if len(events) == 0 || slices.ContainsFunc(events, func(e event) bool { return e.overflow }) {
+		q.scan()
+		changed = true
+	}
+	for _, e := range events {
+		switch {
+		case e.directory != q.watch.top:
+			changed = true
+		case e.appeared && !q.known[e.name]:
+			q.appeared(e.name)
+		default:
+			changed = changed || q.known[e.name] && q.protected[e.name]
+		}
+	}
+	if changed {
+		q.check()
+	}
+}

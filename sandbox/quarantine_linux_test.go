@@ -1,0 +1,191 @@
+package sandbox
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+func TestQuarantineTakesANewProtectedName(t *testing.T) {
+	t.Parallel()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		for name, c := range map[string]struct {
+			command string
+			want    wire.Quarantined
+		}{
+			"echo": {"echo use flake > .envrc",
+				wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 10, Text: "use flake\n"}},
+			"rename": {"echo one > sub/a; mv sub/a .npmrc",
+				wire.Quarantined{Name: ".npmrc", Kind: wire.FileKind, Bytes: 4, Text: "one\n"}},
+			"link": {"ln file AGENTS.md",
+				wire.Quarantined{Name: "AGENTS.md", Kind: wire.FileKind, Bytes: 6, Text: "secret"}},
+			"symlink": {"ln -s /etc/passwd .mcp.json",
+				wire.Quarantined{Name: ".mcp.json", Kind: wire.LinkKind, Text: "/etc/passwd"}},
+			"folder": {"mkdir -p sub/v/deep; echo {} > sub/v/deep/a; ln -s a sub/v/b; mv sub/v .vscode",
+				wire.Quarantined{Name: ".vscode", Kind: wire.FolderKind, Bytes: 4, Files: 2, Text: "b -> a\ndeep/a 3\n"}},
+			"closed folder": {"mkdir -m 0 .vscode", wire.Quarantined{Name: ".vscode", Kind: wire.FolderKind}},
+			"binary":        {`printf '\0\377' > .exrc`, wire.Quarantined{Name: ".exrc", Kind: wire.FileKind, Bytes: 2}},
+			"again": {"echo one > .envrc; while [ -e .envrc ]; do :; done; echo two > .envrc",
+				wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 4, Text: "two\n"}},
+			"long": {"head -c 20000 /dev/zero | tr '\\0' a > .envrc", wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 20000,
+				Text: strings.Repeat("a", wire.MaxQuarantineText), Cut: true}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				j := newTestWorker(t, choice, nil)
+				out, result := j.sh(c.command)
+				is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
+				is.Equal(len(result.Quarantined), 1)
+				got := result.Quarantined[0]
+				is.True(j.Holds(got.ID))
+				got.ID = ""
+				is.Equal(got, c.want)
+				is.Equal(j.entries(""), []string{"file", "sub"})
+				expect.Contains(t, out, "pocketcoder: "+c.want.Name+" was moved out of the workspace: a person is asked")
+			})
+		}
+	})
+}
+
+func TestQuarantineLeavesOrdinaryWorkAlone(t *testing.T) {
+	t.Parallel()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, func(workspace string) {
+			repository(t)(workspace)
+			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
+			is.NoErr(os.Mkdir(filepath.Join(workspace, ".vscode"), 0o755))
+		})
+		out, result := j.sh("echo n > new.txt; mkdir folder; git add -A && git commit -qm one && git log --format=%s && git status --short")
+		is.Equal([]any{result.ExitCode, out, len(result.Quarantined)}, []any{0, "one\n", 0})
+
+		// while a command runs, the names inside and outside are the same
+		list, err := exec.Command("ls", "-la", "--time-style=+", j.workspace).Output()
+		is.NoErr(err)
+		out, _ = j.sh("ls -la --time-style=+")
+		// a command sees the owner and the sizes of mounts differently
+		is.Equal(listedNames(out), listedNames(string(list)))
+	})
+}
+
+// listedNames returns mode and name of each line of ls -la.
+func listedNames(list string) (names []string) {
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); len(f) > 5 {
+			names = append(names, f[0]+" "+f[len(f)-1])
+		}
+	}
+	return names
+}
+
+func TestQuarantineStopsALoop(t *testing.T) {
+	t.Parallel()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, repository(t))
+		_, result := j.sh("while :; do echo > .envrc 2>/dev/null; done")
+		is.Equal(result.Reason, wire.ProtectedName)
+		expect.Contains(t, result.Error, "created or changed .envrc again and again")
+		is.Equal(len(result.Quarantined), 1)
+		is.Equal(j.entries(""), []string{".git", "file", "sub"})
+		if j.mounts {
+			return
+		}
+		before, err := os.ReadFile(filepath.Join(j.workspace, ".git/config"))
+		is.NoErr(err)
+		_, result = j.sh("while :; do echo > .git/config; sleep 0.01; done")
+		is.Equal(result.Reason, wire.ProtectedName)
+		after, err := os.ReadFile(filepath.Join(j.workspace, ".git/config"))
+		is.NoErr(err)
+		is.Equal(string(after), string(before))
+	})
+}
+
+func TestQuarantineKeepsAndDismisses(t *testing.T) {
+	t.Parallel()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, nil)
+		op := func(op wire.Op, item string) string {
+			return j.Handle(t.Context(), wire.Request{Op: op, Item: item}, io.Discard, io.Discard).Error
+		}
+		text := func() string {
+			text, err := os.ReadFile(filepath.Join(j.workspace, ".envrc"))
+			if err != nil {
+				return "none"
+			}
+			return string(text)
+		}
+		create := func() string {
+			_, result := j.sh("echo one > .envrc; chmod 750 .envrc")
+			is.Equal(len(result.Quarantined), 1)
+			return result.Quarantined[0].ID
+		}
+		for range 2 { // it is repeated until its answer arrives
+			is.Equal(op(wire.Dismiss, "unknown"), "")
+		}
+		expect.Contains(t, op(wire.Keep, "unknown"), "has no item unknown")
+
+		id := create()
+		is.Equal(op(wire.Dismiss, id), "")
+		is.True(!j.Holds(id))
+		is.Equal(text(), "none")
+
+		id = create()
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, ".envrc"), []byte("mine"), 0o644))
+		expect.Contains(t, op(wire.Keep, id), "a file has this name")
+		is.Equal(text(), "mine")
+		is.NoErr(os.Remove(filepath.Join(j.workspace, ".envrc")))
+		for range 2 {
+			is.Equal(op(wire.Keep, id), "")
+		}
+		is.Equal(text(), "one\n")
+
+		_, result := j.sh("cat .envrc; echo two > .envrc || mv file .envrc") // it is protected now
+		is.Equal(len(result.Quarantined), 0)
+		is.Equal(text(), "one\n")
+		is.Equal(op(wire.Keep, id), "") // a repetition that comes late
+		is.Equal(text(), "one\n")
+	})
+}
+
+// A command must not change what a person has read and kept, through another name of the file or while it runs longer.
+func TestQuarantineKeepsWhatAPersonHasRead(t *testing.T) {
+	t.Parallel()
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, nil)
+		out, done := newLines(), make(chan wire.Result, 1)
+		wait := j.program + " " + attemptName + " 'wait sub/%s'; "
+		go func() {
+			command := strings.ReplaceAll(wait, "%s", "kept") + "echo evil > .envrc; sleep 0.2; rm .envrc; " +
+				strings.ReplaceAll(wait, "%s", "end")
+			done <- j.Exec(t.Context(), j.request(command), out, io.Discard)
+		}()
+		is.Equal(out.next(t), "waiting")
+		_, result := j.sh("echo good > sub/a; ln sub/a .envrc")
+		is.Equal(len(result.Quarantined), 1)
+		is.Equal(result.Quarantined[0].Text, "good\n")
+		j.sh("echo evil > sub/a")
+		is.NoErr(j.quarantine.Keep(result.Quarantined[0].ID))
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/kept"), nil, 0o644))
+		is.Equal(out.next(t), "ok")
+		is.Equal(out.next(t), "waiting")
+		expect.Eventually(t, "it is put back", func() bool {
+			text, err := os.ReadFile(filepath.Join(j.workspace, ".envrc"))
+			return err == nil && string(text) == "good\n"
+		})
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/end"), nil, 0o644))
+		is.Equal((<-done).Reason, wire.Exited)
+	})
+}
