@@ -97,7 +97,7 @@ type ExecFinished struct {
 type Quarantined struct {
 	Item  string `json:"item"` // the worker's id
 	Name  string `json:"name"` // such as .envrc
-	Kind  string `json:"kind"` // file, folder, link or other
+	Kind  string `json:"kind"` // file, folder or link
 	Bytes int64  `json:"bytes"`
 	Files int    `json:"files,omitempty"` // of a folder, at any depth
 	// of an execution: the request to keep it
@@ -121,10 +121,8 @@ func (q Quarantined) Describe() string {
 		return "file, " + counted(q.Bytes, "byte")
 	case "folder":
 		return "folder with " + counted(int64(q.Files), "file") + ", " + counted(q.Bytes, "byte")
-	case "link":
-		return "symbolic link"
 	}
-	return "named pipe, socket or device"
+	return "symbolic link"
 }
 
 func counted(n int64, what string) string {

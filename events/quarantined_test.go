@@ -13,7 +13,6 @@ func TestQuarantinedNameIsDescribed(t *testing.T) {
 		"file, 1 byte":                   {Kind: "file", Bytes: 1},
 		"folder with 1 file, 12 bytes":   {Kind: "folder", Files: 1, Bytes: 12},
 		"symbolic link":                  {Kind: "link"},
-		"named pipe, socket or device":   {Kind: "other"},
 		"folder with 0 files, 0 bytes":   {Kind: "folder"},
 		"folder with 20 files, 12 bytes": {Kind: "folder", Files: 20, Bytes: 12},
 	} {
