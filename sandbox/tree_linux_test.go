@@ -34,7 +34,13 @@ func TestMain(m *testing.M) {
 	}
 	workspace := os.Getenv("SANDBOX_TEST_WORKSPACE")
 	if workspace == "" {
+		state, err := os.MkdirTemp("/var/tmp", "pocketcoder-state-") // for workers without a directory for the quarantine
+		if err != nil {
+			panic(err)
+		}
+		os.Setenv("XDG_STATE_HOME", state)
 		code := m.Run()
+		os.RemoveAll(state)
 		removeAttempt()
 		os.Exit(code)
 	}

@@ -50,7 +50,7 @@ func sandboxed(t *testing.T, w *proxyFixture) (run func(call, command string) (w
 	workspace, err := filepath.EvalSymlinks(t.TempDir())
 	is.NoErr(err)
 	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Isolation: choice,
-		Log: slog.New(slog.DiscardHandler)})
+		Quarantine: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
 	x := &exec.Executions{

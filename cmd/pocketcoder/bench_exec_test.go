@@ -133,7 +133,7 @@ func execVariants(b *testing.B) []*execVariant {
 		}
 		workspace := b.TempDir()
 		worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: b.TempDir(), Shell: "sh", Isolation: choice,
-			Log: slog.New(slog.DiscardHandler)})
+			Quarantine: b.TempDir(), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -135,6 +135,7 @@ func openTestbed(t *testing.T) *testbed {
 	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	r.Worker, err = sandbox.Open(sandbox.Config{
 		Isolation: choice, Workspace: r.workspace(), Home: filepath.Join(dir, "home"), Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
+		Quarantine: filepath.Join(dir, "quarantine"),
 	})
 	is.NoErr(err)
 	t.Cleanup(r.Close)
