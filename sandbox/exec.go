@@ -86,18 +86,13 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 		w.forget(r.Exec)
 		return nil, err
 	}
-	if tree.session, err = w.quarantine.Begin(r.Exec, r.ManagesWorktrees, func(name string) {
-		tree.stoppedFor.Store(&name)
-		go w.stopTree(tree, wire.ProtectedName)
-	}); err != nil {
+	if tree.session, err = w.quarantine.Begin(r.Exec, r.ManagesWorktrees, func() { go w.stopTree(tree, wire.ProtectedName) }); err != nil {
 		tree.ended.Store(true)
 		w.forget(r.Exec)
 		return nil, err
 	}
-	tree.release = tree.session.Close
 	c, err := w.spawn(r, tree, dir, real)
 	if err != nil {
-		tree.session.Close()
 		tree.ended.Store(true)
 		w.forget(r.Exec)
 		return nil, fmt.Errorf("start %s in %s: %w", w.config.Shell, r.Cwd, err)
@@ -117,9 +112,6 @@ func (w *Worker) reportQuarantined(r wire.Request, c *command, result *wire.Resu
 		if _, err := io.WriteString(to, line+end); err != nil {
 			break // the caller is gone
 		}
-	}
-	if name := c.stoppedFor.Load(); name != nil && result.Reason == wire.ProtectedName {
-		result.Error = fmt.Sprintf("the command created or changed %s again and again", *name)
 	}
 	// what a person creates from now on is not taken, unless the command has left processes; at bwrap they end with it
 	for end := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {

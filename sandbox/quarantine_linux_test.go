@@ -95,7 +95,6 @@ func TestQuarantineStopsALoop(t *testing.T) {
 		j := newTestWorker(t, choice, repository(t))
 		_, result := j.sh("while :; do echo > .envrc 2>/dev/null; done")
 		is.Equal(result.Reason, wire.ProtectedName)
-		expect.Contains(t, result.Error, "created or changed .envrc again and again")
 		is.Equal(len(result.Quarantined), 1)
 		is.Equal(j.entries(""), []string{".git", "file", "sub"})
 		if j.mounts {

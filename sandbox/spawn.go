@@ -43,7 +43,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		c.close()
 		return nil, err
 	}
-	c.release = func() { c.session.Close(); prepared.Close(); leave() }
+	c.release = func() { prepared.Close(); leave() }
 	c.hasMonitor = w.config.Isolation.Level == isolation.Bwrap
 	attr := &os.ProcAttr{Env: w.environment(r), Files: append(stdio, prepared.Files...), Sys: c.attributes()}
 	attr.Sys.Setctty = r.Terminal != nil // stdin is the terminal

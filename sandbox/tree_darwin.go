@@ -21,12 +21,11 @@ type tree struct {
 	release    func()           // frees what the isolation of the shell uses
 	started    atomic.Bool
 	ended      atomic.Bool
-	session    *quarantine.Session    // of the watch for protected names
-	stoppedFor atomic.Pointer[string] // the protected name because of which the command was stopped
+	session    *quarantine.Session // of the watch for protected names
 }
 
 func (w *Worker) addTree(exec string, l label, limits limit.Limits) (*tree, error) {
-	return &tree{label: l, exec: exec, limits: limits, release: func() {}}, nil
+	return &tree{label: l, exec: exec, limits: limits}, nil
 }
 
 func (t *tree) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

@@ -24,16 +24,15 @@ type tree struct {
 	label
 	exec       string
 	limits     limit.Limits
-	sampler    limit.Sampler          // with its cgroup
-	shell      int                    // pid of the process that the worker started
-	hasMonitor bool                   // that process is bubblewrap's, outside its namespaces
-	exceeded   chan wire.Reason       // holds the exceeded limit
-	isShell    func(pid int) bool     // reports whether a process is a shell, which only its Exec may reap
-	release    func()                 // frees what the isolation of the shell uses
-	started    atomic.Bool            // its first process runs its program
-	ended      atomic.Bool            // its Exec has returned
-	session    *quarantine.Session    // of the watch for protected names
-	stoppedFor atomic.Pointer[string] // the protected name because of which the command was stopped
+	sampler    limit.Sampler       // with its cgroup
+	shell      int                 // pid of the process that the worker started
+	hasMonitor bool                // that process is bubblewrap's, outside its namespaces
+	exceeded   chan wire.Reason    // holds the exceeded limit
+	isShell    func(pid int) bool  // reports whether a process is a shell, which only its Exec may reap
+	release    func()              // frees what the isolation of the shell uses
+	started    atomic.Bool         // its first process runs its program
+	ended      atomic.Bool         // its Exec has returned
+	session    *quarantine.Session // of the watch for protected names
 }
 
 // groups are the cgroups of a worker's commands.

@@ -121,6 +121,7 @@ func (w *Worker) sample() (left int, near bool) {
 			w.mu.Lock()
 			delete(w.trees, serial)
 			w.mu.Unlock()
+			t.session.Close()
 			t.release()
 		}
 	}

@@ -217,6 +217,7 @@ func (w *Worker) Close() {
 	}
 	w.groups.Close()
 	for _, t := range w.trees {
+		t.session.Close()
 		t.release()
 	}
 	w.loopbacks.close()

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/sandbox/protected"
 	"pocketcoder/sandbox/wire"
-	"pocketcoder/sleep"
 )
 
 // maxKeepCommand is how much of its command a request to keep a name shows, in bytes.
@@ -90,35 +89,19 @@ func (x *Executions) applyDecision(ctx context.Context, e events.Event) error {
 		op = wire.Keep
 	}
 	applied := events.PermissionApplied{Permission: r.ID}
-	if applied.Error, err = x.release(ctx, chat, wire.Request{Op: op, Item: r.Item, Workspace: x.Workspace}); err != nil {
+	if applied.Error, err = x.release(ctx, wire.Request{Op: op, Item: r.Item, Workspace: x.Workspace}); err != nil {
 		return err
 	}
 	return x.record(ctx, chat, applied)
 }
 
-// Pauses between two tries to reach the worker with the quarantine.
-const (
-	firstReleasePause = 250 * time.Millisecond
-	maxReleasePause   = 30 * time.Second
-)
-
-// release sends an operation on a quarantined name until a worker answers. It returns why the worker refused it.
-func (x *Executions) release(ctx context.Context, chat string, r wire.Request) (refusal string, err error) {
-	for pause := firstReleasePause; ; pause = min(2*pause, maxReleasePause) {
-		result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
-		switch {
-		case err == nil && result.Reason == wire.Exited:
-			return "", nil
-		case err == nil && result.Reason == wire.Refused:
-			return result.Error, nil
-		case err == nil:
-			err = errors.New(strings.TrimSpace(string(result.Reason) + " " + result.Error))
-		}
-		x.Logger.Warn("a decision about a quarantined name waits for a worker", "chat", chat, "item", r.Item, "err", err)
-		if err := sleep.For(ctx, pause); err != nil {
-			return "", err
-		}
+// release sends an operation on a quarantined name to a worker. It returns why the worker refused it.
+func (x *Executions) release(ctx context.Context, r wire.Request) (refusal string, err error) {
+	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
+	if err == nil && result.Reason != wire.Exited && result.Reason != wire.Refused {
+		err = fmt.Errorf("%s %s", result.Reason, result.Error)
 	}
+	return result.Error, err
 }
 
 // isProtected reports whether a worker may protect a name in the top folder.

@@ -124,7 +124,7 @@ func (q *Quarantine) guardWorktrees() {
 	})
 	names := []protection.Name{{Path: g.name, Worktrees: true}}
 	if q.guard(g.parent, path.Dir(g.path), names, &protection.Workspace{Dir: q.Workspace}) != nil {
-		q.last().stop(g.path)
+		q.last().stop()
 	}
 }
 
@@ -168,7 +168,7 @@ func (q *Quarantine) check() {
 		}
 	}
 	if s.backs++; s.backs == maxBacks+1 {
-		s.stop(changed[0])
+		s.stop()
 	}
 }
 

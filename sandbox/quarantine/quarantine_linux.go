@@ -40,13 +40,14 @@ type Quarantine struct {
 	known     map[string]bool // those of them that are not taken
 	expected  map[string]time.Time
 	guards    []*guard
+	checked   time.Time
 }
 
 // Session is a command while one of its processes may run.
 type Session struct {
 	q                *Quarantine
 	exec             string
-	stop             func(name string)
+	stop             func()
 	managesWorktrees bool
 	takes, backs     int
 	notes            []string
@@ -75,7 +76,6 @@ const (
 	aboutFile = "about.json"
 	takenFile = "taken"
 	itemFile  = "item"
-	partFile  = "part" // an item that is not complete
 
 	replacedDir  = "replaced"
 	hiddenPrefix = ".pocketcoder-"
@@ -117,7 +117,7 @@ func (q *Quarantine) about(id string) (a about, err error) {
 
 // Begin watches the workspace for a command that is about to start. stop stops the command, because it created or
 // changed a protected name again and again. It must not block.
-func (q *Quarantine) Begin(exec string, managesWorktrees bool, stop func(name string)) (*Session, error) {
+func (q *Quarantine) Begin(exec string, managesWorktrees bool, stop func()) (*Session, error) {
 	if q == nil {
 		return nil, nil
 	}
@@ -151,6 +151,7 @@ func (q *Quarantine) open() (err error) {
 	if q.watch, err = newWatch(q.top, q.Guards); err != nil {
 		return err
 	}
+	q.checked = time.Now()
 	go q.run(q.watch)
 	present, err := list(q.top, ".") // after the watch is open
 	if err != nil {
@@ -177,9 +178,6 @@ func (q *Quarantine) close() {
 		if g.dir != nil {
 			g.dir.Close()
 		}
-	}
-	if q.watch != nil {
-		q.watch.closed.Store(true)
 	}
 	if q.top != nil {
 		q.top.Close()
@@ -247,7 +245,7 @@ func (q *Quarantine) take(name string) {
 		return
 	}
 	if s.takes++; s.takes == maxTakes+1 || err != nil {
-		s.stop(name)
+		s.stop()
 	}
 	if err != nil {
 		return
@@ -372,10 +370,7 @@ func copyKeepable(from *os.Root, name string, to *os.Root, original string) (*fi
 	if f.mode.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 {
 		return nil, errSpecial
 	}
-	if err := errors.Join(to.RemoveAll(partFile), f.write(to, partFile)); err != nil {
-		return nil, err
-	}
-	return f, to.Rename(partFile, itemFile)
+	return f, errors.Join(to.RemoveAll(itemFile), f.write(to, itemFile))
 }
 
 // Close says that no process of the command is left. It may be called again.

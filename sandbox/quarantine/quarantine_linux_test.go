@@ -39,7 +39,7 @@ func open(t testing.TB, otherFileSystem, guards bool) *Quarantine {
 
 func begin(t *testing.T, q *Quarantine) *Session {
 	t.Helper()
-	s, err := q.Begin("exec", false, func(name string) { t.Errorf("stopped for %s", name) })
+	s, err := q.Begin("exec", false, func() { t.Error("stopped") })
 	is.New(t).NoErr(err)
 	t.Cleanup(s.Close)
 	return s
@@ -113,7 +113,9 @@ func TestWhatADeadWorkerTookIsReportedByTheNextCommand(t *testing.T) {
 			begin(t, q)
 			q.create(t, ".envrc", "one")
 			expect.Eventually(t, "it is taken", func() bool { return !q.has(".envrc") })
-			q.watch.closed.Store(true) // it does nothing more
+			q.mu.Lock()
+			q.watch = nil
+			q.mu.Unlock() // it does nothing more
 			c := q.Config
 			c.Worker = "two"
 			next, err := Open(c)

@@ -1,13 +1,10 @@
 package quarantine
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -20,10 +17,9 @@ const checkEvery = 50 * time.Millisecond
 
 // watch reports names that appear in directories (inotify(7)).
 type watch struct {
-	fd     int
-	top    int32 // watch descriptor of the top directory
-	mask   uint32
-	closed atomic.Bool // the thread closes the descriptor
+	fd   int
+	top  int32 // watch descriptor of the top directory
+	mask uint32
 }
 
 func newWatch(top *os.Root, guards bool) (*watch, error) {
@@ -62,7 +58,6 @@ type event struct {
 	directory int32
 	name      string
 	appeared  bool
-	overflow  bool // events are lost
 }
 
 // wait returns the next events, or none after checkEvery.
@@ -71,17 +66,13 @@ func (w *watch) wait(buffer []byte) (events []event) {
 	if n, err := unix.Poll(fds, int(checkEvery.Milliseconds())); n == 0 || err != nil {
 		return nil
 	}
-	n, err := unix.Read(w.fd, buffer)
-	if err != nil && !errors.Is(err, unix.EAGAIN) {
-		return []event{{overflow: true}}
-	}
+	n, _ := unix.Read(w.fd, buffer) // what an error hides is found by listing
 	for at := 0; at+unix.SizeofInotifyEvent <= n; {
 		e := (*unix.InotifyEvent)(unsafe.Pointer(&buffer[at]))
 		at += unix.SizeofInotifyEvent
 		name := strings.TrimRight(string(buffer[at:at+int(e.Len)]), "\x00")
 		at += int(e.Len)
-		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0,
-			e.Mask&unix.IN_Q_OVERFLOW != 0})
+		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0})
 	}
 	return events
 }
@@ -95,10 +86,10 @@ func (q *Quarantine) run(w *watch) {
 	}, 0)
 	defer unix.Close(w.fd)
 	buffer := make([]byte, 64<<10)
-	for !w.closed.Load() {
+	for open := true; open; {
 		events := w.wait(buffer)
 		q.mu.Lock()
-		if !w.closed.Load() && len(q.sessions) > 0 {
+		if open = q.watch == w; open {
 			q.handle(events)
 		}
 		q.mu.Unlock()
@@ -107,10 +98,9 @@ func (q *Quarantine) run(w *watch) {
 
 func (q *Quarantine) handle(events []event) {
 	q.guardExpected() // before an event of such a name is handled late
-	changed := false
-	if len(events) == 0 || slices.ContainsFunc(events, func(e event) bool { return e.overflow }) {
+	changed := time.Since(q.checked) >= checkEvery
+	if changed {
 		q.scan()
-		changed = true
 	}
 	for _, e := range events {
 		switch {
@@ -124,5 +114,6 @@ func (q *Quarantine) handle(events []event) {
 	}
 	if changed {
 		q.check()
+		q.checked = time.Now()
 	}
 }
