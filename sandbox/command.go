@@ -126,7 +126,7 @@ func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
 	<-finished
 }
 
-// isKill reports whether a reason is that the worker has killed the command.
+// isKill reports whether a command with this reason gets no SIGTERM and no grace time.
 func isKill(r wire.Reason) bool { return limit.IsLimit(r) || r == wire.ProtectedName }
 
 // terminate sends SIGTERM to the command, and returns when the command has ended or the grace time is over.

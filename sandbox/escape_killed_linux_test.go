@@ -25,6 +25,8 @@ func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		workspace := t.TempDir()
+		repository(t)(workspace)
+		git := names(t, filepath.Join(workspace, ".git"))
 		nap := fmt.Sprintf("600.%d%d", os.Getpid(), execs.Add(1)) // identifies the processes of this test
 		out := newLines()
 		worker := exec.Command("/proc/self/exe")
@@ -36,6 +38,8 @@ func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 		is.Equal(out.next(t), "started")
 		expect.Eventually(t, "the command runs", func() bool { return len(sleepers(nap)) == 3 })
 
+		hasPlaceholders := len(names(t, filepath.Join(workspace, ".git"))) > len(git)
+		is.Equal(hasPlaceholders, choice.Level != isolation.None && choice.Mounts())
 		network, err := os.Readlink("/proc/" + strconv.Itoa(sleepers(nap)[0]) + "/ns/net")
 		is.NoErr(err)
 		is.True(users(network) >= 3)
@@ -52,12 +56,22 @@ func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 		is.NoErr(err)
 		t.Cleanup(next.Close)
 		is.Equal(len(sleepers(nap)), 0)
-		entries, err := os.ReadDir(workspace)
-		is.NoErr(err)
-		for _, e := range entries { // no stubs of protected files
-			is.Equal(e.Name(), ".tmp") // the commands' own, where there is no /tmp
+		is.Equal(names(t, filepath.Join(workspace, ".git")), git) // the placeholders are gone
+		for _, name := range names(t, workspace) {
+			is.True(name == ".git" || name == ".tmp") // the commands' own, where there is no /tmp
 		}
 	})
+}
+
+// names lists a directory.
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	is.New(t).NoErr(err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // sleepers lists the processes that sleep for the time nap.
@@ -88,24 +102,29 @@ func TestIsolationAllowsSeveralWorkersInAWorkspace(t *testing.T) {
 	t.Parallel()
 	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := newTestWorker(t, choice, nil)
+		j := newTestWorker(t, choice, repository(t))
+		git := j.entries(".git")
 		other, err := Open(Config{Isolation: choice, Workspace: j.workspace, Home: t.TempDir(),
 			Expose: []string{filepath.Dir(j.program)}, Quarantine: filepath.Join(j.dir, "data", "other"),
 			Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)
-		wait := func(w *Worker) (result <-chan wire.Result) {
+		wait := func(w *Worker, file string) (result <-chan wire.Result) {
 			out, done := newLines(), make(chan wire.Result, 1)
 			go func() {
-				done <- w.Exec(t.Context(), j.request(j.program+" "+attemptName+" 'wait sub/go'"), out, io.Discard)
+				done <- w.Exec(t.Context(), j.request(j.program+" "+attemptName+" 'wait sub/"+file+"'"), out, io.Discard)
 			}()
 			is.Equal(out.next(t), "waiting")
 			return done
 		}
-		one, two := wait(j.Worker), wait(other)
+		one, two := wait(j.Worker, "end"), wait(other, "go")
 		three, _, _ := run(t, other, "mkdir .claude; echo > sub/go")
-		taken := slices.Concat((<-one).Quarantined, (<-two).Quarantined, three.Quarantined)
+		taken := slices.Concat((<-two).Quarantined, three.Quarantined)
 		other.Close()
+		is.Equal(len(j.entries(".git")) > len(git), choice.Mounts()) // the placeholders of the running command stay
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub", "end"), nil, 0o644))
+		taken = append(taken, (<-one).Quarantined...)
 		is.Equal(len(taken), 1) // one of the workers has it
-		is.Equal(j.entries(""), []string{"file", "sub"})
+		is.Equal(j.entries(""), []string{".git", "file", "sub"})
+		expect.Eventually(t, "the placeholders are gone", func() bool { return slices.Equal(j.entries(".git"), git) })
 	})
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -86,7 +88,9 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 		w.forget(r.Exec)
 		return nil, err
 	}
-	if tree.session, err = w.quarantine.Begin(r.Exec, r.ManagesWorktrees, func() { go w.stopTree(tree, wire.ProtectedName) }); err != nil {
+	stop := func() { go w.stopTree(tree, wire.ProtectedName) }
+	if tree.session, err = w.quarantine.Begin(quarantine.Command{Exec: r.Exec, Chat: chatOf(r),
+		ManagesWorktrees: r.ManagesWorktrees, Stop: stop}); err != nil {
 		tree.ended.Store(true)
 		w.forget(r.Exec)
 		return nil, err
@@ -100,7 +104,16 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 	return c, nil
 }
 
-// reportQuarantined adds what was quarantined while the command ran to its result, and says it in its output.
+// chatOf returns a value that is equal for the commands of a chat. MCP servers read their input, and PocketCoder's own
+// scripts manage worktrees: they belong to no chat.
+func chatOf(r wire.Request) string {
+	if r.Stdin || r.ManagesWorktrees {
+		return ""
+	}
+	return cmp.Or(r.Loopback, r.Exec)
+}
+
+// reportQuarantined adds what was quarantined and not reported yet to the result, and says it in its output.
 func (w *Worker) reportQuarantined(r wire.Request, c *command, result *wire.Result, stdout, stderr io.Writer) {
 	var lines []string
 	result.Quarantined, lines = c.session.End()

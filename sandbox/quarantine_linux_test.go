@@ -142,7 +142,7 @@ func TestQuarantineKeepsAndDismisses(t *testing.T) {
 
 		id = create()
 		is.NoErr(os.WriteFile(filepath.Join(j.workspace, ".envrc"), []byte("mine"), 0o644))
-		expect.Contains(t, op(wire.Keep, id), "a file has this name")
+		expect.Contains(t, op(wire.Keep, id), "a file has this name now")
 		is.Equal(text(), "mine")
 		is.NoErr(os.Remove(filepath.Join(j.workspace, ".envrc")))
 		for range 2 {
@@ -169,10 +169,14 @@ func TestQuarantineKeepsWhatAPersonHasRead(t *testing.T) {
 		go func() {
 			command := strings.ReplaceAll(wait, "%s", "kept") + "echo evil > .envrc; sleep 0.2; rm .envrc; " +
 				strings.ReplaceAll(wait, "%s", "end")
-			done <- j.Exec(t.Context(), j.request(command), out, io.Discard)
+			r := j.request(command)
+			r.Loopback = "chat1"
+			done <- j.Exec(t.Context(), r, out, io.Discard)
 		}()
 		is.Equal(out.next(t), "waiting")
-		_, result := j.sh("echo good > sub/a; ln sub/a .envrc")
+		r := j.request("echo good > sub/a; ln sub/a .envrc")
+		r.Loopback = "chat1"
+		result := j.Exec(t.Context(), r, io.Discard, io.Discard)
 		is.Equal(len(result.Quarantined), 1)
 		is.Equal(result.Quarantined[0].Text, "good\n")
 		j.sh("echo evil > sub/a")

@@ -128,7 +128,7 @@ func Open(c Config) (*Worker, error) {
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
 		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
 	}
-	// after the leftovers are dead, so that their stubs in the workspace can be removed
+	// after the leftovers are dead, so that their placeholders in the workspace can be removed
 	if err := w.openConfinement(); err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (w *Worker) openQuarantine() (err error) {
 		return fmt.Errorf("open quarantine: %w", err)
 	}
 	if w.confinement.CanRead(real) {
-		return fmt.Errorf("commands can read the quarantine %s; choose another directory", dir)
+		return fmt.Errorf("commands can read the quarantine %s; choose another directory with --quarantine", dir)
 	}
 	w.quarantine, err = quarantine.Open(quarantine.Config{Dir: dir, Workspace: w.workspace,
 		Guards: !w.config.Isolation.Mounts(), Worker: w.id.marker, IsDead: workerIsDead})

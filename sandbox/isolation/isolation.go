@@ -15,9 +15,9 @@
 //     hide names: a command can read the existence and the size of other files. Without mounts, a command can also
 //     change times of the user's files, and list all processes in /proc.
 //   - A command cannot change, replace or rename a protected name that exists in the workspace (package protected), nor
-//     create one in .git. Landlock cannot exclude one name from a directory. So without mounts, the kernel does not
-//     refuse that to a command, and the caller must undo it (Choice.Mounts). It must remove a protected name that a
-//     command creates in the top directory at each level.
+//     create one in .git. Landlock cannot exclude one name from a directory. Without mounts, the kernel allows such
+//     changes, and the caller must undo them (Choice.Mounts). At every level, the caller must remove a new protected
+//     name from the top directory.
 //   - A command has no network, except through a proxy at bwrap. It cannot reach the sockets of the host. At bwrap it
 //     can reach a socket that another program creates in the workspace, and the sockets of the commands with which it
 //     shares a Loopback. It cannot see, signal or trace their processes.

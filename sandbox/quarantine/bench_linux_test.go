@@ -11,7 +11,7 @@ import (
 // BenchmarkWindow measures how long a protected name stays in the workspace.
 func BenchmarkWindow(b *testing.B) {
 	q := open(b, false, false)
-	s, err := q.Begin("exec", false, func() {})
+	s, err := q.Begin(Command{Exec: "exec", Chat: "chat", Stop: func() {}})
 	if err != nil {
 		b.Fatal(err)
 	}

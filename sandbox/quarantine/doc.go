@@ -1,21 +1,26 @@
-// Package quarantine takes protected names (package protected) out of a workspace that commands create in its top
-// directory, and puts back protected files that commands change. It watches a workspace while commands run in it.
+// Package quarantine moves protected names (package protected) that commands create in the top directory of a workspace
+// out of it. It also puts back protected files that commands change. It watches a workspace while commands run in it.
 //
 // A quarantined name leaves the workspace by a rename. When its command ends, the worker copies it, so that no process
 // can change it any more. A person then decides about the copy: Keep moves it back, and Dismiss deletes it.
 //
 // Promises:
 //   - A protected name that appears is taken as soon as the kernel reports it. If the kernel did not report it, it is
-//     taken when a command ends, at the latest. Links and special files are never followed or opened.
+//     taken a moment later, or when a command ends. Links and special files are never followed or opened.
 //   - The watch names no process. So it also takes a name that a person creates while a command runs. It never takes
-//     a name that existed when the first of the running commands started.
+//     a name that has existed since the first of the running commands started.
+//   - Nothing that was taken or put back is deleted before a person decides. Folders that were taken under one name
+//     become one item, and so do files, of which the newest is the item. Everything else, and what cannot be kept, goes
+//     to the directory "replaced". What does not fit there stays in the workspace under another name.
 //   - The part that completes a git repository in the top directory is taken and cannot be kept. Neither can large
 //     names and special files.
 //   - With Config.Guards, a protected name that exists is put back when it changes, with the content it had before the
 //     first of the running commands. A missing name in a git directory is removed. Without Guards, only a kept name is
 //     put back, while commands run that started before.
+//   - Without Guards, a command of no chat is not watched. With Guards it is.
 //   - A command that does so again and again is stopped.
-//   - An item survives a restart and a crash. What is replaced or cannot be kept goes to the directory "replaced".
+//   - Each item is reported at least once, also after a restart or a crash: with the end of the next command of a chat.
+//     A report has the text of an item only if the commands of no other chat ran when the item was taken.
 //
 // It must not know what a permission is, nor how commands are isolated. Outside Linux it does nothing.
 package quarantine
@@ -27,4 +32,13 @@ type Config struct {
 	Guards    bool                     // protected names are not covered by mounts
 	Worker    string                   // identifies this worker
 	IsDead    func(worker string) bool // reports whether a worker is dead
+}
+
+// Command is a command that is about to start.
+type Command struct {
+	Exec             string
+	Chat             string // equal for the commands of a chat; empty if it belongs to none, such as an MCP server
+	ManagesWorktrees bool
+	// Stop stops the command, because it created or changed a protected name again and again. It must not block.
+	Stop func()
 }

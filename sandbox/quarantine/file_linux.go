@@ -51,9 +51,11 @@ type stamp struct {
 // clockStep is longer than the step of the clock that file systems use.
 const clockStep = 20 * time.Millisecond
 
+func changed(info fs.FileInfo) time.Time { return time.Unix(info.Sys().(*syscall.Stat_t).Ctim.Unix()) }
+
 func stampOf(info fs.FileInfo) stamp {
 	s := info.Sys().(*syscall.Stat_t)
-	if time.Since(time.Unix(s.Ctim.Unix())).Abs() < clockStep {
+	if time.Since(changed(info)).Abs() < clockStep {
 		return stamp{}
 	}
 	return stamp{uint64(s.Dev), s.Ino, s.Size, s.Ctim}
@@ -97,19 +99,29 @@ func read(root *os.Root, name string, b *budget) (f *file, err error) {
 }
 
 func readRegular(root *os.Root, name string, info fs.FileInfo, b *budget) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := openRegular(root, name, info)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if now, err := f.Stat(); err != nil || !os.SameFile(now, info) {
-		return nil, fmt.Errorf("%s was replaced", name)
-	}
 	data, err := io.ReadAll(io.LimitReader(f, b.bytes+1))
 	if b.bytes -= int64(len(data)); b.bytes < 0 {
 		return nil, errTooLarge
 	}
 	return data, err
+}
+
+// openRegular opens a regular file, if it is still the one that info describes.
+func openRegular(root *os.Root, name string, info fs.FileInfo) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := f.Stat(); err != nil || !os.SameFile(now, info) {
+		f.Close()
+		return nil, fmt.Errorf("%s was replaced", name)
+	}
+	return f, nil
 }
 
 func list(root *os.Root, name string) ([]string, error) {
@@ -147,14 +159,16 @@ func (f *file) write(root *os.Root, name string) error {
 	return nil
 }
 
-// isAt reports whether the name has the same type, permissions and content as f.
-func (f *file) isAt(root *os.Root, name string) bool {
+// isAt reports whether the name has the same type, permissions and content as f. With trustStamps it does not read a
+// file that has the same stamp. A program that has mapped a file into its memory can change it without changing the
+// stamp.
+func (f *file) isAt(root *os.Root, name string, trustStamps bool) bool {
 	info, err := root.Lstat(name)
 	if err != nil || info.Mode()&(fs.ModeType|fs.ModePerm) != f.mode {
 		return false
 	}
 	now := stampOf(info)
-	known := now != stamp{} && now == f.stamp
+	known := trustStamps && now != stamp{} && now == f.stamp
 	if f.mode.IsDir() {
 		if !known {
 			names, err := list(root, name)
@@ -163,7 +177,7 @@ func (f *file) isAt(root *os.Root, name string) bool {
 			}
 		}
 		for n, e := range f.entries {
-			if !e.isAt(root, path.Join(name, n)) {
+			if !e.isAt(root, path.Join(name, n), trustStamps) {
 				return false
 			}
 		}
@@ -174,6 +188,48 @@ func (f *file) isAt(root *os.Root, name string) bool {
 		}
 	}
 	f.stamp = now
+	return true
+}
+
+func (f *file) isSpecial() bool { return f.mode.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 }
+
+// prune removes special files from a folder.
+func (f *file) prune() {
+	maps.DeleteFunc(f.entries, func(_ string, e *file) bool { return e.isSpecial() })
+	for _, e := range f.entries {
+		e.prune()
+	}
+}
+
+// merge returns a folder with the files of two folders, where newer ones replace older ones. Of other files it returns
+// the newer one. It may change both.
+func merge(older, newer *file) *file {
+	if older == nil || !older.mode.IsDir() || !newer.mode.IsDir() {
+		return newer
+	}
+	for n, e := range older.entries {
+		if other := newer.entries[n]; other != nil {
+			newer.entries[n] = merge(e, other)
+		} else {
+			newer.entries[n] = e
+		}
+	}
+	return newer
+}
+
+// contains reports whether f has everything that a part has. Special files do not count.
+func (f *file) contains(part *file) bool {
+	if part.isSpecial() {
+		return true
+	}
+	if f == nil || f.mode.Type() != part.mode.Type() || !bytes.Equal(f.data, part.data) {
+		return false
+	}
+	for n, e := range part.entries {
+		if !f.entries[n].contains(e) {
+			return false
+		}
+	}
 	return true
 }
 

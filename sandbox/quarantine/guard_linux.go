@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pocketcoder/realdir"
 	"pocketcoder/sandbox/isolation/protection"
 )
@@ -71,7 +73,7 @@ func (q *Quarantine) guardDirectory(g *guard, n protection.Name, w *protection.W
 		return fmt.Errorf("guard %s: %w", g.path, err)
 	}
 	q.guards = append(q.guards, g)
-	if _, err := q.watch.add(g.dir); err != nil {
+	if err := q.watchDirectory(g); err != nil {
 		return err
 	}
 	names := w.ChildrenOf(n, filepath.Join(w.Dir, g.path))
@@ -90,10 +92,10 @@ func (q *Quarantine) guardDirectory(g *guard, n protection.Name, w *protection.W
 	return q.guard(g, g.path, names, w)
 }
 
-// remember reads the file of a guard, unless an earlier copy is still the same.
+// remember reads the file of a guard, unless an earlier copy has the same content.
 func (q *Quarantine) remember(g *guard) (err error) {
 	root := q.root(g.parent)
-	if g.want = q.copies[g.path]; g.want == nil || !g.want.isAt(root, g.name) {
+	if g.want = q.copies[g.path]; g.want == nil || !g.want.isAt(root, g.name, false) {
 		if g.want, err = readAll(root, g.name); err != nil {
 			return fmt.Errorf("%s cannot be protected without bubblewrap: %w", g.path, err)
 		}
@@ -124,13 +126,13 @@ func (q *Quarantine) guardWorktrees() {
 	})
 	names := []protection.Name{{Path: g.name, Worktrees: true}}
 	if q.guard(g.parent, path.Dir(g.path), names, &protection.Workspace{Dir: q.Workspace}) != nil {
-		q.last().stop()
+		q.last().Stop()
 	}
 }
 
 // isManaged reports whether a command manages worktrees.
 func (q *Quarantine) isManaged() bool {
-	return slices.ContainsFunc(q.sessions, func(s *Session) bool { return s.managesWorktrees })
+	return slices.ContainsFunc(q.sessions, func(s *Session) bool { return s.ManagesWorktrees })
 }
 
 // guardExpected guards the names whose creation was expected.
@@ -147,12 +149,12 @@ func (q *Quarantine) guardExpected() {
 	}
 }
 
-// check puts back what has changed.
-func (q *Quarantine) check() {
+// check puts back what has changed. With trustStamps it takes less time and misses some changes by a memory map.
+func (q *Quarantine) check(trustStamps bool) {
 	managed := len(q.guards) > 0 && q.isManaged()
 	var changed []string
 	for _, g := range q.guards {
-		if !(managed && g.worktrees) && !q.isUnchanged(g) {
+		if !(managed && g.worktrees) && !q.isUnchanged(g, trustStamps) {
 			changed = append(changed, g.path)
 			q.putBack(g)
 		}
@@ -162,20 +164,17 @@ func (q *Quarantine) check() {
 	}
 	s := q.last()
 	for _, path := range changed {
-		note := fmt.Sprintf("pocketcoder: %s was put back: a command cannot change it", path)
-		if !slices.Contains(s.notes, note) {
-			s.notes = append(s.notes, note)
-		}
+		s.note(fmt.Sprintf("pocketcoder: %s was put back: a command cannot change it", path))
 	}
 	if s.backs++; s.backs == maxBacks+1 {
-		s.stop()
+		s.Stop()
 	}
 }
 
-func (q *Quarantine) isUnchanged(g *guard) bool {
+func (q *Quarantine) isUnchanged(g *guard, trustStamps bool) bool {
 	root := q.root(g.parent)
 	if g.dir == nil && g.want != nil {
-		return g.want.isAt(root, g.name)
+		return g.want.isAt(root, g.name, trustStamps)
 	}
 	now, err := root.Lstat(g.name)
 	if g.dir == nil {
@@ -204,30 +203,45 @@ func (q *Quarantine) putBack(g *guard) {
 	case g.dir != nil:
 		q.putBackDirectory(root, g)
 	case g.want == nil:
-		q.setAside(root, g.name, g.path)
+		q.moveAside(root, g.name, g.path)
 	default:
 		temp := hidden(rand.Text())
 		if g.want.write(root, temp) == nil {
-			q.replace(root, temp, g.name, g.path)
+			q.replace(root, g.name, g.path, func() error { return renameToFree(root, temp, g.name) })
 		}
 		root.RemoveAll(temp)
 	}
 }
 
-// replace renames a file in root. A command may create the new name again meanwhile.
-func (q *Quarantine) replace(root *os.Root, from, to, path string) {
+// moveAside sets a changed file aside. If it is in the workspace still, the next report moves it to the quarantine.
+func (q *Quarantine) moveAside(root *os.Root, name, path string) {
+	if a, err := q.setAside(root, name, path); err == nil && a != nil {
+		q.asides = append(q.asides, *a)
+	}
+}
+
+// replace sets aside what has a name in root, and calls rename, which gives the name to another file. A command may
+// create the name again meanwhile.
+func (q *Quarantine) replace(root *os.Root, name, path string, rename func() error) {
 	for range maxTakes {
-		if q.setAside(root, to, path); root.Rename(from, to) == nil {
+		if q.moveAside(root, name, path); rename() == nil {
 			return
 		}
 	}
+}
+
+// renameToFree renames a file in root. It fails if the new name is not free.
+func renameToFree(root *os.Root, from, to string) error {
+	return withDescriptor(root, func(fd int) error {
+		return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
+	})
 }
 
 // putBackDirectory moves a directory back that was moved within the workspace, or makes it again. Its guards, which
 // follow, put back what it must hold.
 func (q *Quarantine) putBackDirectory(root *os.Root, g *guard) {
 	for _, name := range q.added(g) {
-		q.setAside(g.dir, name, path.Join(g.path, name))
+		q.moveAside(g.dir, name, path.Join(g.path, name))
 	}
 	now, err := root.Lstat(g.name)
 	held, e := g.dir.Stat(".")
@@ -236,12 +250,13 @@ func (q *Quarantine) putBackDirectory(root *os.Root, g *guard) {
 	}
 	if at, err := pathOf(g.dir); err == nil {
 		if rel, err := filepath.Rel(q.Workspace, at); err == nil && filepath.IsLocal(rel) {
-			q.replace(q.top, rel, g.path, g.path)
+			// a folder replaces no folder with files, and no file
+			q.replace(q.top, g.path, g.path, func() error { return q.top.Rename(rel, g.path) })
 		}
 	}
 	dir, err := realdir.Open(root, g.name)
 	if err != nil {
-		q.setAside(root, g.name, g.path)
+		q.moveAside(root, g.name, g.path)
 		if root.Mkdir(g.name, 0o755) != nil {
 			return
 		}
@@ -251,19 +266,33 @@ func (q *Quarantine) putBackDirectory(root *os.Root, g *guard) {
 	}
 	g.dir.Close()
 	g.dir = dir
-	q.watch.add(dir)
+	q.watchDirectory(g)
+}
+
+func (q *Quarantine) watchDirectory(g *guard) error {
+	wd, err := q.watch.add(g.dir)
+	if err == nil {
+		q.directories[wd] = g
+	}
+	return err
+}
+
+// concernsGuard reports whether an event may be about a guarded name. Git creates many other files in its directory.
+func (q *Quarantine) concernsGuard(e event) bool {
+	d := q.directories[e.directory]
+	return d == nil || d.only != nil || e.name == "" || slices.ContainsFunc(q.guards, func(g *guard) bool {
+		return g.parent == d && g.name == e.name
+	})
 }
 
 // pathOf returns the path that an open directory has now.
-func pathOf(dir *os.Root) (string, error) {
-	f, err := dir.Open(".")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if strings.HasSuffix(at, " (deleted)") {
-		return "", fs.ErrNotExist
-	}
+func pathOf(dir *os.Root) (at string, err error) {
+	err = withDescriptor(dir, func(fd int) error {
+		at, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+		if strings.HasSuffix(at, " (deleted)") {
+			return fs.ErrNotExist
+		}
+		return err
+	})
 	return at, err
 }

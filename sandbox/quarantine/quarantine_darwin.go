@@ -18,7 +18,7 @@ var errLinuxOnly = errors.New("no names are quarantined on macOS")
 func Open(Config) (*Quarantine, error) { return nil, nil }
 
 // Begin returns nil.
-func (*Quarantine) Begin(string, bool, func()) (*Session, error) { return nil, nil }
+func (*Quarantine) Begin(Command) (*Session, error) { return nil, nil }
 
 // Holds returns false.
 func (*Quarantine) Holds(string) bool { return false }

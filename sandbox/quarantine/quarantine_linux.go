@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,23 +15,30 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pocketcoder/sandbox/isolation/protection"
 	"pocketcoder/sandbox/wire"
 )
 
-// A command that does more than this is stopped.
+// A command that does more than this is stopped. A folder that a command creates again counts apart, because a program
+// that unpacks files creates their folder again after each take.
 const (
-	maxTakes = 16
-	maxBacks = 3
+	maxTakes       = 16
+	maxFolderTakes = 1000
+	maxBacks       = 3
 )
+
+// maxReported limits the names of one report. The others come with the next one.
+const maxReported = 100
+
+// settleTime is how long an item of a running command must be unchanged before it counts as complete.
+const settleTime = time.Second
 
 // Quarantine is the quarantine of one workspace. It is safe for concurrent use. A nil Quarantine does nothing.
 type Quarantine struct {
 	Config
 	mu       sync.Mutex
-	items    []*item    // taken and not reported yet
+	items    []*item    // not reported yet, in the order in which they were taken
+	asides   []aside    // not moved to the quarantine yet
 	sessions []*Session // that are not closed, in the order of their start
 	copies   map[string]*file
 
@@ -37,30 +46,36 @@ type Quarantine struct {
 	top       *os.Root
 	watch     *watch
 	protected map[string]bool // names in the top directory
-	known     map[string]bool // those of them that are not taken
+	watched   []string        // these, and those of a bare repository
+	known     map[string]bool // those of names that exist and are not taken
 	expected  map[string]time.Time
 	guards    []*guard
-	checked   time.Time
+	// their directories by watch descriptor, of which commands may change other files
+	directories map[int32]*guard
+	checked     time.Time     // when names and guarded files were compared last
+	interval    time.Duration // until they are compared again
 }
 
 // Session is a command while one of its processes may run.
 type Session struct {
-	q                *Quarantine
-	exec             string
-	stop             func()
-	managesWorktrees bool
-	takes, backs     int
-	notes            []string
-	ended, closed    bool
+	Command
+	q                         *Quarantine
+	takes, folderTakes, backs int
+	notes                     []string
+	ended, closed             bool
 }
 
 // item is a quarantined name. It is at one of three places: the file "taken" in its directory, or, on another file
-// system than that of the data directory, a hidden file in the workspace. When its command has ended it is a copy with
-// the name "item" in its directory. A kept item has none of them.
+// system than that of the data directory, a hidden file in the workspace. When it is reported it is a copy with the
+// name "item" in its directory. A kept item has none of them.
 type item struct {
 	about
-	id      string
-	session *Session // nil if it was a command of another worker
+	id       string
+	session  *Session // nil if it was a command of another worker
+	isFolder bool
+	isCopied bool       // before this worker started
+	stowAt   time.Time  // when to try to stow it, if it is hidden; zero if not
+	mu       sync.Mutex // held while it moves to another place
 }
 
 // about is stored with an item.
@@ -68,6 +83,7 @@ type about struct {
 	Name      string    `json:"name"`
 	Workspace string    `json:"workspace"`
 	Exec      string    `json:"exec"`
+	Chat      string    `json:"chat"` // of all commands that ran when it was taken; empty if they had several
 	Worker    string    `json:"worker"`
 	Time      time.Time `json:"time"`
 }
@@ -76,6 +92,7 @@ const (
 	aboutFile = "about.json"
 	takenFile = "taken"
 	itemFile  = "item"
+	partFile  = "part" // an incomplete copy
 
 	replacedDir  = "replaced"
 	hiddenPrefix = ".pocketcoder-"
@@ -85,7 +102,8 @@ func (q *Quarantine) dir(id string) string { return filepath.Join(q.Dir, id) }
 
 func hidden(id string) string { return hiddenPrefix + id }
 
-// Open returns the quarantine of a workspace. The next Session reports what a dead worker took.
+// Open returns the quarantine of a workspace. The next report has what a dead worker took, and the items about which
+// nobody has decided.
 func Open(c Config) (*Quarantine, error) {
 	q := &Quarantine{Config: c, expected: map[string]time.Time{}, copies: map[string]*file{}}
 	entries, err := os.ReadDir(c.Dir)
@@ -97,14 +115,18 @@ func Open(c Config) (*Quarantine, error) {
 		if err != nil || a.Workspace != c.Workspace || !c.IsDead(a.Worker) {
 			continue
 		}
-		for _, path := range []string{filepath.Join(q.dir(e.Name()), takenFile),
-			filepath.Join(c.Workspace, hidden(e.Name()))} {
-			if _, err := os.Lstat(path); err == nil {
-				q.items = append(q.items, &item{about: a, id: e.Name()})
-			}
+		it := &item{about: a, id: e.Name(), isCopied: exists(filepath.Join(q.dir(e.Name()), itemFile))}
+		if it.isCopied || exists(filepath.Join(q.dir(it.id), takenFile)) || exists(filepath.Join(c.Workspace, hidden(it.id))) {
+			q.items = append(q.items, it)
 		}
 	}
+	slices.SortFunc(q.items, func(a, b *item) int { return a.Time.Compare(b.Time) })
 	return q, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func (q *Quarantine) about(id string) (a about, err error) {
@@ -115,10 +137,9 @@ func (q *Quarantine) about(id string) (a about, err error) {
 	return a, json.Unmarshal(text, &a)
 }
 
-// Begin watches the workspace for a command that is about to start. stop stops the command, because it created or
-// changed a protected name again and again. It must not block.
-func (q *Quarantine) Begin(exec string, managesWorktrees bool, stop func()) (*Session, error) {
-	if q == nil {
+// Begin watches the workspace for a command that is about to start.
+func (q *Quarantine) Begin(c Command) (*Session, error) {
+	if q == nil || c.Chat == "" && !q.Guards {
 		return nil, nil
 	}
 	q.mu.Lock()
@@ -131,7 +152,7 @@ func (q *Quarantine) Begin(exec string, managesWorktrees bool, stop func()) (*Se
 	} else {
 		q.scan()
 	}
-	s := &Session{q: q, exec: exec, managesWorktrees: managesWorktrees, stop: stop}
+	s := &Session{q: q, Command: c}
 	q.sessions = append(q.sessions, s)
 	return s, nil
 }
@@ -141,6 +162,7 @@ func (q *Quarantine) open() (err error) {
 		return err
 	}
 	q.protected, q.known = map[string]bool{}, map[string]bool{}
+	q.directories = map[int32]*guard{}
 	workspace := protection.Workspace{Dir: q.Workspace}
 	names := workspace.Names()
 	for _, n := range names {
@@ -148,16 +170,13 @@ func (q *Quarantine) open() (err error) {
 			q.protected[n.Path] = true
 		}
 	}
+	q.watched = slices.AppendSeq(slices.Clone(protection.BareRepository), maps.Keys(q.protected))
 	if q.watch, err = newWatch(q.top, q.Guards); err != nil {
 		return err
 	}
-	q.checked = time.Now()
+	q.checked, q.interval = time.Now(), checkEvery
 	go q.run(q.watch)
-	present, err := list(q.top, ".") // after the watch is open
-	if err != nil {
-		return err
-	}
-	for _, name := range present {
+	for name := range q.present() { // after the watch is open
 		q.known[name] = true
 	}
 	if q.Guards {
@@ -196,12 +215,68 @@ func (q *Quarantine) last() *Session {
 	return q.sessions[len(q.sessions)-1]
 }
 
+// chat returns the chat of all commands that run, or "" if they have several. Commands of no chat do not count.
+func (q *Quarantine) chat() (chat string) {
+	for _, s := range q.sessions {
+		switch {
+		case chat == "":
+			chat = s.Chat
+		case s.Chat != "" && s.Chat != chat:
+			return ""
+		}
+	}
+	return chat
+}
+
+// present yields the watched names that exist. It looks for each of them, because the top directory may have very many
+// files.
+func (q *Quarantine) present() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range q.watched {
+			if _, err := q.top.Lstat(name); err == nil && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// spelled returns the protected name that a name in the top directory is. On some file systems names in other case are
+// the same.
+func (q *Quarantine) spelled(name string) string {
+	if q.isWatched(name) {
+		return name
+	}
+	for _, other := range q.watched {
+		if !strings.EqualFold(other, name) {
+			continue
+		}
+		a, err := q.top.Lstat(name)
+		b, e := q.top.Lstat(other)
+		if err == nil && e == nil && os.SameFile(a, b) {
+			return other
+		}
+	}
+	return name
+}
+
+func (q *Quarantine) isWatched(name string) bool {
+	return q.protected[name] || slices.Contains(protection.BareRepository, name)
+}
+
 // appeared handles a name that appeared in the top directory.
 func (q *Quarantine) appeared(name string) {
 	if slices.Contains(protection.BareRepository, name) && q.isBare() || q.protected[name] {
 		if !q.known[name] && time.Now().After(q.expected[name]) {
 			q.take(name)
 		}
+	}
+}
+
+// vanished handles a name that vanished from the top directory. If a command creates it again, it is taken. A guarded
+// name is put back instead.
+func (q *Quarantine) vanished(name string) {
+	if !slices.ContainsFunc(q.guards, func(g *guard) bool { return g.path == name }) {
+		delete(q.known, name)
 	}
 }
 
@@ -215,11 +290,8 @@ func (q *Quarantine) isBare() bool {
 
 // scan takes what the watch has missed.
 func (q *Quarantine) scan() {
-	names, err := list(q.top, ".")
-	if err != nil {
-		return // the workspace is gone
-	}
-	for _, name := range names {
+	q.guardExpected() // first, so that it is not taken when its time is over
+	for name := range q.present() {
 		q.appeared(name)
 	}
 }
@@ -227,8 +299,10 @@ func (q *Quarantine) scan() {
 // take moves a name out of the top directory.
 func (q *Quarantine) take(name string) {
 	s := q.last()
-	it := &item{id: rand.Text(), session: s, about: about{Name: name, Workspace: q.Workspace, Exec: s.exec,
+	it := &item{id: rand.Text(), session: s, about: about{Name: name, Workspace: q.Workspace, Exec: s.Exec, Chat: q.chat(),
 		Worker: q.Worker, Time: time.Now()}}
+	info, _ := q.top.Lstat(name)
+	it.isFolder = info != nil && info.IsDir()
 	text, err := json.Marshal(it.about)
 	if err == nil {
 		err = errors.Join(os.MkdirAll(q.dir(it.id), 0o700),
@@ -239,58 +313,40 @@ func (q *Quarantine) take(name string) {
 	}
 	if err != nil {
 		err = q.top.Rename(name, hidden(it.id))
+		it.stowAt = it.Time.Add(settleTime)
+	}
+	if err != nil {
+		os.RemoveAll(q.dir(it.id)) // it has no file of the workspace
 	}
 	if errors.Is(err, fs.ErrNotExist) { // the command or another worker was first
-		os.RemoveAll(q.dir(it.id))
 		return
-	}
-	if s.takes++; s.takes == maxTakes+1 || err != nil {
-		s.stop()
 	}
 	if err != nil {
+		s.note(fmt.Sprintf("pocketcoder: %s could not be moved out of the workspace: %v", name, err))
+		s.Stop()
 		return
 	}
-	q.items = slices.DeleteFunc(q.items, func(old *item) bool {
-		if old.session != s || old.Name != name {
-			return false
-		}
-		q.delete(old)
-		return true
-	})
+	if it.isFolder && slices.ContainsFunc(q.items, func(old *item) bool {
+		return old.session == s && old.Name == name && old.isFolder
+	}) {
+		s.folderTakes++
+	} else {
+		s.takes++
+	}
 	q.items = append(q.items, it)
-}
-
-// move renames a file of root to an absolute path.
-func move(root *os.Root, name, to string) error {
-	dir, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	err = unix.Renameat(int(dir.Fd()), name, unix.AT_FDCWD, to)
-	if errors.Is(err, unix.EACCES) && root.Chmod(name, 0o700) == nil { // a folder that cannot be written
-		err = unix.Renameat(int(dir.Fd()), name, unix.AT_FDCWD, to)
-	}
-	return err
-}
-
-func (q *Quarantine) delete(it *item) {
-	os.RemoveAll(q.dir(it.id))
-	q.top.RemoveAll(hidden(it.id))
-}
-
-// setAside moves a file that a person is not asked about out of the way. It replaces the former one of that path.
-func (q *Quarantine) setAside(root *os.Root, name, path string) {
-	to := filepath.Join(q.Dir, replacedDir, strings.ReplaceAll(path, "/", "%"))
-	os.MkdirAll(filepath.Dir(to), 0o700)
-	os.RemoveAll(to)
-	if move(root, name, to) != nil {
-		root.RemoveAll(name)
+	if s.takes == maxTakes+1 || s.folderTakes == maxFolderTakes+1 {
+		s.Stop()
 	}
 }
 
-// End returns what was taken while the command ran, and a line for the command's output about each name. The command
-// has ended, but processes that it has left may run.
+func (s *Session) note(note string) {
+	if !slices.Contains(s.notes, note) {
+		s.notes = append(s.notes, note)
+	}
+}
+
+// End returns what was taken, and a line for the command's output about each name. The command has ended, but processes
+// that it has left may run. A report has the names of all commands, also of those that run or belong to no chat.
 func (s *Session) End() (list []wire.Quarantined, lines []string) {
 	if s == nil {
 		return nil, nil
@@ -298,79 +354,64 @@ func (s *Session) End() (list []wire.Quarantined, lines []string) {
 	q := s.q
 	q.mu.Lock()
 	q.scan()
-	q.check()
+	q.check(false)
 	s.ended = true
-	lines = s.notes
-	var ended []*item
-	q.items = slices.DeleteFunc(q.items, func(it *item) bool {
-		if it.session != nil && !it.session.ended {
-			return false
-		}
-		ended = append(ended, it)
-		return true
-	})
+	lines = slices.Clone(s.notes)
+	asides, ended := q.asides, q.reported(s)
+	q.asides = nil
 	q.mu.Unlock()
+
+	for _, a := range asides {
+		if err := q.stowAside(a); err != nil {
+			lines = append(lines, fmt.Sprintf("pocketcoder: %v", a.stays(err)))
+		}
+	}
 	texts := wire.MaxQuarantineTexts
-	for _, it := range ended {
-		described, err := q.freeze(it)
+	for _, takes := range ended {
+		described, notes, err := q.freeze(takes)
+		name := takes[0].Name
 		if err != nil {
-			lines = append(lines, fmt.Sprintf("pocketcoder: %s was moved out of the workspace: %v", it.Name, err))
+			lines = append(lines, fmt.Sprintf("pocketcoder: %s was moved out of the workspace and cannot be kept: %v", name, err))
+			lines = append(lines, notes...)
 			continue
 		}
 		if most := min(texts, wire.MaxQuarantineText); len(described.Text) > most {
 			described.Text, described.Cut = strings.ToValidUTF8(described.Text[:most], ""), true
 		}
+		if takes[0].Chat != s.Chat { // people of another chat must not read it
+			described.Text, described.Cut = "", true
+		}
 		texts -= len(described.Text)
 		list = append(list, described)
 		lines = append(lines, fmt.Sprintf("pocketcoder: %s was moved out of the workspace: a person is asked whether to keep it",
-			it.Name))
+			name))
+		lines = append(lines, notes...)
 	}
 	return list, lines
 }
 
-// freeze replaces a taken item by a copy that no process has open. The error says why the item cannot be kept.
-func (q *Quarantine) freeze(it *item) (wire.Quarantined, error) {
-	at, err := os.OpenRoot(q.dir(it.id))
-	if err != nil {
-		return wire.Quarantined{}, err
+// reported removes the items that a session reports, and returns those of each name together.
+func (q *Quarantine) reported(s *Session) (list [][]*item) {
+	if s.Chat == "" {
+		return nil
 	}
-	defer at.Close()
-	from, name := at, takenFile
-	if _, err := at.Lstat(takenFile); err != nil {
-		if from, err = os.OpenRoot(q.Workspace); err != nil {
-			return wire.Quarantined{}, err
+	q.items = slices.DeleteFunc(q.items, func(it *item) bool {
+		if t := it.session; t != nil && !t.ended && t.Chat != "" && time.Since(it.Time) < settleTime {
+			return false // it may not be complete
 		}
-		defer from.Close()
-		name = hidden(it.id)
-	}
-	f, err := copyKeepable(from, name, at, it.Name)
-	if err != nil {
-		q.setAside(from, name, it.Name)
-		os.RemoveAll(q.dir(it.id))
-		return wire.Quarantined{}, err
-	}
-	from.RemoveAll(name)
-	described := f.describe()
-	described.ID, described.Name = it.id, it.Name
-	return described, nil
-}
-
-// copyKeepable copies a taken file to itemFile in a directory, unless it cannot be kept.
-func copyKeepable(from *os.Root, name string, to *os.Root, original string) (*file, error) {
-	switch {
-	case original == ".git":
-		return nil, errors.New("a command cannot create .git here; a person can, with git init")
-	case original == "commondir" || slices.Contains(protection.BareRepository, original):
-		return nil, errors.New("a command cannot make the workspace a repository")
-	}
-	f, err := readAll(from, name)
-	if err != nil {
-		return nil, err
-	}
-	if f.mode.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 {
-		return nil, errSpecial
-	}
-	return f, errors.Join(to.RemoveAll(itemFile), f.write(to, itemFile))
+		at := slices.IndexFunc(list, func(takes []*item) bool {
+			return takes[0].Name == it.Name && takes[0].Chat == it.Chat && !takes[len(takes)-1].isCopied
+		})
+		if at < 0 {
+			if len(list) == maxReported {
+				return false
+			}
+			list, at = append(list, nil), len(list)
+		}
+		list[at] = append(list[at], it)
+		return true
+	})
+	return list
 }
 
 // Close says that no process of the command is left. It may be called again.
@@ -386,127 +427,12 @@ func (s *Session) Close() {
 	}
 	s.ended, s.closed = true, true
 	q.scan()
-	q.check()
+	q.check(false)
 	q.sessions = slices.DeleteFunc(q.sessions, func(other *Session) bool { return other == s })
 	switch {
 	case len(q.sessions) == 0:
 		q.close()
-	case s.managesWorktrees:
+	case s.ManagesWorktrees:
 		q.guardWorktrees()
 	}
-}
-
-// Holds reports whether the quarantine has an item, or had one that was kept.
-func (q *Quarantine) Holds(id string) bool {
-	if q == nil || !wire.IsToken(id) {
-		return false
-	}
-	a, err := q.about(id)
-	return err == nil && a.Workspace == q.Workspace
-}
-
-// Keep moves an item back to its name. It fails if a file has the name. It does nothing if the item was kept.
-func (q *Quarantine) Keep(id string) error {
-	if !q.Holds(id) {
-		return fmt.Errorf("the quarantine of this workspace has no item %s", id)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	a, err := q.about(id)
-	if err != nil {
-		return fmt.Errorf("keep: %w", err)
-	}
-	at, err := os.OpenRoot(q.dir(id))
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", a.Name, err)
-	}
-	defer at.Close()
-	f, err := readAll(at, itemFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = q.place(f, a.Name)
-	}
-	if err == nil {
-		err = at.RemoveAll(itemFile)
-	}
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", a.Name, err)
-	}
-	return nil
-}
-
-// place creates a file with a protected name. While commands run that started before, it is put back when it changes.
-func (q *Quarantine) place(f *file, name string) error {
-	top, err := os.OpenRoot(q.Workspace)
-	if err != nil {
-		return err
-	}
-	defer top.Close()
-	if !f.isAt(top, name) { // otherwise a crash has interrupted Keep
-		dir, err := top.Open(".")
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		temp := hidden(rand.Text())
-		if err := f.write(top, temp); err != nil {
-			top.RemoveAll(temp)
-			return err
-		}
-		if len(q.sessions) > 0 {
-			q.known[name] = true // before it appears
-		}
-		err = unix.Renameat2(int(dir.Fd()), temp, int(dir.Fd()), name, unix.RENAME_NOREPLACE)
-		if err != nil {
-			top.RemoveAll(temp)
-			if errors.Is(err, unix.EEXIST) {
-				return errors.New("a file has this name; move it away first")
-			}
-			return err
-		}
-	}
-	if len(q.sessions) > 0 {
-		q.guards = append(q.guards, &guard{name: name, path: name, want: f})
-	}
-	return nil
-}
-
-// Expect says that a person has approved that another program creates or changes a protected name. For wire.ExpectTime
-// the name is neither taken nor put back. Afterwards it is guarded as it is then.
-func (q *Quarantine) Expect(name string) error {
-	if q == nil {
-		return nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.expected[name] = time.Now().Add(wire.ExpectTime)
-	if len(q.sessions) > 0 {
-		q.unguard(name)
-	}
-	return nil
-}
-
-// unguard ends the guard of an expected name. The name is not expected if commands cannot change it, because it is
-// covered by a mount.
-func (q *Quarantine) unguard(name string) {
-	before := len(q.guards)
-	q.guards = slices.DeleteFunc(q.guards, func(g *guard) bool { return g.path == name && g.dir == nil })
-	if q.known[name] && len(q.guards) == before {
-		delete(q.expected, name)
-	}
-}
-
-// Dismiss deletes an item, if it is here.
-func (q *Quarantine) Dismiss(id string) error {
-	if !q.Holds(id) {
-		return nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err := os.RemoveAll(q.dir(id)); err != nil {
-		return fmt.Errorf("dismiss: %w", err)
-	}
-	return nil
 }

@@ -1,8 +1,13 @@
 package quarantine
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +44,13 @@ func open(t testing.TB, otherFileSystem, guards bool) *Quarantine {
 
 func begin(t *testing.T, q *Quarantine) *Session {
 	t.Helper()
-	s, err := q.Begin("exec", false, func() { t.Error("stopped") })
+	return beginIn(t, q, "chat")
+}
+
+// beginIn begins a command of a chat.
+func beginIn(t *testing.T, q *Quarantine, chat string) *Session {
+	t.Helper()
+	s, err := q.Begin(Command{Exec: "exec", Chat: chat, Stop: func() { t.Error("stopped") }})
 	is.New(t).NoErr(err)
 	t.Cleanup(s.Close)
 	return s
@@ -83,23 +94,27 @@ func TestNamesAreTakenWhereTheDirectoryIsOnAnotherFileSystem(t *testing.T) {
 	is.Equal(q.names(t), []string{".envrc"})
 }
 
-func TestLostEventsAreFoundByListing(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	q := open(t, false, false)
-	begin(t, q)
-	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
-	is.NoErr(err)
-	is.Equal(string(most), "16384\n")
-	q.mu.Lock() // the watch handles nothing
-	for i := range 20_000 {
-		name := filepath.Join(q.Workspace, []string{"a", "b"}[i%2])
-		is.NoErr(os.WriteFile(name, nil, 0o644))
-		is.NoErr(os.Remove(name))
+// replaced returns the content of the files that were set aside, with a path.
+func (q *Quarantine) replaced(t *testing.T, path string) (texts []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(q.Dir, replacedDir, "*", path))
+	is.New(t).NoErr(err)
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		is.New(t).NoErr(err)
+		texts = append(texts, string(text))
 	}
-	q.create(t, ".envrc", "one")
-	q.mu.Unlock()
-	expect.Eventually(t, "it is taken", func() bool { return !q.has(".envrc") })
+	slices.Sort(texts)
+	return texts
+}
+
+// text returns the content of a file in the workspace.
+func (q *Quarantine) text(name string) string {
+	text, err := os.ReadFile(filepath.Join(q.Workspace, name))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 func TestWhatADeadWorkerTookIsReportedByTheNextCommand(t *testing.T) {
@@ -166,7 +181,7 @@ func TestAnExpectedNameStays(t *testing.T) {
 	is.NoErr(q.Expect(".npmrc")) // a person has approved an edit of it
 	q.create(t, ".npmrc", "edited")
 	q.mu.Lock()
-	q.check()
+	q.check(true)
 	q.expected[".npmrc"] = time.Now()
 	q.mu.Unlock()
 	expect.Eventually(t, "it is guarded again", func() bool {
@@ -229,10 +244,9 @@ func TestALargeNameCannotBeKept(t *testing.T) {
 	is.Equal(len(list), 1)
 	is.Equal([]any{list[0].Name, list[0].Kind}, []any{".envrc", wire.FileKind})
 	is.Equal(lines[1:], []string{
-		"pocketcoder: .npmrc was moved out of the workspace: it is neither a file, a folder nor a symbolic link",
-		"pocketcoder: .vscode was moved out of the workspace: it has more than 16 MiB or 2000 files"})
-	_, err := os.Stat(filepath.Join(q.Dir, replacedDir, ".vscode", "large"))
-	is.NoErr(err)
+		"pocketcoder: .npmrc was moved out of the workspace and cannot be kept: it is neither a file, a folder nor a symbolic link",
+		"pocketcoder: .vscode was moved out of the workspace and cannot be kept: it has more than 16 MiB or 2000 files"})
+	is.Equal(len(q.replaced(t, ".vscode/large")), 1)
 }
 
 func TestALargeProtectedNameIsAnErrorWithoutMounts(t *testing.T) {
@@ -240,7 +254,273 @@ func TestALargeProtectedNameIsAnErrorWithoutMounts(t *testing.T) {
 	is := is.New(t)
 	q := open(t, false, true)
 	q.create(t, ".envrc", string(make([]byte, maxBytes+1)))
-	_, err := q.Begin("exec", false, nil)
+	_, err := q.Begin(Command{Exec: "exec", Chat: "chat"})
 	is.True(err != nil)
 	is.Equal(err.Error(), "watch the workspace: .envrc cannot be protected without bubblewrap: it has more than 16 MiB or 2000 files")
+}
+
+// A busy directory must not keep the watch from comparing what the kernel does not report.
+func TestTheWatchComparesWhileEventsCome(t *testing.T) {
+	t.Parallel()
+	q := open(t, false, true)
+	q.create(t, ".envrc", "good")
+	q.create(t, "other", "")
+	begin(t, q)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			os.Rename(filepath.Join(q.Workspace, "other"), filepath.Join(q.Workspace, "another"))
+			os.Rename(filepath.Join(q.Workspace, "another"), filepath.Join(q.Workspace, "other"))
+		}
+	})
+	mapped := q.mapFile(t, ".envrc")
+	copy(mapped, "evil")
+	expect.Eventually(t, "it is put back", func() bool { return q.text(".envrc") == "good" })
+	stop()
+	busy.Wait()
+}
+
+// mapFile maps a file into memory. Its first change is stored and reported, later ones are not.
+func (q *Quarantine) mapFile(t *testing.T, name string) []byte {
+	t.Helper()
+	is := is.New(t)
+	f, err := os.OpenFile(filepath.Join(q.Workspace, name), os.O_RDWR, 0)
+	is.NoErr(err)
+	defer f.Close()
+	info, err := f.Stat()
+	is.NoErr(err)
+	mapped, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	is.NoErr(err)
+	t.Cleanup(func() { unix.Munmap(mapped) })
+	return mapped
+}
+
+// Stores into a mapped page that is already dirty change neither size nor time of the file.
+func TestAMemoryMapIsUndoneAtTheEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, true)
+	is.NoErr(os.Mkdir(filepath.Join(q.Workspace, ".git"), 0o755))
+	q.create(t, ".git/config", "[core] good")
+	s := begin(t, q)
+	mapped := q.mapFile(t, ".git/config")
+	mapped[0] = '[' // the page is dirty
+	expect.Eventually(t, "its stamp is remembered", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return slices.ContainsFunc(q.guards, func(g *guard) bool {
+			return g.path == ".git/config" && g.want.stamp != stamp{} &&
+				time.Since(time.Unix(g.want.stamp.changed.Unix())) < time.Minute
+		})
+	})
+	copy(mapped, "[core] evil")
+	_, lines := s.End()
+	is.Equal(q.text(".git/config"), "[core] good")
+	is.Equal(lines, []string{"pocketcoder: .git/config was put back: a command cannot change it"})
+	is.Equal(q.replaced(t, ".git/config"), []string{"[core] evil"})
+}
+
+func TestNothingThatWasTakenIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, otherFileSystem := range map[string]bool{"same file system": false, "another": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			q := open(t, otherFileSystem, true)
+			q.create(t, "AGENTS.md", "kind")
+			s := begin(t, q)
+			for _, text := range []string{"a person's hour", "two", "three"} {
+				q.create(t, ".envrc", text)
+				expect.Eventually(t, "it is taken", func() bool { return !q.has(".envrc") })
+			}
+			for _, text := range []string{"a person's text", "another"} {
+				q.create(t, "AGENTS.md", text)
+				expect.Eventually(t, "it is put back", func() bool { return q.text("AGENTS.md") == "kind" })
+			}
+			for _, text := range []string{"history", "more history"} {
+				is.NoErr(os.Mkdir(filepath.Join(q.Workspace, "repository"), 0o755))
+				q.create(t, "repository/HEAD", text)
+				is.NoErr(os.Rename(filepath.Join(q.Workspace, "repository"), filepath.Join(q.Workspace, ".git")))
+				expect.Eventually(t, "it is taken", func() bool { return !q.has(".git") })
+			}
+			list, lines := s.End()
+			is.Equal(len(list), 1)
+			is.Equal(list[0].Text, "three")
+			expect.Contains(t, strings.Join(lines, "\n"), "an earlier version of .envrc is in the directory replaced")
+			is.Equal(q.replaced(t, ".envrc"), []string{"a person's hour", "two"})
+			is.Equal(q.replaced(t, "AGENTS.md"), []string{"a person's text", "another"})
+			is.Equal(q.replaced(t, ".git/HEAD"), []string{"history", "more history"})
+			is.Equal(q.names(t), []string{"AGENTS.md"})
+		})
+	}
+}
+
+func TestWhatDoesNotFitStaysInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, true, false)
+	s := begin(t, q)
+	q.create(t, ".envrc", "a person's hour")
+	expect.Eventually(t, "it is taken", func() bool { return !q.has(".envrc") })
+	is.NoErr(os.RemoveAll(q.Dir))
+	is.NoErr(os.WriteFile(q.Dir, nil, 0o600)) // nothing can be created there
+	list, lines := s.End()
+	is.Equal(len(list), 0)
+	names := q.names(t)
+	is.Equal(len(names), 1)
+	expect.Contains(t, names[0], ".envrc.moved-by-pocketcoder-")
+	is.Equal(q.text(names[0]), "a person's hour")
+	expect.Contains(t, strings.Join(lines, "\n"), ".envrc is "+names[0]+" in the workspace now")
+}
+
+// A program that unpacks files creates their folder again after each take.
+func TestFoldersOfOneNameBecomeOneItem(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, false)
+	s := begin(t, q)
+	for n := range 2 * maxTakes {
+		at := filepath.Join(q.Workspace, "folder")
+		is.NoErr(os.Mkdir(at, 0o755))
+		is.NoErr(os.WriteFile(filepath.Join(at, fmt.Sprint(n)), []byte("x"), 0o644))
+		is.NoErr(os.WriteFile(filepath.Join(at, "all"), []byte(fmt.Sprint(n/maxTakes)), 0o644))
+		is.NoErr(unix.Mkfifo(filepath.Join(at, "pipe"), 0o644))
+		is.NoErr(os.Rename(at, filepath.Join(q.Workspace, ".vscode")))
+		expect.Eventually(t, "it is taken", func() bool { return !q.has(".vscode") })
+	}
+	list, _ := s.End()
+	is.Equal(len(list), 1)
+	is.Equal(list[0].Files, 2*maxTakes+1)
+	is.Equal(len(q.replaced(t, ".vscode/all")), maxTakes)
+	s.Close()
+	is.NoErr(q.Keep(list[0].ID))
+	is.Equal(q.text(".vscode/all"), "1")
+	is.Equal(q.text(".vscode/0"), "x")
+}
+
+func TestARefusedKeepLetsNoCommandCreateTheName(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, false)
+	s := begin(t, q)
+	q.create(t, ".envrc", "harmless")
+	list, _ := s.End()
+	s.Close()
+	q.create(t, ".other", "")
+	s = begin(t, q)
+	q.mu.Lock()
+	q.create(t, ".envrc", "evil") // while Keep works
+	a, isHere := q.lookUp(list[0].ID)
+	is.True(isHere)
+	at, err := os.OpenRoot(q.dir(list[0].ID))
+	is.NoErr(err)
+	defer at.Close()
+	f, err := readAll(at, itemFile)
+	is.NoErr(err)
+	err = q.place(f, at, a.Name)
+	q.mu.Unlock()
+	is.Equal(err.Error(), "a file has this name now; the created one stays in the quarantine")
+	is.True(!q.has(".envrc"))
+	list, _ = s.End()
+	is.Equal(len(list), 1)
+	is.Equal(list[0].Text, "evil")
+}
+
+func TestADeletedNameIsTakenWhenItIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, false)
+	q.create(t, ".envrc", "mine")
+	begin(t, q) // a server that runs on
+	is.NoErr(os.Remove(filepath.Join(q.Workspace, ".envrc")))
+	s := begin(t, q)
+	q.create(t, ".envrc", "evil")
+	expect.Eventually(t, "it is taken", func() bool { return !q.has(".envrc") })
+	list, _ := s.End()
+	is.Equal(len(list), 1)
+}
+
+// A worker may die after End and before its Result is sent.
+func TestAnUndecidedItemOfADeadWorkerIsReportedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, false)
+	q.Worker = "dead"
+	s := begin(t, q)
+	q.create(t, ".envrc", "one")
+	first, _ := s.End()
+	is.Equal(len(first), 1)
+	// a crash of End before it removed what it has copied
+	is.NoErr(os.WriteFile(filepath.Join(q.dir(first[0].ID), takenFile), []byte("one"), 0o644))
+	next, err := Open(q.Config)
+	is.NoErr(err)
+	again, _ := begin(t, next).End()
+	is.Equal(again, first)
+	is.NoErr(next.Dismiss(first[0].ID))
+	last, err := Open(q.Config)
+	is.NoErr(err)
+	is.Equal(len(last.items), 0)
+}
+
+func TestEveryItemIsReportedByTheNextCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, true)
+	server := beginIn(t, q, "") // an MCP server
+	q.create(t, ".envrc", "export TOKEN=1")
+	expect.Eventually(t, "it is taken", func() bool { return !q.has(".envrc") })
+	list, _ := server.End()
+	is.Equal(len(list), 0)
+
+	alice := beginIn(t, q, "alice")
+	q.create(t, ".npmrc", "alice")
+	expect.Eventually(t, "it is taken", func() bool { return !q.has(".npmrc") })
+	bob := beginIn(t, q, "bob")
+	q.create(t, ".exrc", "both")
+	expect.Eventually(t, "it is taken", func() bool { return !q.has(".exrc") })
+	q.mu.Lock()
+	q.items[1].Time = q.items[1].Time.Add(-settleTime) // .npmrc of the command that runs on
+	q.mu.Unlock()
+	list, _ = bob.End()
+	is.Equal(len(list), 3)
+	for _, item := range list { // none is of bob's chat alone
+		is.Equal([]any{item.Text, item.Cut}, []any{"", true})
+	}
+	list, _ = alice.End()
+	is.Equal(len(list), 0)
+}
+
+func TestACommandOfNoChatKeepsNoWatchOpen(t *testing.T) {
+	t.Parallel()
+	q := open(t, false, false)
+	is.New(t).True(beginIn(t, q, "") == nil)
+}
+
+// A command must not see what was moved for long: git add -A would record it.
+func TestAHiddenItemIsStowed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, true, false)
+	s := begin(t, q)
+	q.create(t, ".envrc", "one")
+	expect.Eventually(t, "it is moved to the quarantine", func() bool { return q.names(t) == nil })
+	list, _ := s.End()
+	is.Equal(len(list), 1)
+	is.Equal(list[0].Text, "one")
+}
+
+func TestALargeTopDirectoryCostsNothing(t *testing.T) {
+	expect.Long(t, "creates 100,000 files")
+	is := is.New(t)
+	q := open(t, false, false)
+	for n := range 100_000 {
+		q.create(t, fmt.Sprint(n), "")
+	}
+	began := time.Now()
+	s := begin(t, q)
+	took := time.Since(began)
+	is.True(took < 5*time.Millisecond)
+	s.End()
 }

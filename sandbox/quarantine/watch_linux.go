@@ -13,7 +13,11 @@ import (
 
 // checkEvery is how often names are listed and guarded files compared although nothing was reported. The kernel does
 // not report changes by a memory map, by another name of the file, or deep in a folder. Some file systems report none.
-const checkEvery = 50 * time.Millisecond
+// The time between is at least checkShare times what it takes.
+const (
+	checkEvery = 50 * time.Millisecond
+	checkShare = 20
+)
 
 // watch reports names that appear in directories (inotify(7)).
 type watch struct {
@@ -27,9 +31,9 @@ func newWatch(top *os.Root, guards bool) (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)
 	}
-	w := &watch{fd: fd, mask: unix.IN_CREATE | unix.IN_MOVED_TO}
+	w := &watch{fd: fd, mask: unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM}
 	if guards {
-		w.mask |= unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
+		w.mask |= unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
 	}
 	w.top, err = w.add(top)
 	if err != nil {
@@ -41,12 +45,11 @@ func newWatch(top *os.Root, guards bool) (*watch, error) {
 
 // add watches a directory.
 func (w *watch) add(dir *os.Root) (int32, error) {
-	f, err := dir.Open(".")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	wd, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), w.mask|unix.IN_ONLYDIR)
+	var wd int
+	err := withDescriptor(dir, func(fd int) (err error) {
+		wd, err = unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", fd), w.mask|unix.IN_ONLYDIR)
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("inotify: %w", err)
 	}
@@ -58,12 +61,13 @@ type event struct {
 	directory int32
 	name      string
 	appeared  bool
+	vanished  bool
 }
 
-// wait returns the next events, or none after checkEvery.
-func (w *watch) wait(buffer []byte) (events []event) {
+// wait returns the next events, or none after a time.
+func (w *watch) wait(buffer []byte, most time.Duration) (events []event) {
 	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
-	if n, err := unix.Poll(fds, int(checkEvery.Milliseconds())); n == 0 || err != nil {
+	if n, err := unix.Poll(fds, int(most.Milliseconds())); n == 0 || err != nil {
 		return nil
 	}
 	n, _ := unix.Read(w.fd, buffer) // what an error hides is found by listing
@@ -72,7 +76,8 @@ func (w *watch) wait(buffer []byte) (events []event) {
 		at += unix.SizeofInotifyEvent
 		name := strings.TrimRight(string(buffer[at:at+int(e.Len)]), "\x00")
 		at += int(e.Len)
-		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0})
+		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0,
+			e.Mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0})
 	}
 	return events
 }
@@ -86,34 +91,49 @@ func (q *Quarantine) run(w *watch) {
 	}, 0)
 	defer unix.Close(w.fd)
 	buffer := make([]byte, 64<<10)
+	interval := checkEvery
 	for open := true; open; {
-		events := w.wait(buffer)
+		events := w.wait(buffer, interval)
 		q.mu.Lock()
 		if open = q.watch == w; open {
 			q.handle(events)
+			interval = q.interval
 		}
 		q.mu.Unlock()
 	}
 }
 
 func (q *Quarantine) handle(events []event) {
-	q.guardExpected() // before an event of such a name is handled late
-	changed := time.Since(q.checked) >= checkEvery
-	if changed {
+	q.guardExpected() // first, so that a late event about an expected name does not take it
+	began := time.Now()
+	isDue := began.Sub(q.checked) >= q.interval
+	if isDue {
 		q.scan()
+		q.stowSettled()
 	}
+	changed := isDue
 	for _, e := range events {
+		if e.directory != q.watch.top {
+			changed = changed || q.concernsGuard(e)
+			continue
+		}
+		name := q.spelled(e.name)
 		switch {
-		case e.directory != q.watch.top:
-			changed = true
-		case e.appeared && !q.known[e.name]:
-			q.appeared(e.name)
+		case !q.isWatched(name):
+		case e.appeared && !q.known[name]:
+			q.appeared(name)
 		default:
-			changed = changed || q.known[e.name] && q.protected[e.name]
+			changed = true
+			if e.vanished {
+				q.vanished(name)
+			}
 		}
 	}
 	if changed {
-		q.check()
+		q.check(true)
+	}
+	if isDue {
 		q.checked = time.Now()
+		q.interval = max(checkEvery, checkShare*q.checked.Sub(began))
 	}
 }

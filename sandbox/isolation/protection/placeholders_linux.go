@@ -94,11 +94,11 @@ func (w *Workspace) protectNames(mounts []Mount, dir string, names []Name, manag
 		if mode == 0 {
 			continue
 		}
-		stub := w.locked[path] != nil
+		placeholder := w.locked[path] != nil
 		managed := n.Worktrees && managesWorktrees
-		inner := !stub && mode == unix.S_IFDIR
+		inner := !placeholder && mode == unix.S_IFDIR
 		mounts = append(mounts, Mount{Path: path, Writable: inner && (n.Children != nil || managed),
-			Empty: stub && mode == unix.S_IFDIR})
+			Empty: placeholder && mode == unix.S_IFDIR})
 		if inner && !managed {
 			if mounts, err = w.protectNames(mounts, path, w.ChildrenOf(n, path), managesWorktrees); err != nil {
 				return nil, err

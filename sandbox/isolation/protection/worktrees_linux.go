@@ -24,16 +24,16 @@ func (w *Workspace) ChildrenOf(n Name, path string) (names []Name) {
 	if !n.Worktrees {
 		return n.Children
 	}
-	for _, tree := range w.LinkedWorktrees(path) {
+	for _, tree := range w.linkedWorktrees(path) {
 		names = append(names, Name{Path: tree, Children: worktreeNames})
 	}
 	return names
 }
 
-// LinkedWorktrees lists the names in a directory of linked worktrees that belong to worktrees in the workspace.
+// linkedWorktrees lists the names in a directory of linked worktrees that belong to worktrees in the workspace.
 // Commands can change those, as they can change the worktrees. A worktree elsewhere is a folder that a person may open
 // as a project.
-func (w *Workspace) LinkedWorktrees(dir string) (names []string) {
+func (w *Workspace) linkedWorktrees(dir string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		at := filepath.Join(dir, e.Name())
