@@ -116,7 +116,8 @@ func Open(c Config) (*Quarantine, error) {
 			continue
 		}
 		it := &item{about: a, id: e.Name(), isCopied: exists(filepath.Join(q.dir(e.Name()), itemFile))}
-		if it.isCopied || exists(filepath.Join(q.dir(it.id), takenFile)) || exists(filepath.Join(c.Workspace, hidden(it.id))) {
+		isTaken := exists(filepath.Join(q.dir(it.id), takenFile)) || exists(filepath.Join(c.Workspace, hidden(it.id)))
+		if isTaken || it.isCopied {
 			q.items = append(q.items, it)
 		}
 	}
