@@ -151,6 +151,7 @@ func (q *Quarantine) Begin(c Command) (*Session, error) {
 			return nil, fmt.Errorf("watch the workspace: %w", err)
 		}
 	} else {
+		q.forgetDeleted()
 		q.scan()
 	}
 	s := &Session{q: q, Command: c}
@@ -273,12 +274,13 @@ func (q *Quarantine) appeared(name string) {
 	}
 }
 
-// vanished handles a name that vanished from the top directory. If a command creates it again, it is taken. A guarded
-// name is put back instead.
-func (q *Quarantine) vanished(name string) {
-	if !slices.ContainsFunc(q.guards, func(g *guard) bool { return g.path == name }) {
-		delete(q.known, name)
-	}
+// forgetDeleted forgets names that a person has deleted, so that they are taken if a command creates them. A name that
+// is away for a moment stays known: some editors save a file by renaming it and creating it again.
+func (q *Quarantine) forgetDeleted() {
+	present := slices.Collect(q.present())
+	maps.DeleteFunc(q.known, func(name string, _ bool) bool {
+		return !slices.Contains(present, name) && !slices.ContainsFunc(q.guards, func(g *guard) bool { return g.path == name })
+	})
 }
 
 // isBare reports whether the workspace has all names of a bare repository.

@@ -433,6 +433,20 @@ func TestADeletedNameIsTakenWhenItIsCreatedAgain(t *testing.T) {
 	is.Equal(len(list), 1)
 }
 
+// vim and others save a file so.
+func TestAnEditorThatRenamesTheFileItSavesKeepsIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, false)
+	q.create(t, ".envrc", "mine")
+	s := begin(t, q)
+	is.NoErr(os.Rename(filepath.Join(q.Workspace, ".envrc"), filepath.Join(q.Workspace, ".envrc~")))
+	q.create(t, ".envrc", "mine, too")
+	list, _ := s.End()
+	is.Equal(len(list), 0)
+	is.True(q.has(".envrc"))
+}
+
 // A worker may die after End and before its Result is sent.
 func TestAnUndecidedItemOfADeadWorkerIsReportedAgain(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,6 @@ type event struct {
 	directory int32
 	name      string
 	appeared  bool
-	vanished  bool
 }
 
 // wait returns the next events, or none after a time.
@@ -76,8 +75,7 @@ func (w *watch) wait(buffer []byte, most time.Duration) (events []event) {
 		at += unix.SizeofInotifyEvent
 		name := strings.TrimRight(string(buffer[at:at+int(e.Len)]), "\x00")
 		at += int(e.Len)
-		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0,
-			e.Mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0})
+		events = append(events, event{e.Wd, name, e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0})
 	}
 	return events
 }
@@ -124,9 +122,6 @@ func (q *Quarantine) handle(events []event) {
 			q.appeared(name)
 		default:
 			changed = true
-			if e.vanished {
-				q.vanished(name)
-			}
 		}
 	}
 	if changed {
