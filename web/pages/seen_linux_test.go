@@ -46,7 +46,7 @@ func TestAChatOpensAtTheRequestThatWaits(t *testing.T) {
 
 	open()
 	is.Equal(seen("#new-line"), "true,true") // nothing waits
-	is.Equal(below(), "1 new ↓")
+	is.Equal(below(), "2 new ↓")
 
 	card := "#r-" + needed(t, s, chat, "per_1", "make install")
 	open()
@@ -57,5 +57,5 @@ func TestAChatOpensAtTheRequestThatWaits(t *testing.T) {
 	submitMessage(t, s, chat, "msg_5", written(long))
 	open()
 	is.Equal(seen(card), "true,true")
-	is.Equal(below(), "1 new ↓")
+	is.Equal(below(), "2 new ↓")
 }

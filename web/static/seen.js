@@ -17,14 +17,14 @@ function reportSeen() {
   });
 }
 
-// The page opens at the first new entry, or at a request that waits.
+// The page opens at the first new entry, or at a request that waits. An entry whose end is not in view counts as new.
 const line = byID("new-line");
 if (line && !location.hash) {
   if (!document.querySelector("#entries " + waits)) {
     line.scrollIntoView();
   }
   const bottom = log.getBoundingClientRect().bottom;
-  unseen = [...document.querySelectorAll("#new-line ~ article")].filter((entry) => entry.getBoundingClientRect().top >= bottom).length;
+  unseen = [...document.querySelectorAll("#new-line ~ article")].filter((entry) => entry.getBoundingClientRect().bottom > bottom + 1).length;
   showUnseen();
 }
 if (byID("newest")) {
