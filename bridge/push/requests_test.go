@@ -298,7 +298,7 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 		got = s.awaitRequest(r, 3+i)
 		is.Equal(read(t, got.body).Title, "Keep .envrc")
 		is.Equal(read(t, got.body).Message, "The command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
-			"  file, 6 bytes\n  ls -l\na person decides\nChat: chat")
+			"  file, 6 bytes\n"+map[bool]string{true: "  Only its beginning is shown.\n"}[cut]+"  ls -l\na person decides\nChat: chat")
 		is.Equal(buttons(t, got)["Approve"] == "", cut)
 	}
 }
