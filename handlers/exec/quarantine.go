@@ -100,8 +100,8 @@ func cutCommand(command string) string {
 	return strings.ToValidUTF8(command[:maxKeepCommand], "") + "…"
 }
 
-// applyDecisions carries out people's decisions about quarantined names, until ctx ends. A decision that was carried out
-// before a crash is carried out again, which changes nothing.
+// applyDecisions carries out people's decisions about quarantined names, until ctx ends. A decision that was carried
+// out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
 	err := x.Log.WorkByChat(ctx, "keep-decisions", events.ChatSubject("*", events.PermissionDecided{}.Kind()),
 		x.applyDecision, func(e events.Event, err error) {

@@ -47,8 +47,8 @@ func TestACardShowsACreatedNameWithItsContent(t *testing.T) {
 	for _, unwanted := range []string{"Approve", "Deny", "/always", `"item"`} {
 		expect.Lacks(t, card, unwanted)
 	}
-	for _, want := range []string{"folder with 2 files, 12 bytes", "Its content is not shown here.", "a person&#39;s shell",
-		"The contents of its files are in the quarantine.", "<dt>in the quarantine</dt>", "q2"} {
+	for _, want := range []string{
+		"folder with 2 files, 12 bytes", "Its content is not shown here.", "a person&#39;s shell", "The contents of its files are in the quarantine.", "<dt>in the quarantine</dt>", "q2"} {
 		expect.Contains(t, element(t, page, "r-k2"), want)
 	}
 
