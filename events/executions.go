@@ -88,7 +88,7 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 	// the processes that the command left when it ended by itself; nil if there were none
 	Left *LeftProcesses `json:"left,omitempty"`
-	// protected names that were moved out of the workspace while the command ran
+	// protected names that were moved out of the workspace before the command ended, and that no request is about yet
 	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 

@@ -87,7 +87,7 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRe
 		list = append(list, named)
 		requests = append(requests, events.PermissionRequested{
 			Permission: named.Permission, Type: permission.TypeKeep, Patterns: []string{q.Name},
-			Metadata: events.MustEncode(about), Session: d.Session, Message: "The command created " + q.Name + ". Keep it?",
+			Metadata: events.MustEncode(about), Session: d.Session, Message: "A command created " + q.Name + ". Keep it?",
 		})
 	}
 	return list, requests

@@ -101,7 +101,7 @@ func TestProtectedNameThatACommandCreatesBecomesARequest(t *testing.T) {
 	})
 	is.Equal(asked[0].Type, permission.TypeKeep)
 	is.Equal(asked[0].Patterns, []string{".envrc"})
-	is.Equal(asked[0].Message, "The command created .envrc. Keep it?")
+	is.Equal(asked[0].Message, "A command created .envrc. Keep it?")
 	var about events.KeepMetadata
 	is.NoErr(json.Unmarshal(asked[0].Metadata, &about))
 	is.Equal(about, events.KeepMetadata{

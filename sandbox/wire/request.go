@@ -148,8 +148,8 @@ type Result struct {
 	StderrBytes int64  `json:"stderr_bytes"`
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
 	Left        *Left  `json:"left,omitempty"`  // nil if there are none, or if Reason is not Exited
-	// protected names that the worker has moved out of the workspace while the command ran. Also set if Reason is not
-	// Exited
+	// protected names that the worker has moved out of the workspace before the command ended, and not reported since it
+	// started. Also set if Reason is not Exited
 	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 

@@ -16,7 +16,7 @@ import (
 func created(t *testing.T, s *webtest.System, chat, id string, about events.KeepMetadata) {
 	t.Helper()
 	s.Append(t, chat, events.PermissionRequested{Permission: id, Type: permission.TypeKeep, Patterns: []string{about.Name},
-		Metadata: events.MustEncode(about), Message: "The command created " + about.Name + ". Keep it?"})
+		Metadata: events.MustEncode(about), Message: "A command created " + about.Name + ". Keep it?"})
 	s.Append(t, chat, events.PermissionReferred{Permission: id, Reason: "programs of this machine act on it"})
 }
 

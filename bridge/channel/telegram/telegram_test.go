@@ -144,10 +144,10 @@ func TestARequestToKeepANameBeginsWithItsTitle(t *testing.T) {
 	about := events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 6},
 		Text: "ls -l\n"}
 	s.Append(c, events.PermissionRequested{Permission: "k1", Type: "keep", Patterns: []string{".envrc"},
-		Metadata: events.MustEncode(about), Message: "The command created .envrc. Keep it?"})
+		Metadata: events.MustEncode(about), Message: "A command created .envrc. Keep it?"})
 	s.Append(c, events.PermissionReferred{Permission: "k1", Reason: "a person decides"})
 	m := s.telegram.AwaitText(t, ".envrc")
-	is.New(t).Equal(m.Text, "Keep .envrc\n\nThe command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
+	is.New(t).Equal(m.Text, "Keep .envrc\n\nA command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
 		"  file, 6 bytes\n  ls -l\n\na person decides")
 }
 

@@ -96,7 +96,7 @@ const (
 	KeepIt         = "Keep it"
 	DeleteIt       = "Delete it"
 	What           = "what it is"
-	CreatedBy      = "created while this ran"
+	CreatedBy      = "created before this ended"
 	PersonsShell   = "a person's shell"
 	Item           = "in the quarantine" // under this id
 	NotApplied     = "The decision was not carried out"
