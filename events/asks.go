@@ -89,6 +89,12 @@ func (a PermissionAsk) About() (m PermissionMetadata) {
 	return m
 }
 
+// Keep decodes the metadata of a request of type keep.
+func (a PermissionAsk) Keep() (m KeepMetadata) {
+	_ = json.Unmarshal(a.Metadata, &m) // the sandbox wrote it
+	return m
+}
+
 // File returns the one file that a request names, "" for none.
 func (m PermissionMetadata) File() string { return cmp.Or(m.Filepath, m.Lsp) }
 

@@ -88,7 +88,7 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 	// the processes that the command left when it ended by itself; nil if there were none
 	Left *LeftProcesses `json:"left,omitempty"`
-	// protected names that were moved out of the workspace while the command ran
+	// protected names that were moved out of the workspace before the command ended, and that no request is about yet
 	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
@@ -100,9 +100,13 @@ type Quarantined struct {
 	Kind  string `json:"kind"` // file, folder or link
 	Bytes int64  `json:"bytes"`
 	Files int    `json:"files,omitempty"` // of a folder, at any depth
-	// of an execution: the request to keep it
+	// of ExecFinished: the request to keep it; empty in KeepMetadata
 	Permission string `json:"permission,omitempty"`
 }
+
+// KeepRequestID returns the id of the permission request to keep a quarantined item. A name that is reported twice has
+// one request.
+func KeepRequestID(item string) string { return idOf("keep", item) }
 
 // KeepMetadata is the metadata of a permission request of type keep.
 type KeepMetadata struct {
@@ -123,6 +127,23 @@ func (q Quarantined) Describe() string {
 		return "folder with " + counted(int64(q.Files), "file") + ", " + counted(q.Bytes, "byte")
 	}
 	return "symbolic link"
+}
+
+// Note returns what a person cannot see of the content, and where it is, in sentences. It returns "" if Text is all.
+func (k KeepMetadata) Note() string {
+	var sentences []string
+	switch {
+	case k.Text == "" && k.Cut:
+		sentences = append(sentences, "Its content is not shown here.")
+	case k.Text == "" && k.Bytes > 0:
+		sentences = append(sentences, "Its content is not text, and is not shown.")
+	case k.Cut:
+		sentences = append(sentences, "Only its beginning is shown.")
+	}
+	if k.Files > 0 {
+		sentences = append(sentences, "The contents of its files are in the quarantine.")
+	}
+	return strings.Join(sentences, " ")
 }
 
 func counted(n int64, what string) string {

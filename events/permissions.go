@@ -114,8 +114,8 @@ type PermissionInterrupted struct {
 	Permission string `json:"permission"`
 }
 
-// PermissionApplied says that the sandbox has carried out the decision about a request of type keep: it moved the
-// quarantined name back into the workspace, or deleted it. With Error it could not, and the name stays in quarantine.
+// PermissionApplied is the sandbox's answer to a decision about a request of type keep. Without Error it moved the name
+// back or deleted it.
 type PermissionApplied struct {
 	Permission string `json:"permission"`
 	Error      string `json:"error,omitempty"` // a sentence for the person

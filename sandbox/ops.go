@@ -42,12 +42,11 @@ func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr
 	case wire.Dial:
 		return w.dial(ctx, r, stdout, stderr)
 	case wire.Keep:
-		if r.Item == "" {
-			return w.quarantine.Expect(r.Path)
-		}
 		return w.quarantine.Keep(r.Item)
 	case wire.Dismiss:
 		return w.quarantine.Dismiss(r.Item)
+	case wire.Expect:
+		return w.quarantine.Expect(r.Path)
 	}
 	return fmt.Errorf("op %q is unknown", r.Op)
 }

@@ -114,7 +114,10 @@ func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d eve
 		clean = strings.ToValidUTF8(clean[:maxRequest], "") + "…"
 	}
 	title = string(h.Channels.Log.Redactor().Bytes([]byte(title)))
-	d.Text = "May the assistant do this? " + cut(title, 200) + "\n\n" + clean
+	d.Text = cut(title, 200) + "\n\n" + clean
+	if request.Permission != "keep" { // the assistant has done it
+		d.Text = "May the assistant do this? " + d.Text
+	}
 	if request.ReferredReason != "" {
 		d.Text += "\n\n" + cut(push.Quoted(request.ReferredReason), 300)
 	}

@@ -2,7 +2,6 @@ package push
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -82,13 +81,14 @@ func describe(permission events.PermissionAsk, message, arguments string) descri
 
 // describeKeep describes a protected name that a command created.
 func describeKeep(permission events.PermissionAsk, message string) description {
-	var about events.KeepMetadata
-	_ = json.Unmarshal(permission.Metadata, &about) // the sandbox wrote it
-	text := message + " Approve keeps it, deny deletes it.\n" + about.Describe()
-	if about.Text != "" {
-		text += "\n" + about.Text
+	about := permission.Keep()
+	text, note := message+" Approve keeps it, deny deletes it.\n"+about.Describe(), about.Note()
+	for _, more := range []string{note, about.Text} { // the note first, so that no content looks like it
+		if more != "" {
+			text += "\n" + more
+		}
 	}
-	return description{"Keep " + about.Name, text, about.Cut || about.Text == "" && about.Bytes > 0}
+	return description{"Keep " + about.Name, text, note != ""}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

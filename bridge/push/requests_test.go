@@ -293,12 +293,12 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 		id := fmt.Sprint("k", i)
 		keep.Cut = cut
 		s.append(chat, events.PermissionRequested{Permission: id, Type: permission.TypeKeep, Patterns: []string{".envrc"},
-			Message: "The command created .envrc. Keep it?", Metadata: events.MustEncode(keep)})
+			Message: "A command created .envrc. Keep it?", Metadata: events.MustEncode(keep)})
 		s.append(chat, events.PermissionReferred{Permission: id, Reason: "a person decides"})
 		got = s.awaitRequest(r, 3+i)
 		is.Equal(read(t, got.body).Title, "Keep .envrc")
-		is.Equal(read(t, got.body).Message, "The command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
-			"  file, 6 bytes\n  ls -l\na person decides\nChat: chat")
+		is.Equal(read(t, got.body).Message, "A command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
+			"  file, 6 bytes\n"+map[bool]string{true: "  Only its beginning is shown.\n"}[cut]+"  ls -l\na person decides\nChat: chat")
 		is.Equal(buttons(t, got)["Approve"] == "", cut)
 	}
 }

@@ -61,7 +61,7 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 	fs := NewFlags(env, "chat", chatUsage)
 	directory := DataFlag(fs, env)
 	fs.StringVar(&o.Message, "m", "", "send this `text`, see the turn through, and exit")
-	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything) or none (deny everything); POCKETCODER_APPROVE says it for scripts and with -m")
+	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything except files that a command created) or none (deny everything except these); POCKETCODER_APPROVE says it for scripts and with -m")
 	fs.StringVar(&o.Title, "title", "", "`title` of a new chat; if empty, OpenCode generates one from the first message")
 	fs.BoolVar(&o.Continue, "continue", false, "continue the newest chat that is not archived")
 	rest, err := Parse(fs, args, 1)

@@ -205,8 +205,7 @@ func (d Dir) checkOurs() error {
 	return nil
 }
 
-// othersParts are what other programs keep in the data directory: OpenCode, npm, the commands, whose HOME it is, and
-// the worker with files of the commands.
+// othersParts are the parts in which OpenCode, npm, commands (HOME) and the worker (quarantine) store files.
 // Only the directory itself keeps other users away from them.
 var othersParts = []string{"home", "npm", "opencode", "quarantine"}
 

@@ -67,7 +67,7 @@ func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
 
 	stdout, _, code := p.cli(t, "what is it?\nn\n", "chat", chat)
 	is.Equal(code, turn.Pending) // .vscode still waits
-	for _, want := range []string{"The command created .npmrc. Keep it?", "cache=x", "keep it? y keeps it, n deletes it:",
+	for _, want := range []string{"A command created .npmrc. Keep it?", "cache=x", "keep it? y keeps it, n deletes it:",
 		"(y moves it back into the workspace; n deletes it)"} {
 		expect.Contains(t, stdout, want)
 	}

@@ -52,12 +52,13 @@ type Executions struct {
 	IdleAfter time.Duration                                        // ends background commands of idle chats; 0 for never
 	HasTurn   func(ctx context.Context, chat string) (bool, error) // reports whether a turn runs; set if IdleAfter is
 
-	running     runningExecutions
-	shares      shares
-	finished    finishedQueue
-	output      int64         // limit of a command's output in bytes; 0 for maxOutput
-	detachDelay time.Duration // 0 for detachDelay
-	startDelay  time.Duration // 0 for startDelay
+	running      runningExecutions
+	keepRequests handlers.Folds[keepRequests] // one fold
+	shares       shares
+	finished     finishedQueue
+	output       int64         // limit of a command's output in bytes; 0 for maxOutput
+	detachDelay  time.Duration // 0 for detachDelay
+	startDelay   time.Duration // 0 for startDelay
 }
 
 // Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and

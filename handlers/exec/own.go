@@ -23,9 +23,6 @@ func (x *Executions) RunOwn(ctx context.Context, directory, script string) (stri
 	var stdout, stderr bytes.Buffer
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), wire.Request{Exec: events.NewID(), Command: script,
 		Cwd: directory, Workspace: x.Workspace, TimeoutMS: ownLimit.Milliseconds(), ManagesWorktrees: true}, &stdout, &stderr)
-	for _, q := range result.Quarantined { // no chat has a request for it
-		x.Logger.Warn("a file that appeared during a script was moved out of the workspace", "name", q.Name, "item", q.ID)
-	}
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("run a script in the sandbox: %w", err)

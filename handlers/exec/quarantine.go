@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/sandbox/protected"
@@ -21,11 +22,59 @@ import (
 // maxKeepCommand is how much of its command a request to keep a name shows, in bytes.
 const maxKeepCommand = 512
 
+// keepRequests holds the ids of all requests to keep a name. After a restart a worker reports a name again, which can
+// be to another chat.
+type keepRequests map[string]bool
+
+func (k keepRequests) Apply(e events.Event) {
+	if e.Actor != events.ActorSandbox {
+		return
+	}
+	body, _ := events.Decode(e) // nil for one that cannot be decoded
+	if d, _ := body.(events.PermissionRequested); d.Type == permission.TypeKeep {
+		k[d.Permission] = true
+	}
+}
+
+// recordEnd records the end of an execution, and a request to keep each name that the worker reports with it, unless
+// there is one.
+func (x *Executions) recordEnd(ctx context.Context, u *run, d events.ExecFinished, reported []wire.Quarantined) error {
+	if len(reported) == 0 {
+		return x.record(ctx, u.chat, d)
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	wasRead := false
+	record := func(known keepRequests) error {
+		wasRead = true
+		list, requests := requestsToKeep(u.requested, reported, known)
+		d.Quarantined = list
+		err := x.record(ctx, u.chat, d, requests...)
+		for _, r := range requests {
+			known[r.Permission] = err == nil // the log may return its own event later
+		}
+		return err
+	}
+	filter := events.ChatSubject("*", events.PermissionRequested{}.Kind())
+	err := x.keepRequests.Get(ctx, "", func() *handlers.Fold[keepRequests] {
+		return handlers.NewFold(keepRequests{}, filter)
+	}).Read(reading, x.Log, record)
+	if wasRead {
+		return err
+	}
+	x.Logger.Warn("read the requests to keep a name", "exec", d.Exec, "err", err)
+	return record(keepRequests{})
+}
+
 // requestsToKeep returns the names that a worker has moved into its quarantine while an execution ran, and a permission
-// request for each name.
-func requestsToKeep(d events.ExecRequested, all []wire.Quarantined) (list []events.Quarantined,
+// request for each name. It leaves out the names that have a request.
+func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRequests) (list []events.Quarantined,
 	requests []events.PermissionRequested) {
 	for _, q := range all {
+		id := events.KeepRequestID(q.ID)
+		if known[id] || slices.ContainsFunc(list, func(n events.Quarantined) bool { return n.Permission == id }) {
+			continue
+		}
 		about := events.KeepMetadata{
 			Quarantined: events.Quarantined{Item: q.ID, Name: q.Name, Kind: string(q.Kind), Bytes: q.Bytes, Files: q.Files},
 			Exec:        d.Exec, Command: cutCommand(d.Command), Text: q.Text, Cut: q.Cut,
@@ -34,11 +83,11 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined) (list []even
 			about.Text, about.Cut = "", q.Cut || q.Text != ""
 		}
 		named := about.Quarantined
-		named.Permission = events.NewID()
+		named.Permission = id
 		list = append(list, named)
 		requests = append(requests, events.PermissionRequested{
 			Permission: named.Permission, Type: permission.TypeKeep, Patterns: []string{q.Name},
-			Metadata: events.MustEncode(about), Session: d.Session, Message: "The command created " + q.Name + ". Keep it?",
+			Metadata: events.MustEncode(about), Session: d.Session, Message: "A command created " + q.Name + ". Keep it?",
 		})
 	}
 	return list, requests
@@ -51,8 +100,8 @@ func cutCommand(command string) string {
 	return strings.ToValidUTF8(command[:maxKeepCommand], "") + "…"
 }
 
-// applyDecisions carries out the decisions of persons about quarantined names, until ctx ends. A decision that was
-// carried out before a crash is carried out again, which changes nothing.
+// applyDecisions carries out people's decisions about quarantined names, until ctx ends. A decision that was carried
+// out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
 	err := x.Log.WorkByChat(ctx, "keep-decisions", events.ChatSubject("*", events.PermissionDecided{}.Kind()),
 		x.applyDecision, func(e events.Event, err error) {
@@ -81,7 +130,7 @@ func (x *Executions) applyDecision(ctx context.Context, e events.Event) error {
 		return err
 	case r.Pending():
 		return fmt.Errorf("the decision about %s is not there yet", d.Permission)
-	case r.Item == "" || r.Applied || r.Outcome.Seq != e.Seq:
+	case r.Item == "" || r.Answered || r.Outcome.Seq != e.Seq:
 		return nil
 	}
 	op := wire.Dismiss
@@ -106,16 +155,17 @@ func (x *Executions) release(ctx context.Context, r wire.Request) (refusal strin
 
 // isProtected reports whether a worker may protect a name in the top folder.
 func isProtected(name string) bool {
-	return slices.Contains(slices.Concat(protected.Project, protected.Instructions, protected.Home), name)
+	all := slices.Concat(protected.Project, protected.Instructions, protected.Home)
+	return slices.ContainsFunc(all, func(p string) bool { return strings.EqualFold(p, name) })
 }
 
-// expectTime limits how long OpenCode waits before it carries out an edit.
-const expectTime = time.Second
+// expectTimeout limits how long OpenCode waits before it carries out an edit.
+const expectTimeout = time.Second
 
 // ExpectEdit says that OpenCode is about to carry out an allowed edit of a session that works in a directory. The
 // protected names that it creates or changes in the top folder of the workspace then stay so, although a command runs.
 func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, directory string) {
-	ctx, cancel := context.WithTimeout(ctx, expectTime)
+	ctx, cancel := context.WithTimeout(ctx, expectTimeout)
 	defer cancel()
 	root, _ := workspace.RealPath(x.Workspace)
 	about := a.About()
@@ -129,7 +179,7 @@ func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, dir
 		if !found || !isProtected(name) {
 			continue
 		}
-		r := wire.Request{Op: wire.Keep, Path: name, Workspace: x.Workspace}
+		r := wire.Request{Op: wire.Expect, Path: name, Workspace: x.Workspace}
 		result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
 		if err != nil || result.Reason != wire.Exited {
 			x.Logger.Warn("a worker may move a file of an edit out of the workspace", "name", name,

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/natsconf"
@@ -33,7 +34,7 @@ func (q *quarantine) handle(_ context.Context, r wire.Request, _, _ io.Writer) w
 	if r.Op == wire.Run {
 		return wire.Result{Quarantined: q.creates}
 	}
-	if r.Op == wire.Keep && r.Path != "" {
+	if r.Op == wire.Expect {
 		q.ops = append(q.ops, "expect "+r.Path)
 		return wire.Result{}
 	}
@@ -100,7 +101,7 @@ func TestProtectedNameThatACommandCreatesBecomesARequest(t *testing.T) {
 	})
 	is.Equal(asked[0].Type, permission.TypeKeep)
 	is.Equal(asked[0].Patterns, []string{".envrc"})
-	is.Equal(asked[0].Message, "The command created .envrc. Keep it?")
+	is.Equal(asked[0].Message, "A command created .envrc. Keep it?")
 	var about events.KeepMetadata
 	is.NoErr(json.Unmarshal(asked[0].Metadata, &about))
 	is.Equal(about, events.KeepMetadata{
@@ -152,6 +153,43 @@ func TestDecisionAboutACreatedNameWaitsForTheWorker(t *testing.T) {
 	q.serve(s)
 	is.Equal(s.applied(kept.Permission).Error, "")
 	is.Equal(q.done(), []string{"dismiss q2", "keep q1"}) // and no decision a second time
+}
+
+// A worker reports a name again after a restart, to the command of any chat.
+func TestNameThatIsReportedAgainHasOneRequest(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, _, err := s.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
+	is.NoErr(err)
+	q := &quarantine{creates: []wire.Quarantined{file("q1", ".envrc")}}
+	q.serve(s)
+	shell := func(x *Executions, chat string) {
+		t.Helper()
+		r := wire.Request{Session: chat, Terminal: &wire.Terminal{Rows: 24, Cols: 80}}
+		is.Equal(x.shell(t.Context(), handlerstest.Alice, nil, r, io.Discard, io.Discard).Reason, wire.Exited)
+	}
+	again := &Executions{Log: s.Log, Conn: s.connect(natsconf.Core), Pool: "local", Workspace: s.workspace,
+		Logger: handlerstest.Quiet()}
+	shell(s.exec, "c1")
+	q.creates = append(q.creates, file("q2", ".npmrc"), file("q2", ".npmrc"))
+	shell(again, "c2") // of another process
+	shell(s.exec, "c1")
+	shell(again, "c2")
+	for chat, name := range map[string]string{"c1": ".envrc", "c2": ".npmrc"} {
+		_, data := handlerstest.History(t, s.Log, chat)
+		var listed []string
+		for _, d := range handlerstest.Of[events.ExecFinished](data) {
+			for _, q := range d.Quarantined {
+				listed = append(listed, q.Name)
+			}
+		}
+		is.Equal(listed, []string{name})
+		asked := handlerstest.Of[events.PermissionRequested](data)
+		is.Equal(len(asked), 1)
+		is.Equal(asked[0].Patterns, []string{name})
+		is.Equal(asked[0].Permission, events.KeepRequestID(asked[0].Ask().Keep().Item))
+	}
 }
 
 // The consumer that delivers decisions may be lost, so that all of them come again.

@@ -143,9 +143,7 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 	d := out.finish(result)
 	start, _ := u.startInfo()
 	d.Worker, d.Isolation = start.Worker, start.Isolation
-	var keep []events.PermissionRequested
-	d.Quarantined, keep = requestsToKeep(u.requested, result.Quarantined)
-	if err := x.record(ctx, u.chat, d, keep...); err != nil {
+	if err := x.recordEnd(ctx, u, d, result.Quarantined); err != nil {
 		x.Logger.Error("record exec", "exec", d.Exec, "err", err)
 	}
 	x.queueChanges(u, result)

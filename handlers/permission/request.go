@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ type Request struct {
 	Interrupted bool     // OpenCode forgot it
 	Granted     bool     // another request has used its approval
 	Item        string   // of type keep: the worker's id of what it is about
-	Applied     bool     // of type keep: the sandbox has carried out the decision, or has reported why not
+	Answered    bool     // of type keep: the worker has carried out the decision, or refused
 	Execution   string   // that its approval started; empty for none
 	Connected   bool     // its approval has let a command connect
 	Events      []uint64 // sequences of the events about it, those of its execution after the beginning not included
@@ -181,7 +180,7 @@ func (s *State) Apply(e events.Event) {
 	case events.PermissionExpired:
 		s.at(e, d.Permission).end(e, expired, d.Reason)
 	case events.PermissionApplied:
-		s.at(e, d.Permission).Applied = true
+		s.at(e, d.Permission).Answered = true
 	case events.AbortRequested:
 		s.aborted[d.Session] = e.Seq
 	case events.MessageSubmitted:
@@ -233,9 +232,7 @@ func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
 		r.Host = a.Patterns[0]
 	}
 	if e.Actor == events.ActorSandbox && a.Permission == TypeKeep {
-		var about events.KeepMetadata
-		_ = json.Unmarshal(a.Metadata, &about) // without an item, nothing is carried out
-		r.Item = about.Item
+		r.Item = a.Keep().Item // without an item, nothing is carried out
 	}
 }
 

@@ -74,8 +74,8 @@ func (e *evaluation) decide() Verdict {
 	case t == "network":
 		return e.network()
 	case t == keepType:
-		return askFor("programs of this machine act on a file of this name, so a person decides; " +
-			"if you created it yourself while the command ran, keep it")
+		return askFor("Programs of this machine obey a file with this name. If you created it yourself while the command " +
+			"ran, keep it.")
 	default:
 		return e.byName()
 	}

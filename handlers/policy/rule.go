@@ -169,7 +169,7 @@ func compile(r Rule) *compiledRule {
 func (r Rule) checkText() *SyntaxError {
 	switch {
 	case r.Permission == keepType:
-		return &SyntaxError{0, keepType + " is always for a person to decide, so no rule is for it"}
+		return &SyntaxError{0, "only a person decides requests of type " + keepType + "; no rule can"}
 	case r.action() != Allow && r.action() != AskPerson && r.action() != Deny:
 		return &SyntaxError{0, fmt.Sprintf("want allow, ask or deny, got %q", r.Action)}
 	case r.Permission == "":

@@ -41,7 +41,7 @@ type Request struct {
 	// the command adds and removes git worktrees. Only PocketCoder's own scripts do
 	ManagesWorktrees bool `json:"manages_worktrees,omitempty"`
 
-	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace; of Keep: a name in the top directory
+	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace; of Expect: a name in the top directory
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
 	Port  int    `json:"port,omitempty"`  // of Dial
 	Item  string `json:"item,omitempty"`  // of Keep and Dismiss: a Quarantined.ID
@@ -70,14 +70,16 @@ const (
 	// connect to 127.0.0.1:Port of the execution Exec: Input is sent there, stdout is what is received
 	Dial Op = "dial"
 	// move the quarantined Item back to its name. It is Refused if a file has the name now, or if there is no such item.
-	// The item then stays. Repeating Keep does nothing. Without Item: OpenCode may create or change the
-	// protected name Path. For ExpectTime the worker neither moves it out of the workspace nor puts it back
+	// The item then stays. Repeating Keep does nothing
 	Keep    Op = "keep"
 	Dismiss Op = "dismiss" // delete the quarantined Item, if there is one
+	// OpenCode may create or change the protected name Path. For ExpectTime the worker neither moves it out of the
+	// workspace nor puts it back
+	Expect Op = "expect"
 )
 
-// ExpectTime is how long a worker expects a name after Keep with a Path.
-const ExpectTime = 10 * time.Second
+// ExpectTime is how long a worker expects a name after Expect. OpenCode writes a file at once after its approval.
+const ExpectTime = 2 * time.Second
 
 // Connected is the whole stderr of a Dial that is connected.
 const Connected = "connected"
@@ -129,7 +131,7 @@ const (
 	CPUTime    Reason = "cpu-time"
 	OpenFiles  Reason = "open-files"
 	OutputSize Reason = "output-size" // the output exceeds what is recorded
-	// it created or changed protected names again and again; Error names one
+	// it created or changed protected names again and again
 	ProtectedName Reason = "protected-name"
 	Lost          Reason = "lost" // the server is gone; it is unknown whether the command ended
 )
@@ -146,8 +148,8 @@ type Result struct {
 	StderrBytes int64  `json:"stderr_bytes"`
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
 	Left        *Left  `json:"left,omitempty"`  // nil if there are none, or if Reason is not Exited
-	// protected names that the worker has moved out of the workspace while the command ran. Also set if Reason is not
-	// Exited
+	// protected names that the worker has moved out of the workspace before the command ended, and not reported since it
+	// started. Also set if Reason is not Exited
 	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
@@ -207,11 +209,12 @@ func (e envelope) validate() error {
 			return errors.New("dial needs an exec and a port from 1 to 65535")
 		}
 	case Keep, Dismiss:
-		if r.Item == "" && r.Op == Keep && isName(r.Path) {
-			return nil
-		}
 		if !IsToken(r.Item) {
 			return errors.New("item must be 1 to 64 letters, digits, _ or -")
+		}
+	case Expect:
+		if !isName(r.Path) {
+			return errors.New("path must be a name in the top directory")
 		}
 	default:
 		return fmt.Errorf("op %q is unknown", r.Op)

@@ -185,6 +185,10 @@ func TestBadRequestsAreNotSent(t *testing.T) {
 		"session must be":                   {Command: "x", Cwd: "/", Session: "*"},
 		"call must be":                      {Command: "x", Cwd: "/", Call: "a\nb"},
 		"timeout is negative":               {Command: "x", Cwd: "/", TimeoutMS: -1},
+		"item must be 1":                    {Op: wire.Keep, Path: ".envrc"},
+		"item must be":                      {Op: wire.Dismiss},
+		"path must be a name":               {Op: wire.Expect, Item: "one", Path: ".vscode/tasks.json"},
+		"path must be a name in":            {Op: wire.Expect},
 	} {
 		_, err := wire.Call(t.Context(), nc, subject, r, io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -248,7 +248,7 @@ func TestTheLoginSaysHowAnAccountAndAPasswordAreMade(t *testing.T) {
 	t.Parallel()
 	page := newBrowser(t, webtest.NewSystem(t)).visit(t, "/login").body
 	for _, want := range []string{"<code>pocketcoder user passwd EMAIL</code>", "<code>pocketcoder user add EMAIL</code>",
-		"makes the first account"} {
+		"creates the first account"} {
 		expect.Contains(t, page, want)
 	}
 }

@@ -150,7 +150,8 @@ var collections = []collection{
 				fixed(number("rule_version")), fixed(flag("referred")),
 				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")),
 				fixed(flag("interrupted")), fixed(text("request")), fixed(raw("files")), fixed(text("files_hash")),
-				fixed(flag("applied")), fixed(text("failure")))},
+				about(fixed(flag("applied")), "Of type keep: the sandbox has carried out the decision."),
+				about(fixed(text("failure")), "Of type keep: why the sandbox could not carry out the decision."))},
 		write: writer{createPermission, decidePermission, nil},
 		// in seconds; see permission.ShownRequest
 		options: fields(number("expires_in"),

@@ -137,6 +137,20 @@ func TestAButtonDecidesOnceForAPairedPerson(t *testing.T) {
 	expect.Contains(t, m.Text, "\n\nmake lint\n  in /safe\n  The rules allow this command.\nin /workspace")
 }
 
+func TestARequestToKeepANameBeginsWithItsTitle(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	about := events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 6},
+		Text: "ls -l\n"}
+	s.Append(c, events.PermissionRequested{Permission: "k1", Type: "keep", Patterns: []string{".envrc"},
+		Metadata: events.MustEncode(about), Message: "A command created .envrc. Keep it?"})
+	s.Append(c, events.PermissionReferred{Permission: "k1", Reason: "a person decides"})
+	m := s.telegram.AwaitText(t, ".envrc")
+	is.New(t).Equal(m.Text, "Keep .envrc\n\nA command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
+		"  file, 6 bytes\n  ls -l\n\na person decides")
+}
+
 func TestAToolIsApprovedOnlyWithTheArgumentsThatAreShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

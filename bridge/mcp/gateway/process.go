@@ -49,10 +49,6 @@ func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[stri
 	go func() {
 		defer close(p.ended)
 		p.result, p.err = wire.Call(p.ctx, g.Conn, wire.RunSubject(g.Pool), request, stdout, &p.errors)
-		for _, q := range p.result.Quarantined { // no chat has a request for it
-			g.Logger.Warn("a file that an MCP server created was moved out of the workspace", "server", s.Name,
-				"name", q.Name, "item", q.ID)
-		}
 		p.cancel() // before the client reads the end of stdout
 		stdout.CloseWithError(io.EOF)
 	}()

@@ -176,7 +176,7 @@ func explain(r wire.Result) string {
 	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles, wire.OutputSize:
 		return fmt.Sprintf("stopped: the command passed its limit of %s", r.Reason)
 	case wire.ProtectedName:
-		return "stopped: the command created or changed protected files again and again: " + r.Error
+		return "stopped: the command created or changed protected files again and again"
 	case wire.Lost:
 		return "lost, the command may have run: " + r.Error
 	}

@@ -215,6 +215,13 @@ func checkDisk(d datadir.Dir) check {
 	return c
 }
 
+// checkQuarantine counts the names in the quarantine of the worker that up starts.
+func checkQuarantine(d datadir.Dir) check {
+	items, _ := fs.Glob(os.DirFS(d.Path("quarantine")), "*/item") // the pattern is valid
+	return check{Name: "quarantine", State: checkOK, Found: fmt.Sprintf("%d in %s", len(items), d.Path("quarantine")),
+		For: "files that commands created, until a person decides about them"}
+}
+
 // checkHTTP checks the health of the running system, or whether the port is free.
 func checkHTTP(ctx context.Context, o doctorOptions) check {
 	c := check{Name: "http", State: checkOK, For: "browsers and phones", Get: "choose another with --http"}

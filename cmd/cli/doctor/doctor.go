@@ -107,6 +107,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 		checkNATS(ctx, o),
 		checkData(o.data),
 		checkDisk(o.data),
+		checkQuarantine(o.data),
 		checkHTTP(ctx, o),
 		checkLosses(o.data),
 		checkEvents(ctx, o.data),

@@ -37,7 +37,7 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	delete(state, "limits") // which depend on the machine alone
 	is.Equal(state, map[string]checkState{
 		"node": checkMissing, "npm": checkMissing, "opencode": checkMissing, "rg": checkMissing,
-		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK, "log": checkOK, "events": checkOK,
+		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "quarantine": checkOK, "http": checkOK, "log": checkOK, "events": checkOK,
 	})
 }
 
@@ -68,6 +68,17 @@ func TestDoctorNamesTheEventsThatTheLogHasLost(t *testing.T) {
 	c = checkLosses(d)
 	is.Equal(c.State, checkOK) // a person has acknowledged it
 	expect.Contains(t, c.Found, "#7 to #9")
+}
+
+func TestDoctorCountsWhatIsInTheQuarantine(t *testing.T) {
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	is.Equal(checkQuarantine(d).Found, "0 in "+d.Path("quarantine"))
+	for _, dir := range []string{"ONE/item", "TWO", "replaced/THREE"} {
+		is.NoErr(os.MkdirAll(d.Path("quarantine", dir), 0o700))
+	}
+	is.NoErr(os.WriteFile(d.Path("quarantine", "TWO", "item"), nil, 0o600))
+	is.Equal(checkQuarantine(d).Found, "2 in "+d.Path("quarantine"))
 }
 
 func TestDoctorNamesWhatIsWrong(t *testing.T) {

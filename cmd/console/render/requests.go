@@ -142,17 +142,14 @@ func (a *Request) Keeps() bool { return a.Content.Permission == permission.TypeK
 
 // keepDetails shows what the name is, with its content as far as it is text. It returns the number of rows.
 func (r *Renderer) keepDetails(a *Request) (rows int) {
-	var about events.KeepMetadata
-	_ = json.Unmarshal(a.Content.Metadata, &about) // the sandbox wrote it
-	in := r.indent(a.Content.SessionID) + "  "
-	rows = r.rows(in, "", in, Plain, about.Describe())
+	about, in := a.Content.Keep(), r.indent(a.Content.SessionID)+"  "
+	rows = r.rows(in, "", in, Plain, about.Describe()+" · in the quarantine: "+about.Item)
 	if about.Text != "" {
 		rows += r.rows(in+"  ", "", in+"  ", Plain, about.Text)
-	} else if about.Bytes > 0 {
-		rows += r.rows(in, "", in, Plain, "Its content is not text, and is not shown.")
 	}
-	if about.Cut && about.Text != "" {
-		r.Note(a.Content.SessionID, Yellow, "  This is the beginning of it.")
+	if note := about.Note(); note != "" {
+		rows++
+		r.Note(a.Content.SessionID, Yellow, "  %s", note)
 	}
 	return rows
 }

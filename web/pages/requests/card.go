@@ -92,18 +92,11 @@ func describe(r *timeline.Request) (a requestContent) {
 }
 
 // describeKeep returns what a person keeps or deletes: the name, and its content as far as it is text.
-func describeKeep(ask events.PermissionAsk) (a requestContent) {
-	var about events.KeepMetadata
-	_ = json.Unmarshal(ask.Metadata, &about) // the sandbox wrote it
-	a = requestContent{title: visible.Line(fmt.Sprintf(texts.Keep, about.Name)), text: about.Text}
-	a.details = []detail{{texts.What, about.Describe()}, {texts.CreatedBy, cmp.Or(about.Command, texts.PersonsShell)}}
-	switch {
-	case about.Cut && about.Text != "":
-		a.note = texts.CutText
-	case about.Text == "" && about.Bytes > 0:
-		a.note = texts.NoText
-	}
-	return a
+func describeKeep(ask events.PermissionAsk) requestContent {
+	about := ask.Keep()
+	return requestContent{title: visible.Line(fmt.Sprintf(texts.Keep, about.Name)), text: about.Text, note: about.Note(),
+		details: []detail{{texts.What, about.Describe()}, {texts.CreatedBy, cmp.Or(about.Command, texts.PersonsShell)},
+			{texts.Item, about.Item}}}
 }
 
 // toolTitle names a tool of PocketCoder, or the MCP server of another tool.

@@ -14,7 +14,7 @@ const (
 	LoggedOut        = "You are logged out. Log in again."
 	NoAccount        = "No account yet? An administrator adds one on the machine of the server:"
 	AddAccount       = "pocketcoder user add EMAIL"
-	FirstAccount     = "Is the server new? The one-time link that it shows at its first start makes the first account."
+	FirstAccount     = "New server? Its first start prints a one-time link that creates the first account."
 	APIPages         = "Documentation of the API"
 	ForgotPassword   = "Password forgotten? An administrator sets a new one on the machine of the server:"
 	ResetPassword    = "pocketcoder user passwd EMAIL"
@@ -96,11 +96,10 @@ const (
 	KeepIt         = "Keep it"
 	DeleteIt       = "Delete it"
 	What           = "what it is"
-	CreatedBy      = "created while this ran"
+	CreatedBy      = "created before this ended"
 	PersonsShell   = "a person's shell"
-	NoText         = "Its content is not text, and is not shown."
-	CutText        = "This is the beginning of it."
-	NotApplied     = "this failed"
+	Item           = "in the quarantine" // under this id
+	NotApplied     = "The decision was not carried out"
 	LeaveForm      = "Cancel"
 	ReasonForModel = "Reason, for the model"
 	EditCommand    = "Edit"
@@ -173,8 +172,8 @@ const (
 	// with /omit
 	FileMayFail = "A file may be the cause. To leave it out, stop the turn and send %s."
 
-	RefusedFile  = "The provider did not answer the last message. A file may be the cause."
-	RefusedFiles = "The provider did not answer the last message. A file may be the cause. PocketCoder cannot tell which one, so it leaves out every file that the model has not answered yet."
+	RefusedFile  = "The last message has no complete answer. A file may be the cause."
+	RefusedFiles = "The last message has no complete answer. A file may be the cause. PocketCoder cannot tell which one, so it leaves out every file that the model has not answered yet."
 	LeaveOut     = "Leave %s out and try again" // with names
 	FileLeftOut  = "left out: %s"
 
