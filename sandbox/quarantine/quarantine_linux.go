@@ -277,10 +277,11 @@ func (q *Quarantine) appeared(name string) {
 // forgetDeleted forgets names that a person has deleted, so that they are taken if a command creates them. A name that
 // is away for a moment stays known: some editors save a file by renaming it and creating it again.
 func (q *Quarantine) forgetDeleted() {
-	present := slices.Collect(q.present())
-	maps.DeleteFunc(q.known, func(name string, _ bool) bool {
-		return !slices.Contains(present, name) && !slices.ContainsFunc(q.guards, func(g *guard) bool { return g.path == name })
-	})
+	left := slices.Collect(q.present())
+	for _, g := range q.guards {
+		left = append(left, g.path)
+	}
+	maps.DeleteFunc(q.known, func(name string, _ bool) bool { return !slices.Contains(left, name) })
 }
 
 // isBare reports whether the workspace has all names of a bare repository.
