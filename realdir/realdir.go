@@ -27,7 +27,7 @@ func Open(parent *os.Root, name string) (*os.Root, error) {
 	if err := checkDirectory(named); err != nil {
 		return nil, err
 	}
-	dir, err := parent.OpenRoot(name)
+	dir, err := parent.OpenRoot(name + "/.") // as a directory: opening a named pipe would block
 	if err != nil {
 		return nil, err
 	}

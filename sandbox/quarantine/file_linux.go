@@ -125,7 +125,7 @@ func openRegular(root *os.Root, name string, info fs.FileInfo) (*os.File, error)
 }
 
 func list(root *os.Root, name string) ([]string, error) {
-	dir, err := root.Open(name)
+	dir, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0) // opening a named pipe would block
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ type guard struct {
 	want   *file  // nil if nothing may have the name
 	// it is the directory of linked worktrees, or in it
 	worktrees bool
+	// it is guarded until these commands have ended; nil for as long as any command runs
+	sessions []*Session
 
 	// dir is set if commands may change the other files of this directory. It stays open, so that a directory that was
 	// moved away is found. Of a directory of linked worktrees, only lists the names that it may hold.
@@ -49,7 +51,7 @@ func (q *Quarantine) guard(parent *guard, dir string, names []protection.Name, w
 			worktrees: n.Worktrees || parent != nil && parent.worktrees}
 		info, err := root.Lstat(n.Path)
 		switch {
-		case err != nil && parent == nil: // it is taken when it appears
+		case parent == nil && (err != nil || q.untaken[n.Path]): // it is taken when it appears
 			continue
 		case err != nil:
 		case info.IsDir() && (n.Children != nil || n.Worktrees):
@@ -95,7 +97,11 @@ func (q *Quarantine) guardDirectory(g *guard, n protection.Name, w *protection.W
 // remember reads the file of a guard, unless an earlier copy has the same content.
 func (q *Quarantine) remember(g *guard) (err error) {
 	root := q.root(g.parent)
-	if g.want = q.copies[g.path]; g.want == nil || !g.want.isAt(root, g.name, false) {
+	g.want = q.copies[g.path]
+	if q.lost[g.path] { // check puts it back
+		return nil
+	}
+	if g.want == nil || !g.want.isAt(root, g.name, false) {
 		if g.want, err = readAll(root, g.name); err != nil {
 			return fmt.Errorf("%s cannot be protected without bubblewrap: %w", g.path, err)
 		}
@@ -144,27 +150,39 @@ func (q *Quarantine) guardExpected() {
 		delete(q.expected, name)
 		if f, err := readAll(q.top, name); err == nil {
 			q.known[name] = true
-			q.guards = append(q.guards, &guard{name: name, path: name, want: f})
+			q.guardForNow(name, f)
 		}
 	}
+}
+
+// guardForNow guards a new name in the top directory until the commands that run have ended. Later ones have a mount on
+// it, or the guard of an existing name.
+func (q *Quarantine) guardForNow(name string, want *file) {
+	q.guards = append(q.guards, &guard{name: name, path: name, want: want, sessions: slices.Clone(q.sessions)})
 }
 
 // check puts back what has changed. With trustStamps it takes less time and misses some changes by a memory map.
 func (q *Quarantine) check(trustStamps bool) {
 	managed := len(q.guards) > 0 && q.isManaged()
-	var changed []string
+	var changed []*guard
 	for _, g := range q.guards {
 		if !(managed && g.worktrees) && !q.isUnchanged(g, trustStamps) {
-			changed = append(changed, g.path)
+			changed = append(changed, g)
 			q.putBack(g)
 		}
 	}
-	if changed == nil {
-		return
+	s, counts := q.last(), false
+	for _, g := range changed {
+		// a person may have changed a name that was kept
+		counts = counts || g.sessions == nil
+		if q.lost[g.path] = !q.isUnchanged(g, false); q.lost[g.path] {
+			s.note(fmt.Sprintf("pocketcoder: %s was changed and could not be put back", g.path))
+			continue
+		}
+		s.note(fmt.Sprintf("pocketcoder: %s was put back: a command cannot change it", g.path))
 	}
-	s := q.last()
-	for _, path := range changed {
-		s.note(fmt.Sprintf("pocketcoder: %s was put back: a command cannot change it", path))
+	if !counts {
+		return
 	}
 	if s.backs++; s.backs == maxBacks+1 {
 		s.Stop()
@@ -206,7 +224,12 @@ func (q *Quarantine) putBack(g *guard) {
 		q.moveAside(root, g.name, g.path)
 	default:
 		temp := hidden(rand.Text())
-		if g.want.write(root, temp) == nil {
+		err := g.want.write(root, temp)
+		if errors.Is(err, fs.ErrPermission) {
+			makeWritable(root, ".")
+			err = g.want.write(root, temp)
+		}
+		if err == nil {
 			q.replace(root, g.name, g.path, func() error { return renameToFree(root, temp, g.name) })
 		}
 		root.RemoveAll(temp)
@@ -251,7 +274,7 @@ func (q *Quarantine) putBackDirectory(root *os.Root, g *guard) {
 	if at, err := pathOf(g.dir); err == nil {
 		if rel, err := filepath.Rel(q.Workspace, at); err == nil && filepath.IsLocal(rel) {
 			// a folder replaces no folder with files, and no file
-			q.replace(q.top, g.path, g.path, func() error { return q.top.Rename(rel, g.path) })
+			q.replace(root, g.name, g.path, func() error { return q.top.Rename(rel, g.path) })
 		}
 	}
 	dir, err := realdir.Open(root, g.name)

@@ -32,11 +32,40 @@ func withDescriptor(dir *os.Root, fn func(fd int) error) error {
 func move(root *os.Root, name, to string) error {
 	return withDescriptor(root, func(fd int) error {
 		err := unix.Renameat(fd, name, unix.AT_FDCWD, to)
-		if errors.Is(err, unix.EACCES) && root.Chmod(name, 0o700) == nil { // a folder that cannot be written
+		if errors.Is(err, unix.EACCES) {
+			makeWritable(root, ".")
+			makeWritable(root, name)
 			err = unix.Renameat(fd, name, unix.AT_FDCWD, to)
 		}
 		return err
 	})
+}
+
+// makeWritable lets this user change a folder. A command may have taken the right away.
+func makeWritable(root *os.Root, name string) {
+	if info, err := root.Lstat(name); err == nil && info.IsDir() {
+		root.Chmod(name, info.Mode().Perm()|0o700)
+	}
+}
+
+// removeAll removes a file, or a folder in which some folders cannot be written.
+func removeAll(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	makeAllWritable(root, name)
+	return root.RemoveAll(name)
+}
+
+func makeAllWritable(root *os.Root, name string) {
+	makeWritable(root, name)
+	names, _ := list(root, name)
+	for _, n := range names {
+		if info, err := root.Lstat(path.Join(name, n)); err == nil && info.IsDir() {
+			makeAllWritable(root, path.Join(name, n))
+		}
+	}
 }
 
 // aside is a file that was renamed in the workspace, because it could not be moved to the quarantine.
@@ -101,21 +130,19 @@ func (q *Quarantine) stowAside(a aside) error {
 	}
 	if err != nil {
 		os.RemoveAll(dir) // an incomplete copy
+		return err
 	}
-	return err
+	return q.withTop(func(top *os.Root) error { return removeAll(top, a.name) })
 }
 
-// copyAway moves a file to a directory on another file system.
+// copyAway copies a file to a directory on another file system.
 func copyAway(from *os.Root, name, dir, target string) error {
 	to, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	if err := copyTo(from, name, to, target); err != nil {
-		return err
-	}
-	return from.RemoveAll(name)
+	return copyTo(from, name, to, target)
 }
 
 // copyTo copies a file of any size. It leaves out special files.
@@ -188,7 +215,7 @@ func (q *Quarantine) stow(it *item) {
 		if err != nil {
 			return errors.Join(err, at.RemoveAll(partFile))
 		}
-		return top.RemoveAll(hidden(it.id))
+		return removeAll(top, hidden(it.id))
 	})
 	if err != nil {
 		q.mu.Lock()
@@ -342,7 +369,7 @@ func (q *Quarantine) discard(it *item, f *file) (wasReplaced bool, err error) {
 		}
 		part, err := readAll(root, name)
 		if err == nil && f != nil && f.contains(part) {
-			err = root.RemoveAll(name)
+			err = removeAll(root, name)
 		} else {
 			wasReplaced = true
 			err = q.store(root, name, it.Name)

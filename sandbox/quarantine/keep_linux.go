@@ -49,7 +49,7 @@ func (q *Quarantine) Keep(id string) error {
 		err = q.place(f, at, a.Name)
 	}
 	if err == nil {
-		err = at.RemoveAll(itemFile)
+		err = removeAll(at, itemFile)
 	}
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", a.Name, err)
@@ -79,7 +79,7 @@ func (q *Quarantine) place(f *file, at *os.Root, name string) error {
 		}
 	}
 	if len(q.sessions) > 0 {
-		q.guards = append(q.guards, &guard{name: name, path: name, want: f})
+		q.guardForNow(name, f)
 	}
 	return nil
 }
@@ -146,7 +146,12 @@ func (q *Quarantine) Dismiss(id string) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := os.RemoveAll(q.dir(id)); err != nil {
+	all, err := os.OpenRoot(q.Dir)
+	if err == nil {
+		defer all.Close()
+		err = removeAll(all, id)
+	}
+	if err != nil {
 		return fmt.Errorf("dismiss: %w", err)
 	}
 	return nil

@@ -41,6 +41,8 @@ type Quarantine struct {
 	asides   []aside    // not moved to the quarantine yet
 	sessions []*Session // that are not closed, in the order of their start
 	copies   map[string]*file
+	lost     map[string]bool // paths of copies that could not be put back
+	untaken  map[string]bool // names that could not be taken
 
 	// these exist while there is a session
 	top       *os.Root
@@ -105,7 +107,8 @@ func hidden(id string) string { return hiddenPrefix + id }
 // Open returns the quarantine of a workspace. The next report has what a dead worker took, and the items about which
 // nobody has decided.
 func Open(c Config) (*Quarantine, error) {
-	q := &Quarantine{Config: c, expected: map[string]time.Time{}, copies: map[string]*file{}}
+	q := &Quarantine{Config: c, expected: map[string]time.Time{}, copies: map[string]*file{}, lost: map[string]bool{},
+		untaken: map[string]bool{}}
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open quarantine: %w", err)
@@ -179,7 +182,7 @@ func (q *Quarantine) open() (err error) {
 	q.checked, q.interval = time.Now(), checkEvery
 	go q.run(q.watch)
 	for name := range q.present() { // after the watch is open
-		q.known[name] = true
+		q.known[name] = !q.untaken[name]
 	}
 	if q.Guards {
 		err = q.guard(nil, "", names, &workspace)
@@ -316,12 +319,16 @@ func (q *Quarantine) take(name string) {
 		err = move(q.top, name, filepath.Join(q.dir(it.id), takenFile))
 	}
 	if err != nil {
-		err = q.top.Rename(name, hidden(it.id))
+		if err = q.top.Rename(name, hidden(it.id)); errors.Is(err, fs.ErrPermission) {
+			makeWritable(q.top, ".")
+			err = q.top.Rename(name, hidden(it.id))
+		}
 		it.stowAt = it.Time.Add(settleTime)
 	}
 	if err != nil {
 		os.RemoveAll(q.dir(it.id)) // it has no file of the workspace
 	}
+	q.untaken[name] = err != nil && !errors.Is(err, fs.ErrNotExist)
 	if errors.Is(err, fs.ErrNotExist) { // the command or another worker was first
 		return
 	}
@@ -433,6 +440,9 @@ func (s *Session) Close() {
 	q.scan()
 	q.check(false)
 	q.sessions = slices.DeleteFunc(q.sessions, func(other *Session) bool { return other == s })
+	q.guards = slices.DeleteFunc(q.guards, func(g *guard) bool {
+		return g.sessions != nil && !slices.ContainsFunc(g.sessions, func(s *Session) bool { return !s.closed })
+	})
 	switch {
 	case len(q.sessions) == 0:
 		q.close()

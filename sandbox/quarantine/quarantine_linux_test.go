@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -528,4 +529,104 @@ func TestALargeTopDirectoryCostsNothing(t *testing.T) {
 	took := time.Since(began)
 	is.True(took < 5*time.Millisecond)
 	s.End()
+}
+
+func TestAKeptNameIsGuardedForTheCommandsThatRun(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := open(t, false, false)
+	server := begin(t, q)
+	q.create(t, ".envrc", "one")
+	list, _ := server.End() // its processes run on
+	is.NoErr(q.Keep(list[0].ID))
+	for range 2 * maxBacks { // perhaps by a person: no command is stopped
+		q.create(t, ".envrc", "two")
+		expect.Eventually(t, "it is put back", func() bool { return q.text(".envrc") == "one" })
+	}
+	later := begin(t, q)
+	server.Close()
+	q.create(t, ".envrc", "mine")
+	later.End()
+	is.Equal(q.text(".envrc"), "mine")
+}
+
+func TestWhatCouldNotBeTakenOrPutBackIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	q := open(t, false, true)
+	q.create(t, ".envrc", "one")
+	begin(t, q).Close()
+	q.create(t, ".envrc", "changed")
+	q.create(t, ".npmrc", "created")
+	q.lost[".envrc"], q.untaken[".npmrc"] = true, true
+	begin(t, q)
+	expect.Eventually(t, "it is put back", func() bool { return q.text(".envrc") == "one" })
+	expect.Eventually(t, "it is taken", func() bool { return !q.has(".npmrc") })
+}
+
+// A command may take away the right to write in its folders, which stops no worker of root.
+func TestFoldersThatCannotBeWrittenAreMovedAndRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-quarantine-") // every user reaches it
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	is.NoErr(os.Chmod(dir, 0o755))
+	sub := filepath.Join(dir, "from", ".vscode", "sub")
+	is.NoErr(os.MkdirAll(sub, 0o755))
+	is.NoErr(os.Mkdir(filepath.Join(dir, "to"), 0o755))
+	is.NoErr(os.WriteFile(filepath.Join(sub, "file"), nil, 0o644))
+	for _, path := range []string{sub, filepath.Dir(sub), filepath.Join(dir, "from")} {
+		is.NoErr(os.Chmod(path, 0o555))
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "from"))
+	is.NoErr(err)
+	defer root.Close()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked, so the thread ends with its user
+		if os.Getuid() == 0 {
+			const other = 65534
+			for _, path := range []string{filepath.Join(dir, "to"), filepath.Join(dir, "from"), filepath.Dir(sub), sub} {
+				if err := os.Chown(path, other, other); err != nil {
+					done <- err
+					return
+				}
+			}
+			unix.Setfsuid(other)
+		}
+		err := move(root, ".vscode", filepath.Join(dir, "to", "taken"))
+		if err == nil {
+			var to *os.Root
+			if to, err = os.OpenRoot(filepath.Join(dir, "to")); err == nil {
+				defer to.Close()
+				err = removeAll(to, "taken")
+			}
+		}
+		done <- err
+	}()
+	is.NoErr(<-done)
+	left, err := os.ReadDir(filepath.Join(dir, "to"))
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+}
+
+func TestAPipeInThePlaceOfAFolderBlocksNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := t.TempDir()
+	is.NoErr(unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	root, err := os.OpenRoot(dir)
+	is.NoErr(err)
+	defer root.Close()
+	done := make(chan error, 1)
+	go func() {
+		_, err := list(root, "pipe")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		is.True(err != nil)
+	case <-time.After(time.Minute):
+		t.Fatal("it is opened as a pipe")
+	}
 }

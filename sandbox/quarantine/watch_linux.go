@@ -29,7 +29,7 @@ type watch struct {
 func newWatch(top *os.Root, guards bool) (*watch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("inotify: %w", err)
+		return nil, watchError(err)
 	}
 	w := &watch{fd: fd, mask: unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM}
 	if guards {
@@ -51,9 +51,13 @@ func (w *watch) add(dir *os.Root) (int32, error) {
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("inotify: %w", err)
+		return 0, watchError(err)
 	}
 	return int32(wd), nil
+}
+
+func watchError(err error) error {
+	return fmt.Errorf("inotify: %w (fs.inotify.max_user_instances and max_user_watches of sysctl are its limits)", err)
 }
 
 // event is a name that has changed in a directory.

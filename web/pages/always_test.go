@@ -157,22 +157,22 @@ func TestTheCardOfAHostOffersARule(t *testing.T) {
 		s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
 	}
 	const id = "per_2"
-	request("per_1", "registry.example:443")
-	request(id, "registry.example:443")
+	request("per_1", "api.example.com:443")
+	request(id, "api.example.com:443")
 	b := loggedIn(t, s, "ada")
 	expect.Contains(t, b.visit(t, "/requests").body, `href="/requests/`+id+`/always">Always allow this host…</a>`)
 	page := b.visit(t, "/requests/"+id+"/always").body
-	expect.Contains(t, page, "network: registry.example</pre>")
+	expect.Contains(t, page, "network: api.example.com</pre>")
 	expect.Contains(t, page, "In this chat, the rule would have allowed 2 of the last 2 requests.")
-	after := b.submit(t, "/requests/"+id+"/always", url.Values{"pattern": {"registry.example"}, "scope": {"chat"},
+	after := b.submit(t, "/requests/"+id+"/always", url.Values{"pattern": {"api.example.com"}, "scope": {"chat"},
 		"for": {""}, "shown": {shownRule(t, page)}})
-	expect.Contains(t, after.body, "The rule is saved: <code>network: registry.example</code>")
+	expect.Contains(t, after.body, "The rule is saved: <code>network: api.example.com</code>")
 	expect.Contains(t, after.body, "approved by ada@example.org")
 
 	_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
 	is.Equal(rules["totalItems"], 1.0)
 	rule := rules["items"].([]any)[0].(map[string]any)
-	is.Equal([]any{rule["tool"], rule["pattern"], rule["chat"]}, []any{"network", "registry.example", chat})
+	is.Equal([]any{rule["tool"], rule["pattern"], rule["chat"]}, []any{"network", "api.example.com", chat})
 	status, _ := s.Call(t, token, "DELETE", webtest.RecordsPath("tool_permissions")+"/"+rule["id"].(string), nil)
 	is.Equal(status, http.StatusNoContent)
 }
@@ -197,16 +197,16 @@ func TestTheCardOfACommandWithoutANetworkOffersAHost(t *testing.T) {
 	expect.Lacks(t, b.visit(t, "/requests/"+referred(t, s, chat, "per_3", "make")).body, `name="host"`)
 
 	at := "/requests/" + ids["per_2"] + "/host"
-	host := url.Values{"host": {"registry.example"}}
+	host := url.Values{"host": {"api.example.com"}}
 	is.Equal(loggedIn(t, s, "bob").submit(t, at, host).status, http.StatusNotFound)
 	is.Equal(b.submit(t, at, url.Values{"host": {"no host"}}).status, http.StatusBadRequest)
 	after := b.submit(t, at, host)
 	is.True(strings.HasPrefix(after.path, "/chats/"+chat+"?saved="))
-	expect.Contains(t, after.body, "The rule is saved: <code>network: registry.example</code>")
+	expect.Contains(t, after.body, "The rule is saved: <code>network: api.example.com</code>")
 	expect.Contains(t, b.visit(t, "/requests/"+ids["per_2"]).body, "waits for you")
 	_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
 	is.Equal(rules["totalItems"], 1.0)
 	rule := rules["items"].([]any)[0].(map[string]any)
 	is.Equal([]any{rule["tool"], rule["pattern"], rule["action"], rule["chat"]},
-		[]any{"network", "registry.example", "allow", chat})
+		[]any{"network", "api.example.com", "allow", chat})
 }

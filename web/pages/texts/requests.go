@@ -6,7 +6,7 @@ const (
 	AlwaysHost     = "Always allow this host…"
 	AllowHost      = "Allow a host…"
 	HostInChat     = "Host that commands of this chat may connect to"
-	HostExample    = "registry.example.org"
+	HostExample    = "api.example.com"
 	HostAbout      = "A rule for this chat is saved. The request still waits for you."
 	AlwaysTitle    = "Always allow"
 	AlwaysAbout    = "From now on, a rule allows such requests, and they no longer wait for you."
