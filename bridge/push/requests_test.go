@@ -289,7 +289,7 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 
 	keep := events.KeepMetadata{Quarantined: events.Quarantined{Name: ".envrc", Kind: "file", Bytes: 6}, Text: "ls -l\n",
 		Command: "make"}
-	for i, cut := range []bool{false, true} { // of which a person must read the rest first
+	for i, cut := range []bool{false, true} { // the rest must be read first, elsewhere
 		id := fmt.Sprint("k", i)
 		keep.Cut = cut
 		s.append(chat, events.PermissionRequested{Permission: id, Type: permission.TypeKeep, Patterns: []string{".envrc"},

@@ -10,16 +10,17 @@
 //   - The watch names no process. So it also takes a name that a person creates while a command runs. It never takes
 //     a name that has existed since the first of the running commands started.
 //   - Nothing that was taken or put back is deleted before a person decides. Folders that were taken under one name
-//     become one item, and so do files, of which the newest is the item. Everything else, and what cannot be kept, goes
-//     to the directory "replaced". What does not fit there stays in the workspace under another name.
+//     become one item. Of files with one name the newest is the item. Everything else, and what cannot be kept, goes to
+//     the directory "replaced". What does not fit there stays in the workspace under another name.
 //   - The part that completes a git repository in the top directory is taken and cannot be kept. Neither can large
 //     names and special files.
 //   - With Config.Guards, a protected name that exists is put back when it changes, with the content it had before the
 //     first of the running commands. A missing name in a git directory is removed. Without Guards, only a kept name is
 //     put back, while commands run that started before.
 //   - Without Guards, a command of no chat is not watched. With Guards it is.
-//   - A command that does so again and again is stopped.
-//   - Each item is reported at least once, also after a restart or a crash: with the end of the next command of a chat.
+//   - A command that creates or changes protected names again and again is stopped.
+//   - Each item is reported with the end of the next command of a chat. After a restart, each item that nothing has
+//     decided is reported again. If a report is lost while the worker runs on, it is repeated only then.
 //     A report has the text of an item only if the commands of no other chat ran when the item was taken.
 //
 // It must not know what a permission is, nor how commands are isolated. Outside Linux it does nothing.

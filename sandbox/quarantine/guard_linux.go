@@ -69,7 +69,7 @@ func (q *Quarantine) guard(parent *guard, dir string, names []protection.Name, w
 	return nil
 }
 
-// guardDirectory guards names in a directory of which commands may change the rest.
+// guardDirectory guards names in a directory. Commands may change its other files.
 func (q *Quarantine) guardDirectory(g *guard, n protection.Name, w *protection.Workspace) (err error) {
 	if g.dir, err = realdir.Open(q.root(g.parent), n.Path); err != nil {
 		return fmt.Errorf("guard %s: %w", g.path, err)

@@ -299,7 +299,7 @@ func (q *Quarantine) freeze(takes []*item) (described wire.Quarantined, notes []
 	return described, slices.Compact(notes), nil
 }
 
-// forget removes the directory of an item of which nothing is left.
+// forget removes the directory of an item if no file of the item is left.
 func (q *Quarantine) forget(it *item) {
 	root, _, err := q.locate(it)
 	if err == nil {

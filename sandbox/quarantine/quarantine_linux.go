@@ -52,7 +52,7 @@ type Quarantine struct {
 	known     map[string]bool // those of names that exist and are not taken
 	expected  map[string]time.Time
 	guards    []*guard
-	// their directories by watch descriptor, of which commands may change other files
+	// by watch descriptor: the directories with guarded names, whose other files commands may change
 	directories map[int32]*guard
 	checked     time.Time     // when names and guarded files were compared last
 	interval    time.Duration // until they are compared again
@@ -104,8 +104,8 @@ func (q *Quarantine) dir(id string) string { return filepath.Join(q.Dir, id) }
 
 func hidden(id string) string { return hiddenPrefix + id }
 
-// Open returns the quarantine of a workspace. The next report has what a dead worker took, and the items about which
-// nobody has decided.
+// Open returns the quarantine of a workspace. The next report has what a dead worker took, and the items
+// that wait for a decision.
 func Open(c Config) (*Quarantine, error) {
 	q := &Quarantine{Config: c, expected: map[string]time.Time{}, copies: map[string]*file{}, lost: map[string]bool{},
 		untaken: map[string]bool{}}
