@@ -8,9 +8,9 @@
 //	chat        created → [updated] → [deleted]; session.bound (an OpenCode session); erased (by an operator)
 //	message     message.submitted → [session.bound] → [message.sending] (again if OpenCode lost the session)
 //	            → message.delivered | message.failed
-//	            while it waits: message.held (a budget is spent), message.edited, message.moved, message.steered, message.withdrawn
+//	            while it waits: message.held (a budget is spent, or events are lost), message.edited, message.moved, message.steered, message.withdrawn
 //	            after message.sending: model.replaced, session.replaced (OpenCode has lost the session of the chat)
-//	turn        OpenCode's events of the answer → opencode.session.status (idle) | turn.lost (OpenCode ended).
+//	turn        OpenCode's events of the answer → opencode.session.status (idle) | turn.lost (OpenCode does not end it).
 //	            projections/turnstate says when the turn is over
 //	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, a command that needs a host,
 //	            or with exec.finished for each protected name that the command created)
@@ -189,13 +189,17 @@ type MessageFailed struct {
 }
 
 // MessageHeld means that a message waits because a budget is spent. It is sent when a person allows more, the limit
-// changes or a new day begins.
+// changes or a new day begins. After a loss of events it means that the log cannot tell whether the message was sent.
+// The message then waits until a person sends or deletes it.
 type MessageHeld struct {
 	Message string `json:"message"`
-	// the request of type budget that decides about more; it may belong to another chat
+	// the request of type budget that decides about more; it may belong to another chat. Empty after a loss
 	Permission string `json:"permission"`
 	Reason     string `json:"reason"` // a sentence for the person
 }
+
+// IsAfterLoss reports whether the message waits because events are lost.
+func (d MessageHeld) IsAfterLoss() bool { return d.Permission == "" }
 
 // ModelReplaced means that another model answers the message, because OpenCode cannot use the selected one.
 type ModelReplaced struct {
@@ -257,7 +261,7 @@ type FileSent struct {
 	Content   Blob   `json:"content"`
 }
 
-// TurnLost means that OpenCode ended in the middle of a turn. The turn can be resumed.
+// TurnLost means that OpenCode does not run a turn any more and has not ended it. The turn can be resumed.
 type TurnLost struct {
 	Session string `json:"session"`
 }

@@ -88,7 +88,7 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 	// the processes that the command left when it ended by itself; nil if there were none
 	Left *LeftProcesses `json:"left,omitempty"`
-	// protected names that were moved out of the workspace before the command ended, and that no request is about yet
+	// protected names that the worker reported to this execution, while the command ran or at its end. Each has a request
 	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 

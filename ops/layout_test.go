@@ -124,7 +124,7 @@ var mayImport = map[string]string{
 	"sandbox/wire":                       "",
 	"bridge/opencode": "atomicfile bridge/opencode/client bridge/opencode/install bridge/opencode/provider bridge/opencode/shellsocket bridge/opencode/tail " +
 		"events handlers/permission/workspace handlers/record sandbox/inside sandbox/isolation sandbox/protected",
-	"bridge/opencode/bridgetest": "bridge/opencode/client bridge/opencode/ingest bridge/opencode/outbox events events/eventstest events/log expect handlers " +
+	"bridge/opencode/bridgetest": "bridge/opencode/client bridge/opencode/ingest bridge/opencode/outbox events events/eventstest events/log events/secret expect handlers " +
 		"handlers/budget handlers/chat handlers/permission handlers/record projections projections/projectionstest",
 	"bridge/opencode/client":       "",
 	"bridge/opencode/ingest":       "bridge/opencode/client events events/log handlers/permission projections projections/executions projections/pending projections/questions projections/store projections/turns projections/turnstate",
@@ -147,7 +147,7 @@ var mayImport = map[string]string{
 	"bridge/mcp/gateway":           "events events/log handlers handlers/network handlers/record handlers/recordsecret handlers/record/mcpserver sandbox/wire",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",
 	"bridge/schedules":             "events events/log handlers handlers/chat handlers/schedule projections projections/schedules",
-	"bridge/channel":               "bridge/push events events/log/blob handlers/channel projections projections/artifacts projections/outgoing projections/questions projections/store projections/toolcalls projections/turnstate",
+	"bridge/channel":               "bridge/push events events/log events/log/blob handlers/channel projections projections/artifacts projections/outgoing projections/questions projections/store projections/toolcalls projections/turnstate",
 	"bridge/channel/telegram":      "bridge/channel bridge/egress events handlers/channel",
 	"bridge/channel/channeltest":   "bridge/channel events events/eventstest events/log events/secret expect handlers handlers/account handlers/channel handlers/chat handlers/permission handlers/record projections projections/outgoing",
 	"bridge/channel/telegramtest":  "",

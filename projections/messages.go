@@ -37,7 +37,7 @@ type Message struct {
 	Submitted   store.JSON `db:"submitted" json:"-"`
 	EngineParts store.JSON `db:"engine_parts" json:"-"`
 	Held        string     `db:"held" json:"held"`         // why it is pending
-	HeldBy      string     `db:"held_by" json:"held_by"`   // request for more budget that it waits for; empty after a stop
+	HeldBy      string     `db:"held_by" json:"held_by"`   // request for more budget that it waits for; empty for a person
 	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
 	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
 	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
@@ -238,6 +238,7 @@ func sending(t *tables, e events.Event, b events.MessageSending) error {
 	if err != nil {
 		return err
 	}
+	t.join(&m, b)
 	alias, _ := t.engineIDs.Get(b.EngineMessage)
 	alias.Message = b.Message
 	t.engineIDs.Put(alias)
@@ -246,6 +247,24 @@ func sending(t *tables, e events.Event, b events.MessageSending) error {
 	t.setUserStatus(&m, statusSending)
 	t.messages.Put(m)
 	return nil
+}
+
+// join makes the message that OpenCode has reported under the id of a sending the submitted message. After a loss of
+// events, the report can be in the log before the sending.
+func (t *tables) join(m *Message, b events.MessageSending) {
+	reported, found := t.messages.Get(store.RecordID(b.EngineMessage))
+	if !found || reported.Removed {
+		return
+	}
+	m.OCSeq = reported.OCSeq
+	for _, id := range b.EngineParts {
+		if p, found := t.parts.Get(id); found {
+			p.Message = m.ID
+			t.parts.Put(p)
+		}
+	}
+	reported.EngineMessage, reported.Removed = "", true
+	t.messages.Put(reported)
 }
 
 // recordDelivered changes nothing if OpenCode has already reported the message, or an error about it.
@@ -261,10 +280,15 @@ func recordDelivered(t *tables, e events.Event, b events.MessageDelivered) error
 	return nil
 }
 
-// recordHeld changes nothing if the message is being sent already, or waits because its turn was stopped.
+// recordHeld changes nothing if OpenCode has the message. A budget does not hold a message that is being sent, or that
+// waits for a person.
 func recordHeld(t *tables, e events.Event, b events.MessageHeld) error {
 	m, err := t.submittedMessage(e, b.Message)
-	if err != nil || m.UserStatus != statusPending || m.IsHeldByStop() {
+	if err == nil && b.IsAfterLoss() && m.undelivered() {
+		t.holdAfterLoss(m, b.Reason)
+		return nil
+	}
+	if err != nil || b.IsAfterLoss() || m.UserStatus != statusPending || m.WaitsForPerson() {
 		return err
 	}
 	t.changeOutbox(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })

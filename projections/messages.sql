@@ -23,7 +23,7 @@ CREATE TABLE messages(
   submitted             TEXT NOT NULL,    -- JSON list of parts as the person wrote them, shown until OpenCode's are there
   engine_parts          TEXT NOT NULL,    -- JSON list of the part ids it is sent under
   held                  TEXT NOT NULL,    -- why a pending message waits although nothing runs; empty for all others
-  held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it; empty if a stop of the turn holds it
+  held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it; empty if it waits for a person, after a stop or a loss
   written_seq           INTEGER NOT NULL, -- event that wrote it or a part of it last; the end of a command is none
   notice                TEXT NOT NULL,    -- a sentence about how it was delivered: another model answers than the selected one
   delivery              TEXT NOT NULL,    -- of a person's message: queue, steer

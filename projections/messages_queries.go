@@ -29,10 +29,14 @@ func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, erro
 		SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
-// Queue lists the messages of a person that wait to be sent in a chat, in order.
+// IsQueued is the SQL expression for a message m that a person can change while it is pending: a person's, or one of
+// PocketCoder that only a person sends.
+const IsQueued = "(m.role='user' OR m.held<>'' AND m.held_by='')"
+
+// Queue lists the messages that wait to be sent in a chat and that a person can change, in order.
 func (m *Model) Queue(ctx context.Context, chat string) ([]ShownMessage, error) {
 	return store.List[ShownMessage](ctx, m.Model, "queue of "+chat,
-		SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role='user' AND m.user_message_status='pending' ORDER BY m.position",
+		SelectShown+"m.chat={:chat} AND NOT m.removed AND "+IsQueued+" AND m.user_message_status='pending' ORDER BY m.position",
 		dbx.Params{"chat": chat})
 }
 
@@ -52,8 +56,9 @@ func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok b
 // CommandsOf returns the SQL expression of ShownMessage.Commands for messages with an alias.
 func CommandsOf(messages string) string {
 	return `(SELECT json_group_object(call, json(ended)) FROM (SELECT x.call_id AS call, json_object('exec', x.id,
-		'status', x.status, 'exit_code', x.exit_code, 'signal', x.signal, 'error', x.error) AS ended FROM executions x
-		WHERE x.message=` + messages + `.ai_engine_message_id AND x.message<>'' AND x.session_id=` + messages + `.session
+		'status', x.status, 'exit_code', x.exit_code, 'signal', x.signal, 'error', x.error,
+		'edited', CASE WHEN x.original='' THEN '' ELSE coalesce((SELECT command FROM commands WHERE id=x.command), '') END) AS ended
+		FROM executions x WHERE x.message=` + messages + `.ai_engine_message_id AND x.message<>'' AND x.session_id=` + messages + `.session
 		AND x.status<>'executing' ORDER BY x.position))`
 }
 

@@ -2,6 +2,7 @@ package projections_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,14 @@ import (
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/store"
 )
+
+// Properties are checked on 25 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz
+// takes 1,000.
+func init() {
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
+}
 
 // history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions,
 // what is no chat's and poison among them.

@@ -18,8 +18,30 @@ import (
 // heldByStop says why a message waits after its turn was stopped.
 const heldByStop = "The turn was stopped. This message waits until you send the next one, or send one of the queue now."
 
+// WaitsForPerson reports whether the message is not sent before a person does something.
+func (m Message) WaitsForPerson() bool { return m.Held != "" && m.HeldBy == "" }
+
 // IsHeldByStop reports whether the message waits because a person has stopped the turn.
-func (m Message) IsHeldByStop() bool { return m.Held != "" && m.HeldBy == "" }
+func (m Message) IsHeldByStop() bool { return m.WaitsForPerson() && m.Held == heldByStop }
+
+// IsHeldByLoss reports whether the message waits because events were lost that may say that it was sent. Only a person
+// sends it again, and the next message of the chat does not release it.
+func (m Message) IsHeldByLoss() bool { return m.WaitsForPerson() && m.Held != heldByStop }
+
+// holdAfterLoss holds a message that OpenCode does not have. If it was sent again, it would be a new one.
+func (t *tables) holdAfterLoss(m Message, reason string) {
+	wasSent, session, sentAs := m.UserStatus == statusSending, m.Session, m.EngineMessage
+	t.changeOutbox(&m, func() { m.UserStatus, m.Held, m.HeldBy = statusPending, reason, "" })
+	m.Delivery, m.Session, m.EngineMessage, m.EngineParts = events.DeliveryQueue, "", "", "[]"
+	t.messages.Put(m)
+	if wasSent && m.Role == roleUser {
+		t.moveBehind(m, func(Message) bool { return false })
+	}
+	if s, found := t.sessions.Get(session); found && s.Awaiting == sentAs {
+		s.Awaiting = ""
+		t.putSession(s)
+	}
+}
 
 // holdQueue holds the messages of persons in a queue. None of them joins a running turn any more.
 func (t *tables) holdQueue(chatID string) {
@@ -106,7 +128,7 @@ func (t *tables) setQueue(chatID string, ids []string) {
 // waiting returns the message of a chat that an event changes, and whether the message still waits.
 func (t *tables) waiting(e events.Event, id string) (Message, bool, error) {
 	m, err := t.submittedMessage(e, id)
-	return m, m.UserStatus == statusPending && m.Role == roleUser, err
+	return m, m.UserStatus == statusPending && (m.Role == roleUser || m.IsHeldByLoss()), err
 }
 
 func edited(t *tables, e events.Event, b events.MessageEdited) error {
@@ -129,9 +151,16 @@ func moved(t *tables, e events.Event, b events.MessageMoved) error {
 func steered(t *tables, e events.Event, b events.MessageSteered) error {
 	m, waits, err := t.waiting(e, b.Message)
 	if err == nil && waits {
+		t.changeOutbox(&m, func() {
+			if m.IsHeldByLoss() {
+				m.Held = ""
+			}
+		})
 		m.Delivery = events.DeliverySteer
 		t.messages.Put(m)
-		t.enqueue(m)
+		if m.Role == roleUser {
+			t.enqueue(m)
+		}
 	}
 	return err
 }

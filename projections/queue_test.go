@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections/pending"
 )
 
@@ -123,6 +124,94 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 			is.Equal(chat(t, m).Turn, c.turn)
 		})
 	}
+}
+
+func TestAfterALossOnlyAPersonSendsAMessage(t *testing.T) {
+	t.Parallel()
+	lost := func(id string) events.Data { return events.MessageHeld{Message: id, Reason: "events are lost"} }
+	steer := func(id string) events.Data { return events.MessageSteered{Message: id} }
+	next := events.MessageSubmitted{Message: "next", Parts: []events.Part{{Type: "text", Text: "next"}}}
+	sending := events.MessageSending{Message: "a", Session: ses, EngineMessage: msg1, EngineParts: []string{"prt_a"}}
+	for name, c := range map[string]struct {
+		happens []events.Data // after a, b and the prompt r, which resumes a turn, were submitted
+		want    string        // messages that wait, with ! for one that is held and their delivery
+		turn    string
+	}{
+		"held":                  {[]events.Data{lost("a"), lost("b"), lost("r")}, "a! b! r!", "user"},
+		"the next message":      {[]events.Data{lost("a"), lost("b"), lost("r"), next}, "a! b! r! next", "assistant"},
+		"one is sent":           {[]events.Data{lost("a"), lost("b"), lost("r"), steer("b")}, "b a! r!", "assistant"},
+		"PocketCoder's is sent": {[]events.Data{lost("a"), lost("b"), lost("r"), steer("r")}, "a! b! r", "assistant"},
+		"all are deleted": {[]events.Data{lost("a"), lost("b"), lost("r"), events.MessageWithdrawn{Message: "a"},
+			events.MessageWithdrawn{Message: "b"}, events.MessageWithdrawn{Message: "r"}}, "", "user"},
+		"after a stop":     {[]events.Data{events.AbortRequested{}, lost("a"), lost("r"), next}, "a! b r! next", "assistant"},
+		"before a stop":    {[]events.Data{lost("a"), lost("b"), lost("r"), events.AbortRequested{}, next}, "a! b! r! next", "assistant"},
+		"a budget":         {[]events.Data{lost("a"), lost("b"), lost("r"), events.MessageHeld{Message: "a", Permission: "per_1"}}, "a! b! r!", "user"},
+		"one that is sent": {[]events.Data{sending, lost("a"), lost("b"), lost("r")}, "a! b! r!", "user"},
+		"one that was sent": {[]events.Data{sending, events.MessageDelivered{Message: "a", EngineMessage: msg1}, lost("a"),
+			lost("b"), lost("r")}, "b! r!", "assistant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m, s := still(t), &eventBuilder{t: t}
+			feed(t, m, s.created(), s.own(events.SessionBound{Session: ses, Directory: directed}))
+			for _, id := range []string{"a", "b", "r"} {
+				d := events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: id}}}
+				if id == "r" {
+					d.Resumes = "per_2"
+				}
+				feed(t, m, s.own(d))
+			}
+			for _, d := range c.happens {
+				feed(t, m, s.own(d))
+			}
+			all, err := pending.Messages(t.Context(), m)
+			is.NoErr(err)
+			var got []string
+			for _, one := range all {
+				id := one.ID
+				if one.IsHeldByLoss() {
+					id += "!"
+				}
+				got = append(got, id)
+			}
+			is.Equal(strings.Join(got, " "), c.want)
+			is.Equal(chat(t, m).Turn, c.turn)
+			queue, err := m.Queue(t.Context(), chatID)
+			is.NoErr(err)
+			is.Equal(len(queue), len(all)-strings.Count(c.want+" ", "r ")) // PocketCoder's is there while it is held
+		})
+	}
+}
+
+// After a loss, OpenCode's report of a message can be in the log before its sending.
+func TestAMessageThatOpenCodeHasReportedIsFoundAndJoined(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.created(), s.own(events.SessionBound{Session: ses, Directory: directed}), s.submitted("m1"),
+		s.userMessage("msg_1tail"), textPart(s, "msg_1tail", "prt_1", "words"),
+		s.assistant(ses, "msg_a", "msg_1tail", ended), s.status(ses, "idle"))
+	for tail, want := range map[string]bool{"tail": true, "msg_1tail": true, "other": false} {
+		_, found, err := pending.Reported(t.Context(), m, chatID, tail)
+		is.NoErr(err)
+		is.Equal(found, want) // tail
+	}
+	reported, _, err := pending.Reported(t.Context(), m, chatID, "tail")
+	is.NoErr(err)
+	is.Equal(reported.PartIDs(), []string{"prt_1"})
+	feed(t, m, s.own(events.MessageSending{Message: "m1", Session: reported.Session,
+		EngineMessage: reported.EngineMessage, EngineParts: reported.PartIDs()}), s.delivered("m1", "msg_1tail"))
+	_, found, err := pending.Reported(t.Context(), m, chatID, "tail")
+	is.NoErr(err)
+	is.True(!found)
+	all := shown(t, m)
+	is.Equal(len(all), 2)
+	is.Equal([]string{all[0].ID, all[0].UserStatus, all[0].EngineMessage}, []string{"m1", "delivered", "msg_1tail"})
+	expect.Contains(t, string(all[0].Parts), `"prt_1"`)
+	is.Equal(chat(t, m).Turn, "user")      // it is answered
+	feed(t, m, s.userMessage("msg_1tail")) // OpenCode's next report is about it
+	is.Equal(len(shown(t, m)), 2)
 }
 
 func TestAWithdrawnMessageIsGoneAndNothingRuns(t *testing.T) {

@@ -83,7 +83,11 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		t.putSession(s)
 	case events.MessageSending:
 		s := t.session(b.Session, e)
-		s.Awaiting, s.ChosenAgent, s.ChosenName = b.EngineMessage, b.Agent, b.AgentName
+		// a turn whose message OpenCode has reported has begun, or is over: see join
+		if _, reported := t.messages.Get(store.RecordID(b.EngineMessage)); !reported {
+			s.Awaiting = b.EngineMessage
+		}
+		s.ChosenAgent, s.ChosenName = b.Agent, b.AgentName
 		t.putSession(s)
 	case events.EffectDone:
 		endWait(t, e, b)

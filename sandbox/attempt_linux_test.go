@@ -47,6 +47,14 @@ var attempts = map[string]func(args []string) error{
 	"list":   func(a []string) error { return opening(a[0], unix.O_RDONLY|unix.O_DIRECTORY) },
 	"write":  func(a []string) error { return opening(a[0], unix.O_WRONLY) },
 	"create": func(a []string) error { return opening(a[0], unix.O_WRONLY|unix.O_CREAT) },
+	"overwrite": func(a []string) error {
+		fd, err := unix.Open(a[0], unix.O_WRONLY|unix.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
+		_, err = unix.Write(fd, []byte("evil"))
+		return err
+	},
 	"cut":    func(a []string) error { return unix.Truncate(a[0], 0) },
 	"mkdir":  func(a []string) error { return unix.Mkdir(a[0], 0o755) },
 	"remove": func(a []string) error { return os.Remove(a[0]) },

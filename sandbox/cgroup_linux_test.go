@@ -53,7 +53,7 @@ func TestCgroupOfACommandIsRemovedAfterItsLastProcess(t *testing.T) {
 
 func TestIsolatedCommandCannotLeaveItsCgroup(t *testing.T) {
 	t.Parallel()
-	limited(t, limit.Limits{}, func(t *testing.T, w *Worker) {
+	limitedAtAll(t, limit.Limits{}, func(t *testing.T, w *Worker) {
 		t.Parallel()
 		needGroups(t, w)
 		is := is.New(t)

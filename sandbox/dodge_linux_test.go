@@ -46,10 +46,10 @@ func init() {
 func TestProcessWithoutItsFirstThreadIsCounted(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	t.Parallel()
-	limited(t, limit.Limits{Processes: 100, Memory: 200 << 20}, func(t *testing.T, w *Worker) {
+	limited(t, limit.Limits{Processes: 50, Memory: 80 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()
-		expectLimit(t, w, "exec "+attempting(t, w, "behead 200 0"), wire.Processes)
-		expectLimit(t, w, "exec "+attempting(t, w, "behead 0 "+strconv.Itoa(300<<20)), wire.Memory)
+		expectLimit(t, w, "exec "+attempting(t, w, "behead 100 0"), wire.Processes)
+		expectLimit(t, w, "exec "+attempting(t, w, "behead 0 "+strconv.Itoa(160<<20)), wire.Memory)
 	})
 }
 

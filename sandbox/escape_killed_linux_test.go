@@ -100,7 +100,7 @@ func users(namespace string) (n int) {
 
 func TestIsolationAllowsSeveralWorkersInAWorkspace(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		git := j.entries(".git")

@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -35,12 +37,19 @@ func repository(t *testing.T) func(workspace string) {
 		t.Skip(err)
 	}
 	return func(workspace string) {
-		is := is.New(t)
-		git := exec.Command("git", "init", "--quiet", "--template=", workspace)
-		out, err := git.CombinedOutput()
-		is.NoErr(err)
-		is.Equal(string(out), "")
+		expect.MakeRepository(t, workspace)
 	}
+}
+
+// makeBareRepository makes a bare git repository with only the files that git needs.
+func makeBareRepository(t *testing.T, dir string) {
+	t.Helper()
+	is := is.New(t)
+	for _, d := range []string{"objects", "refs"} {
+		is.NoErr(os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	expect.WriteFile(t, filepath.Join(dir, "HEAD"), "ref: refs/heads/main\n")
+	expect.WriteFile(t, filepath.Join(dir, "config"), "[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
 }
 
 // The errnos with which the kernel refuses access to masked, mounted or not granted files.
@@ -54,7 +63,7 @@ func waysToCreate(at string) []string {
 
 func TestIsolationPreventsCreatingProtectedFilesInGit(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		if j.mounts {
@@ -79,16 +88,24 @@ func TestIsolationPreventsCreatingProtectedFilesInGit(t *testing.T) {
 
 func TestIsolationTakesAllProtectedNamesOutOfTheTopDirectory(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
-		for names := range slices.Chunk(append(protectedNames, "commondir"), 8) {
-			for _, command := range []string{"mkdir %s", "for f in %s; do ln -s /tmp $f; done",
-				"for f in %s; do echo >sub/a; mv sub/a $f; done"} {
-				_, result := j.sh(strings.Replace(command, "%s", strings.Join(names, " "), 1))
-				is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
-				is.Equal(j.entries(""), []string{".git", "file", "sub"})
+		ways := []string{"mkdir %s", "ln -st . %s", "cd sub; touch %s; mv %s .. || :"}
+		// mv fails if the worker moves a name away before mv has finished. Each command creates 15 names, because the
+		// worker stops a command that creates more than 16.
+		fives := slices.Collect(slices.Chunk(append(slices.Clone(protectedNames), "commondir"), 5))
+		for some := range slices.Chunk(fives, len(ways)) {
+			script := "set -e\n"
+			for i, names := range some {
+				script += strings.ReplaceAll(ways[i], "%s", strings.Join(names, " ")) + "\n"
 			}
+			out, result := j.sh(script)
+			is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
+			for _, name := range slices.Concat(some...) {
+				expect.Contains(t, out, "pocketcoder: "+name+" was moved out of the workspace")
+			}
+			is.Equal(j.entries(""), []string{".git", "file", "sub"})
 		}
 	})
 }
@@ -96,7 +113,7 @@ func TestIsolationTakesAllProtectedNamesOutOfTheTopDirectory(t *testing.T) {
 func TestIsolationPreventsCreatingARepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		for _, command := range []string{"mkdir .git", "echo gitdir: sub > .git", "mkdir sub/g; mv sub/g .git", "git init",
@@ -114,32 +131,34 @@ func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 	expect.Long(t, "runs some hundred commands")
 	t.Parallel()
 	repository(t)
-	// what the person has in the workspace
-	for _, taken := range [][]string{nil, {"refs"}, {"objects"}, {"refs", "objects"}} {
-		for _, git := range []string{"none", "folder", "worktree"} { // what its .git is
-			eachProtection(t, func(t *testing.T, choice isolation.Choice) {
-				is := is.New(t)
-				j := newTestWorker(t, choice, func(workspace string) {
-					addGit(t, workspace, git)
-					for _, name := range taken {
-						is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
-					}
-					is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=",
-						filepath.Join(workspace, "sub", "evil.git")).Run())
-				})
-				for _, command := range []string{
-					"mv .git/HEAD .git/refs .git/objects sub; mv .git sub; rm -rf .git",
-					"cp -r sub/evil.git/* .", "git init --bare .",
-					"mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
-					"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .",
-					"ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
-				} {
-					run(t, j.Worker, command)
+	for _, c := range []struct {
+		taken []string // what the person has in the workspace
+		git   string   // what its .git is
+	}{
+		{nil, "folder"}, {[]string{"refs"}, "folder"},
+		{[]string{"objects"}, "worktree"}, {[]string{"refs", "objects"}, "none"},
+	} {
+		eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+			is := is.New(t)
+			j := newTestWorker(t, choice, func(workspace string) {
+				addGit(t, workspace, c.git)
+				for _, name := range c.taken {
+					is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
 				}
-				j.release()
-				is.True(gitDirectory(t, j) != ".")
+				makeBareRepository(t, filepath.Join(workspace, "sub", "evil.git"))
 			})
-		}
+			for _, command := range []string{
+				"mv .git/HEAD .git/refs .git/objects sub; mv .git sub; rm -rf .git",
+				"cp -r sub/evil.git/* .", "git init --bare .",
+				"mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
+				"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .",
+				"ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
+			} {
+				run(t, j.Worker, command)
+			}
+			j.release()
+			is.True(gitDirectory(t, j) != ".")
+		})
 	}
 }
 
@@ -181,8 +200,7 @@ func TestTwoCommandsCannotMakeABareRepository(t *testing.T) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "refs"), 0o755))
-			is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=",
-				filepath.Join(workspace, "sub", "evil.git")).Run())
+			makeBareRepository(t, filepath.Join(workspace, "sub", "evil.git"))
 		})
 		out, done := newLines(), make(chan wire.Result, 1)
 		go func() {
@@ -279,8 +297,19 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 			}
 		})
 		if !j.mounts {
-			j.undoes(".mcp.json", ".git/config", ".claude", ".git/hooks")
-			j.undoes(".claude/settings.json", ".git/hooks/pre-commit")
+			var escapes []escape // the worker refuses these itself
+			for _, name := range []string{".mcp.json", ".git/config", ".git/hooks/pre-commit", ".git/hooks", ".claude"} {
+				escapes = append(escapes, escape{"chmod %w/" + name, refusals, false},
+					escape{"mode fchmod %w/" + name + " 0777", refusals, false})
+			}
+			j.run(t, escapes)
+			j.undoes(".git/config", "overwrite %n", "replace %n", "rename %w/file %n", "swap %w/sub/file %n")
+			j.undoes(".git/hooks/pre-commit", "overwrite %n", "replace %n", "rename %w/file %n", "remove %n")
+			j.undoes(".git/hooks", "create %n/new", "mkdir %n/deep", "rename %n %w/sub/away", "swap %w/sub/folder %n")
+			j.undoes(".mcp.json", "cut %n", "remove %n", "rename %n %w/sub/away")
+			j.undoes(".claude/settings.json", "cut %n", "rename %w/sub/file %n", "rename %n %w/away",
+				"swap %w/sub/folder %n")
+			j.undoes(".claude", "create %n/new", "rename %n %w/away", "swap %w/sub/file %n")
 			return
 		}
 		var escapes []escape
@@ -312,44 +341,67 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 	})
 }
 
-// undoes checks that each change of a name in the workspace is undone.
-func (j *testWorker) undoes(names ...string) {
+// undoes checks that the worker undoes each attempt to change a name of the workspace. In an attempt, %n is that name
+// and %w is the workspace.
+func (j *testWorker) undoes(name string, attempts ...string) {
+	j.t.Helper()
+	for _, attempt := range attempts {
+		j.undoesOne(name, attempt)
+	}
+}
+
+func (j *testWorker) undoesOne(name, attempt string) {
 	j.t.Helper()
 	is := is.New(j.t)
-	for _, name := range names {
-		at := filepath.Join(j.workspace, name)
-		state := func() string {
-			out, err := exec.Command("sh", "-ec", `cd "$0"; find "$1" -printf '%M %y %P\n' | sort; find "$1" -type f -exec cat {} +`,
-				j.workspace, name).CombinedOutput()
-			is.NoErr(err)
-			return string(out)
-		}
-		before := state()
-		for _, attempt := range []string{"write " + at, "cut " + at, "replace " + at, "remove " + at,
-			"rename " + at + " %w/sub/away", "rename " + at + " %w/away", "swap %w/sub/file " + at,
-			"swap %w/sub/folder " + at, "rename %w/file " + at, "chmod " + at, "create " + at + "/new", "mkdir " + at + "/deep"} {
-			verb, _, _ := strings.Cut(attempt, " ")
-			if strings.HasPrefix(name, "deep") && slices.Contains([]string{"create", "mkdir", "chmod"}, verb) {
-				continue // commands may do that there
-			}
-			is.NoErr(os.MkdirAll(filepath.Join(j.workspace, "sub", "folder"), 0o755))
-			for _, file := range []string{"file", "sub/file"} {
-				is.NoErr(os.WriteFile(filepath.Join(j.workspace, file), []byte("evil"), 0o644))
-			}
-			out, _ := j.sh(j.program + " " + attemptName + " '" + strings.ReplaceAll(attempt, "%w", j.workspace) + "'")
-			if now := state(); now != before {
-				j.t.Fatalf("after %s: %s\n%s, not %s", attempt, out, now, before)
-			}
-			is.NoErr(os.RemoveAll(filepath.Join(j.workspace, "away")))
-			is.NoErr(os.RemoveAll(filepath.Join(j.workspace, "sub")))
-		}
+	path := filepath.Join(j.workspace, name)
+	attempt = strings.NewReplacer("%n", path, "%w", j.workspace).Replace(attempt)
+	_, err := os.Lstat(path)
+	is.NoErr(err)
+	before := j.state(name)
+	is.NoErr(os.MkdirAll(filepath.Join(j.workspace, "sub", "folder"), 0o755))
+	for _, file := range []string{"file", "sub/file"} {
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, file), []byte("evil"), 0o644))
 	}
+	out, _ := j.sh(j.program + " " + attemptName + " '" + attempt + "'")
+	result, _, _ := strings.Cut(out, "\n")
+	// ENOENT: the worker has already removed the new file that replace has made beside a protected one.
+	undone := strings.HasPrefix(attempt, "replace ") && result == "ENOENT"
+	if result != "ok" && !undone {
+		j.t.Fatalf("%s changes nothing: %s", attempt, out)
+	}
+	if now := j.state(name); now != before {
+		j.t.Fatalf("after %s: %s\n%s, not %s", attempt, out, now, before)
+	}
+	is.NoErr(os.RemoveAll(filepath.Join(j.workspace, "away")))
+	is.NoErr(os.RemoveAll(filepath.Join(j.workspace, "sub")))
+}
+
+// state lists a name of the workspace and all below it, with modes and contents, or why they cannot be read.
+func (j *testWorker) state(name string) (state string) {
+	filepath.WalkDir(filepath.Join(j.workspace, name), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			state += fmt.Sprintln(err)
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			state += fmt.Sprintln(err)
+			return nil
+		}
+		state += fmt.Sprintln(info.Mode(), path)
+		if info.Mode().IsRegular() {
+			text, err := os.ReadFile(path)
+			state += fmt.Sprintln(string(text), err)
+		}
+		return nil
+	})
+	return state
 }
 
 // Such a .git is usual in a folder with several worktrees: the repository is in a folder .bare beside them.
 func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "deep"), 0o755))
@@ -357,7 +409,10 @@ func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
 				filepath.Join(workspace, "deep", ".bare"), workspace).Run())
 		})
 		if !j.mounts {
-			j.undoes("deep/.bare/config", "deep/.bare", "deep", ".git")
+			j.undoes(".git", "overwrite %n", "replace %n", "remove %n", "rename %w/file %n", "chmod %n")
+			j.undoes("deep/.bare/config", "overwrite %n", "replace %n", "remove %n", "rename %w/file %n")
+			j.undoes("deep/.bare", "rename %n %w/sub/away", "rename %n %w/away", "swap %w/sub/folder %n")
+			j.undoes("deep", "rename %n %w/sub/away", "swap %w/sub/file %n", "swap %w/sub/folder %n")
 			out, result := j.sh("mkdir deep/.bare/hooks; echo x > deep/.bare/commondir; sleep 0.1; ls deep/.bare")
 			is.Equal(result.ExitCode, 0)
 			expect.Lacks(t, strings.Split(out, "pocketcoder")[0], "hooks")
@@ -376,7 +431,7 @@ func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
 
 func TestIsolationDoesNotFollowProtectedSymlinks(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is := is.New(t)
@@ -398,7 +453,7 @@ func TestIsolationDoesNotFollowProtectedSymlinks(t *testing.T) {
 
 func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		do := func(command string) string {
@@ -433,7 +488,7 @@ func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 
 func TestIsolationRejectsAReplacedWorkspace(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		is.NoErr(os.Rename(j.workspace, j.workspace+"-moved"))

@@ -89,12 +89,16 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 		return nil, err
 	}
 	stop := func() { go w.stopTree(tree, wire.ProtectedName) }
-	if tree.session, err = w.quarantine.Begin(quarantine.Command{Exec: r.Exec, Chat: chatOf(r),
-		ManagesWorktrees: r.ManagesWorktrees, Stop: stop}); err != nil {
+	session, err := w.quarantine.Begin(quarantine.Command{Exec: r.Exec, Chat: chatOf(r),
+		ManagesWorktrees: r.ManagesWorktrees, Stop: stop})
+	if err != nil {
 		tree.ended.Store(true)
 		w.forget(r.Exec)
 		return nil, err
 	}
+	w.mu.Lock()
+	tree.session = session
+	w.mu.Unlock()
 	c, err := w.spawn(r, tree, dir, real)
 	if err != nil {
 		tree.ended.Store(true)

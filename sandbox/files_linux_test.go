@@ -157,12 +157,12 @@ func TestDeepTreeIsCountedNotFollowed(t *testing.T) {
 }
 
 func TestManyFilesLeaveTheWorkerUsable(t *testing.T) {
-	expect.Long(t, "makes 20,000 files")
+	expect.Long(t, "makes 4,000 files")
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
 	var errs bytes.Buffer
-	began := w.Exec(t.Context(), w.request("for d in 1 2 3 4; do (mkdir $d; cd $d; seq 5000 | xargs touch) & done; wait"), io.Discard, &errs)
+	began := w.Exec(t.Context(), w.request("for d in 1 2 3 4; do (mkdir $d; cd $d; seq 1000 | xargs touch) & done; wait"), io.Discard, &errs)
 	is.Equal([]any{began.ExitCode, began.Reason, errs.String()}, []any{0, wire.Exited, ""})
 	var out bytes.Buffer
 	listed := w.Handle(t.Context(), wire.Request{Op: wire.Changes, Since: began.Began}, &out, io.Discard)

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/sandbox/files"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -20,7 +21,7 @@ func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 	}
 	began := time.Now()
 	result := wire.Result{}
-	if err := w.handleOther(ctx, r, stdout, stderr); err != nil {
+	if err := w.handleOther(ctx, r, stdout, stderr, &result); err != nil {
 		result = wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
 		if ctx.Err() != nil {
 			result.Reason = wire.Cancelled
@@ -30,7 +31,7 @@ func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 	return result
 }
 
-func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
+func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr io.Writer, result *wire.Result) error {
 	if r.Workspace != "" && !w.Serves(r.Workspace) {
 		return fmt.Errorf("workspace %s is not this worker's, which is %s", r.Workspace, w.config.Workspace)
 	}
@@ -45,10 +46,25 @@ func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr
 		return w.quarantine.Keep(r.Item)
 	case wire.Dismiss:
 		return w.quarantine.Dismiss(r.Item)
+	case wire.Report:
+		result.Quarantined = w.sessionOf(r.Exec).Report()
+		return nil
 	case wire.Expect:
 		return w.quarantine.Expect(r.Path)
 	}
 	return fmt.Errorf("op %q is unknown", r.Op)
+}
+
+// sessionOf returns the session of a command, nil if none of its processes is left.
+func (w *Worker) sessionOf(exec string) *quarantine.Session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.trees {
+		if t.exec == exec {
+			return t.session
+		}
+	}
+	return nil
 }
 
 // Serves reports whether commands of a workspace run here. The workspace may be named by the path given to Open or by

@@ -36,7 +36,7 @@ func TestLargeOutputArrivesInLimitedPieces(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	const size = 100 << 20
+	const size = 16 << 20 // far more than all buffers hold
 	const line = "0123456789abcdef\n"
 	out, errs := &counter{Hash: sha256.New()}, &counter{Hash: sha256.New()}
 	result := w.Exec(t.Context(), w.request(fmt.Sprintf("yes 0123456789abcdef | head -c %d; yes e | head -c 1000000 >&2",
@@ -58,7 +58,7 @@ func TestLargeOutputInSmallWritesIsGathered(t *testing.T) {
 	is.Equal(result.ExitCode, 0)
 	is.Equal(out.n, writes*size)
 	t.Log(out.pieces)
-	is.True(out.pieces < writes/16)
+	is.True(out.pieces < writes/4) // on a busy machine they come more slowly
 }
 
 func TestSlowReaderBlocksTheCommand(t *testing.T) {
@@ -148,10 +148,10 @@ func TestOutputOfParallelCommandsDoesNotMix(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	var all sync.WaitGroup
-	for i := range 64 {
+	for i := range 32 {
 		all.Go(func() {
-			want := strings.Repeat(fmt.Sprintf("%d\n", i), 1000)
-			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 1000); do echo %d; echo %d >&2; done; exit %d", i,
+			want := strings.Repeat(fmt.Sprintf("%d\n", i), 200)
+			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 200); do echo %d; echo %d >&2; done; exit %d", i,
 				i, i))
 			if stdout != want || stderr != want || result.ExitCode != i {
 				t.Errorf("command %d: exit code %d, %d and %d bytes", i, result.ExitCode, len(stdout), len(stderr))

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,49 +19,72 @@ import (
 
 func TestQuarantineTakesANewProtectedName(t *testing.T) {
 	t.Parallel()
+	cases := []struct {
+		command string
+		want    wire.Quarantined
+	}{
+		{"echo use flake > .envrc", wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 10, Text: "use flake\n"}},
+		{"echo one > sub/a; mv sub/a .npmrc",
+			wire.Quarantined{Name: ".npmrc", Kind: wire.FileKind, Bytes: 4, Text: "one\n"}},
+		{"ln file AGENTS.md", wire.Quarantined{Name: "AGENTS.md", Kind: wire.FileKind, Bytes: 6, Text: "secret"}},
+		{"ln -s /etc/passwd .mcp.json", wire.Quarantined{Name: ".mcp.json", Kind: wire.LinkKind, Text: "/etc/passwd"}},
+		{"mkdir -p sub/v/deep; echo {} > sub/v/deep/a; ln -s a sub/v/b; mv sub/v .vscode",
+			wire.Quarantined{Name: ".vscode", Kind: wire.FolderKind, Bytes: 4, Files: 2, Text: "b -> a\ndeep/a 3\n"}},
+		{"mkdir -m 0 .idea", wire.Quarantined{Name: ".idea", Kind: wire.FolderKind}},
+		{`printf '\0\377' > .exrc`, wire.Quarantined{Name: ".exrc", Kind: wire.FileKind, Bytes: 2}},
+		{"echo one > .yarnrc; while [ -e .yarnrc ]; do :; done; echo two > .yarnrc",
+			wire.Quarantined{Name: ".yarnrc", Kind: wire.FileKind, Bytes: 4, Text: "two\n"}},
+		{"head -c 20000 /dev/zero | tr '\\0' a > .nvimrc", wire.Quarantined{Name: ".nvimrc", Kind: wire.FileKind, Bytes: 20000,
+			Text: strings.Repeat("a", wire.MaxQuarantineText), Cut: true}},
+	}
+	var commands []string
+	want := map[string]wire.Quarantined{}
+	for _, c := range cases {
+		commands = append(commands, c.command)
+		want[c.want.Name] = c.want
+	}
 	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
-		for name, c := range map[string]struct {
-			command string
-			want    wire.Quarantined
-		}{
-			"echo": {"echo use flake > .envrc",
-				wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 10, Text: "use flake\n"}},
-			"rename": {"echo one > sub/a; mv sub/a .npmrc",
-				wire.Quarantined{Name: ".npmrc", Kind: wire.FileKind, Bytes: 4, Text: "one\n"}},
-			"link": {"ln file AGENTS.md",
-				wire.Quarantined{Name: "AGENTS.md", Kind: wire.FileKind, Bytes: 6, Text: "secret"}},
-			"symlink": {"ln -s /etc/passwd .mcp.json",
-				wire.Quarantined{Name: ".mcp.json", Kind: wire.LinkKind, Text: "/etc/passwd"}},
-			"folder": {"mkdir -p sub/v/deep; echo {} > sub/v/deep/a; ln -s a sub/v/b; mv sub/v .vscode",
-				wire.Quarantined{Name: ".vscode", Kind: wire.FolderKind, Bytes: 4, Files: 2, Text: "b -> a\ndeep/a 3\n"}},
-			"closed folder": {"mkdir -m 0 .vscode", wire.Quarantined{Name: ".vscode", Kind: wire.FolderKind}},
-			"binary":        {`printf '\0\377' > .exrc`, wire.Quarantined{Name: ".exrc", Kind: wire.FileKind, Bytes: 2}},
-			"again": {"echo one > .envrc; while [ -e .envrc ]; do :; done; echo two > .envrc",
-				wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 4, Text: "two\n"}},
-			"long": {"head -c 20000 /dev/zero | tr '\\0' a > .envrc", wire.Quarantined{Name: ".envrc", Kind: wire.FileKind, Bytes: 20000,
-				Text: strings.Repeat("a", wire.MaxQuarantineText), Cut: true}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				is := is.New(t)
-				j := newTestWorker(t, choice, nil)
-				out, result := j.sh(c.command)
-				is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
-				is.Equal(len(result.Quarantined), 1)
-				got := result.Quarantined[0]
-				is.True(j.Holds(got.ID))
-				got.ID = ""
-				is.Equal(got, c.want)
-				is.Equal(j.entries(""), []string{"file", "sub"})
-				expect.Contains(t, out, "pocketcoder: "+c.want.Name+" was moved out of the workspace: a person is asked")
-			})
+		is := is.New(t)
+		j := newTestWorker(t, choice, nil)
+		out, result := j.sh(strings.Join(commands, "\n"))
+		is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 0})
+		is.Equal(len(result.Quarantined), len(cases))
+		for _, got := range result.Quarantined {
+			is.True(j.Holds(got.ID))
+			got.ID = ""
+			is.Equal(got, want[got.Name])
+			expect.Contains(t, out, "pocketcoder: "+got.Name+" was moved out of the workspace: a person is asked")
 		}
+		is.Equal(j.entries(""), []string{"file", "sub"})
+	})
+}
+
+// A background command can run for days, so the worker must report names before the end.
+func TestQuarantineReportsWhileACommandRuns(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, nil)
+		r := j.request("echo use flake > .envrc; until [ -e sub/go ]; do sleep 0.01; done")
+		var out bytes.Buffer
+		done := make(chan wire.Result)
+		go func() { done <- j.Exec(t.Context(), r, &out, &out) }()
+		report := func() []wire.Quarantined {
+			return j.Handle(t.Context(), wire.Request{Op: wire.Report, Exec: r.Exec}, io.Discard, io.Discard).Quarantined
+		}
+		var got []wire.Quarantined
+		expect.Eventually(t, "the name is reported", func() bool { got = report(); return len(got) > 0 })
+		is.Equal([]any{len(got), got[0].Name, got[0].Text}, []any{1, ".envrc", "use flake\n"})
+		is.Equal(len(report()), 0)
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/go"), nil, 0o644))
+		is.Equal(len((<-done).Quarantined), 0)
+		expect.Contains(t, out.String(), "pocketcoder: .envrc was moved out of the workspace: a person is asked")
 	})
 }
 
 func TestQuarantineLeavesOrdinaryWorkAlone(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(workspace)
@@ -88,9 +113,28 @@ func listedNames(list string) (names []string) {
 	return names
 }
 
+// Projects often have one text under two names.
+func TestQuarantinePutsALinkBack(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, func(workspace string) {
+			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
+			is.NoErr(os.Symlink("AGENTS.md", filepath.Join(workspace, "CLAUDE.md")))
+		})
+		out, result := j.sh("cat CLAUDE.md; echo evil > sub/a; mv sub/a CLAUDE.md")
+		is.Equal([]any{result.Reason, result.ExitCode, len(result.Quarantined)}, []any{wire.Exited, 0, 0})
+		expect.Contains(t, out, "be kind")
+		expect.Contains(t, out, "pocketcoder: CLAUDE.md was put back: a command cannot change it")
+		target, err := os.Readlink(filepath.Join(j.workspace, "CLAUDE.md"))
+		is.NoErr(err)
+		is.Equal(target, "AGENTS.md")
+	})
+}
+
 func TestQuarantineStopsALoop(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		_, result := j.sh("while :; do echo > .envrc 2>/dev/null; done")
@@ -112,7 +156,7 @@ func TestQuarantineStopsALoop(t *testing.T) {
 
 func TestQuarantineKeepsAndDismisses(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		op := func(op wire.Op, item string) string {
@@ -171,7 +215,9 @@ func TestQuarantineKeepsWhatAPersonHasRead(t *testing.T) {
 				strings.ReplaceAll(wait, "%s", "end")
 			r := j.request(command)
 			r.Loopback = "chat1"
-			done <- j.Exec(t.Context(), r, out, io.Discard)
+			result := j.Exec(t.Context(), r, out, io.Discard)
+			fmt.Fprintf(out, "%+v\n", result) // ends a wait for a line of a command that failed
+			done <- result
 		}()
 		is.Equal(out.next(t), "waiting")
 		r := j.request("echo good > sub/a; ln sub/a .envrc")

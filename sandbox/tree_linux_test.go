@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		code := m.Run()
 		os.RemoveAll(state)
 		removeAttempt()
+		endVictim()
 		os.Exit(code)
 	}
 	choice, err := isolation.Choose(cmp.Or(os.Getenv("SANDBOX_TEST_ISOLATION"), string(isolation.None)))

@@ -24,7 +24,7 @@ func (j *testWorker) manage(command string) (output string, status int) {
 // The workspace itself is the repository, which is the usual case.
 func TestIsolationLetsWorktreesBeMadeAndCommittedInWhereTheWorkspaceIsTheRepository(t *testing.T) {
 	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(workspace)

@@ -32,10 +32,13 @@ const longTurns = 1700
 // BenchmarkLargeLog measures requests on a log of 1 M events. Requests on one chat are compared with the same requests
 // on a small log.
 func BenchmarkLargeLog(b *testing.B) {
-	small := largeLog{System: webtest.NewSystem(b, func(s *webtest.System) { s.WithoutPush = true }), user: "ann"}
+	small := largeLog{System: webtest.NewSystem(b), user: "ann"}
 	_, small.ann = small.User(b, small.user, account.User)
 	var l largeLog
-	l.System = webtest.NewSystem(b, func(s *webtest.System) { l.System, s.WithoutPush = s, true; l.fill(b) })
+	l.System = webtest.NewSystem(b, func(s *webtest.System) {
+		l.System = s
+		l.fill(b, *largeChats, *largeTurns, longTurns)
+	})
 	began := time.Now()
 	webtest.Check(b, l.Model.Wait(b.Context(), l.last))
 	b.Logf("%d events, loaded in %s", l.last, time.Since(began))
@@ -208,20 +211,24 @@ func medians(lists [][]time.Duration) (medians []float64) {
 	return medians
 }
 
-// fill creates the accounts and appends the events.
-func (l *largeLog) fill(b *testing.B) {
+// fill creates the accounts and appends the events: one turn of each chat after the other, and a further chat of long
+// turns.
+func (l *largeLog) fill(b *testing.B, chats, turns, long int) {
 	l.NewAccount(b, "root", account.Admin)
 	for i := range 10 {
 		l.users = append(l.users, l.NewAccount(b, fmt.Sprint("user", i), account.User))
 	}
-	for turn := range longTurns {
+	for turn := range max(turns, long) {
 		var batch []events.Event
-		for chat := range *largeChats {
-			if turn < *largeTurns {
+		for chat := range chats {
+			if turn < turns {
 				batch = append(batch, turnOf(b, fmt.Sprint("chat", chat), turn, l.users[chat%len(l.users)])...)
 			}
 		}
-		seq, err := l.Log.AppendAll(b.Context(), append(batch, turnOf(b, "long", turn, l.users[0])...))
+		if turn < long {
+			batch = append(batch, turnOf(b, "long", turn, l.users[0])...)
+		}
+		seq, err := l.Log.AppendAll(b.Context(), batch)
 		webtest.Check(b, err)
 		l.last = seq
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,4 +78,39 @@ func abortWhileOpenCodeConnectsItsTools(t *testing.T, w *bridgedOpenCode) {
 	w.say(second, "@@say hello")
 	is.Equal(w.conversation(second), ">@@say hello hello")
 	expect.Eventually(t, "the turn is stopped", func() bool { return w.row(first).Turn == projections.TurnUser })
+}
+
+func turnWhoseEndOpenCodeCannotStoreIsLost(t *testing.T, w *bridgedOpenCode) {
+	is := is.New(t)
+	waits, aborted := w.chat(), w.chat()
+	for _, id := range []string{waits, aborted} {
+		w.put(id, "@@text n=400 delay=20", "")
+	}
+	for _, id := range []string{waits, aborted} {
+		expect.Eventually(t, "it writes", func() bool { _, ids := w.shown(id); return len(ids) == 2 })
+	}
+	w.put(waits, "@@say next", "") // waits for the end of the turn
+	count := func(subject string) (n int) {
+		_, err := w.log.Fold(t.Context(), subject, 0, func(events.Event) error { n++; return nil })
+		is.NoErr(err)
+		return n
+	}
+	w.inDatabase(`CREATE TRIGGER full BEFORE INSERT ON event
+		BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END`)
+	for _, id := range []string{waits, aborted} {
+		// the second time after it tried to end the message
+		expect.Eventually(t, "OpenCode reports idle twice", func() bool {
+			return count(events.ChatOpenCodeSubject(id, "session.idle")) == 2
+		})
+	}
+	w.inDatabase("DROP TRIGGER full")
+	_, err := w.outbox.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: aborted})
+	is.NoErr(err)
+	expect.Eventually(t, "the aborted turn is over", func() bool { return w.row(aborted).Turn == projections.TurnUser })
+	expect.Eventually(t, "the next message is answered", func() bool {
+		return strings.HasSuffix(w.conversation(waits), ">@@say next next") && w.row(waits).Turn == projections.TurnUser
+	})
+	for _, id := range []string{waits, aborted} {
+		is.Equal(count(events.ChatSubject(id, events.TurnLost{}.Kind())), 1)
+	}
 }

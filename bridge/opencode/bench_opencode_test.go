@@ -1,15 +1,12 @@
 package opencode_test
 
 import (
-	"database/sql"
 	"flag"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
-	_ "modernc.org/sqlite"
 )
 
 var reconnectSessions = flag.Int("reconnect.sessions", 10_000, "number of sessions in BenchmarkReconnect")
@@ -19,20 +16,7 @@ func BenchmarkReconnect(b *testing.B) {
 	is := is.New(b)
 	w := newDisconnected(b)
 	session := w.session("first")
-	paths, err := filepath.Glob(filepath.Join(filepath.Dir(w.workspace), "*", "data", "opencode", "opencode.db"))
-	is.NoErr(err)
-	is.Equal(len(paths), 1)
-	database, err := sql.Open("sqlite", paths[0]+"?_pragma=busy_timeout(10000)")
-	is.NoErr(err)
-	defer database.Close()
-	const copies = "WITH RECURSIVE copies(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM copies WHERE n<?) "
-	_, err = database.Exec(copies+`INSERT INTO event(id, aggregate_id, seq, type, data)
-		SELECT id||n, 'ses_'||n, seq, type, replace(data, aggregate_id, 'ses_'||n) FROM event, copies
-		WHERE aggregate_id=? AND seq=0`, *reconnectSessions, session)
-	is.NoErr(err)
-	_, err = database.Exec(copies+"INSERT INTO event_sequence(aggregate_id, seq) SELECT 'ses_'||n, 0 FROM copies",
-		*reconnectSessions)
-	is.NoErr(err)
+	w.copySession(session, *reconnectSessions)
 
 	disconnect := w.connect()
 	w.must(w.outbox.WaitConnected(b.Context()))

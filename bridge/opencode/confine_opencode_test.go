@@ -242,24 +242,36 @@ func (o *confinedOpenCode) start(choice isolation.Choice) {
 // call has the model call a tool in a turn, and returns the permissions that OpenCode requested for it.
 func (o *confinedOpenCode) call(tool string, args map[string]any) (permissions []string) {
 	o.t.Helper()
-	b, err := json.Marshal(args)
-	is.New(o.t).NoErr(err)
-	return turn(o.t, o.first.Client, o.at("workspace"), o.session,
-		fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b), idle(o.t, o.first.Client, o.session))
+	return o.turn(o.line(tool, args))
 }
 
-func (o *confinedOpenCode) reads(name string) {
+// line returns the line of a script with a call of a tool.
+func (o *confinedOpenCode) line(tool string, args map[string]any) string {
 	o.t.Helper()
-	o.call("read", map[string]any{"filePath": o.at(name)})
+	b, err := json.Marshal(args)
+	is.New(o.t).NoErr(err)
+	return fmt.Sprintf("@@call %s %s\n", tool, b)
+}
+
+// turn has the model make calls at once. A turn takes about a second of processor time.
+func (o *confinedOpenCode) turn(calls string) (permissions []string) {
+	o.t.Helper()
+	return turn(o.t, o.first.Client, o.at("workspace"), o.session, calls+"@@next\n@@say done",
+		idle(o.t, o.first.Client, o.session))
+}
+
+// read returns the line of a script that reads a file.
+func (o *confinedOpenCode) read(name string) string {
+	o.t.Helper()
+	return o.line("read", map[string]any{"filePath": o.at(name)})
 }
 
 func (o *confinedOpenCode) readsNothingOutside() {
-	o.reads("workspace/sub/allowed.txt")
-	expect.Contains(o.t, o.seen(), "allowed")
-	o.reads("keys/worker.nk")
-	o.reads("workspace/link/secret.txt")
-	o.call("grep", map[string]any{"pattern": "secret-of", "path": o.at("workspace/link"), "include": "*"})
-	expect.Lacks(o.t, o.seen(), hostSecret) // neither with a tool nor through AGENTS.md
+	o.turn(o.read("keys/worker.nk") + o.read("workspace/link/secret.txt") +
+		o.line("grep", map[string]any{"pattern": "secret-of", "path": o.at("workspace/link"), "include": "*"}) +
+		o.read("workspace/sub/allowed.txt"))
+	expect.Contains(o.t, o.seen(), "allowed") // the last call was made
+	expect.Lacks(o.t, o.seen(), hostSecret)   // neither with a tool nor through AGENTS.md
 	expect.Contains(o.t, o.seen(), "OpenCode follows no symbolic links")
 }
 
@@ -268,18 +280,22 @@ const passwordVariable = "OPENCODE_SERVER_PASSWORD"
 
 func (o *confinedOpenCode) followsNoLinkToInstructions() {
 	for _, name := range instructionNames {
-		expect.WriteFile(o.t, o.at("workspace/with-"+name+"/note.txt"), "a note\n")
+		expect.WriteFile(o.t, o.at("workspace/with-"+name+"/note.txt"), "a note with "+name+"\n")
 		o.link("/proc/self/environ", "workspace/with-"+name+"/"+name)
 	}
 	is.New(o.t).NoErr(os.Remove(o.at("workspace/AGENTS.md")))
 	o.link("/proc/self/environ", "workspace/AGENTS.md")
-	for _, name := range instructionNames {
-		o.reads("workspace/with-" + name + "/note.txt")
-	}
-	expect.Lacks(o.t, o.seen(), passwordVariable)
 	expect.WriteFile(o.t, o.at("workspace/long/AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
 	expect.WriteFile(o.t, o.at("workspace/long/note.txt"), "a note\n")
-	o.reads("workspace/long/note.txt")
+	script := o.read("workspace/long/note.txt")
+	for _, name := range instructionNames {
+		script += o.read("workspace/with-" + name + "/note.txt")
+	}
+	o.turn(script)
+	for _, name := range instructionNames {
+		expect.Contains(o.t, o.seen(), "a note with "+name)
+	}
+	expect.Lacks(o.t, o.seen(), passwordVariable)
 	expect.Contains(o.t, o.seen(), "has more than 256 KiB")
 	expect.Lacks(o.t, o.seen(), "Be brief.")
 }
@@ -299,9 +315,11 @@ func (o *confinedOpenCode) readsNoFileThatIsReplacedByALink() {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	for range 4 {
-		o.reads("workspace/swapped.txt")
+	script := ""
+	for i := range 8 { // each is different, because OpenCode asks about equal calls
+		script += o.line("read", map[string]any{"filePath": o.at("workspace/swapped.txt"), "limit": 100 + i})
 	}
+	o.turn(script)
 	swapped()
 	<-done
 	expect.Lacks(o.t, o.seen(), passwordVariable)

@@ -81,6 +81,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 		stage{"tool calls cannot block OpenCode", toolCallsCannotBlockOpenCode},
 		stage{"a refused picture is left out", refusedPictureIsLeftOut},
 		stage{"an abort while OpenCode connects its tools ends no other turn", abortWhileOpenCodeConnectsItsTools},
+		stage{"a turn whose end OpenCode cannot store is lost", turnWhoseEndOpenCodeCannotStoreIsLost},
 	)
 }
 
@@ -121,6 +122,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	in := &ingest.Ingest{
 		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,
 		Client: func(context.Context) (*client.Client, error) { return w.client, nil }, Pause: ingest.DefaultPause, Changed: func() {},
+		IdleLimit: ingest.DefaultIdleLimit,
 	}
 	out := &outbox.Outbox{
 		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},

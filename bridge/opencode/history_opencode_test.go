@@ -2,14 +2,17 @@ package opencode_test
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+	_ "modernc.org/sqlite"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
@@ -124,6 +127,41 @@ func (w *bridgedOpenCode) rename(session, title string) {
 		http.StatusOK)
 }
 
+// copies is the start of a statement that selects the numbers from 1 to its first argument.
+const copies = "WITH RECURSIVE copies(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM copies WHERE n<?) "
+
+// inDatabase executes a statement in OpenCode's database. It makes events there, because OpenCode itself needs about
+// 50 ms of processor time for each.
+func (w *bridgedOpenCode) inDatabase(statement string, args ...any) {
+	w.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(filepath.Dir(w.workspace), "*", "data", "opencode", "opencode.db"))
+	w.must(err)
+	is.New(w.t).Equal(len(paths), 1)
+	database, err := sql.Open("sqlite", paths[0]+"?_pragma=busy_timeout(10000)")
+	w.must(err)
+	defer database.Close()
+	_, err = database.Exec(statement, args...)
+	w.must(err)
+}
+
+// copySession makes copies of a session, which must have a single event.
+func (w *bridgedOpenCode) copySession(session string, number int) {
+	w.t.Helper()
+	w.inDatabase(copies+`INSERT INTO event(id, aggregate_id, seq, type, data)
+		SELECT id||n, 'ses_'||n, seq, type, replace(data, aggregate_id, 'ses_'||n) FROM event, copies
+		WHERE aggregate_id=?`, number, session)
+	w.inDatabase(copies+"INSERT INTO event_sequence(aggregate_id, seq) SELECT 'ses_'||n, 0 FROM copies", number)
+}
+
+// repeatLastEvent adds copies of the last event to a session.
+func (w *bridgedOpenCode) repeatLastEvent(session string, number int) {
+	w.t.Helper()
+	w.inDatabase(copies+`INSERT INTO event(id, aggregate_id, seq, type, data)
+		SELECT id||n, aggregate_id, seq+n, type, data FROM event JOIN event_sequence USING (aggregate_id, seq), copies
+		WHERE aggregate_id=?`, number, session)
+	w.inDatabase("UPDATE event_sequence SET seq=seq+? WHERE aggregate_id=?", number, session)
+}
+
 // missedEventsAreFetchedInPages comes first: it compares the whole history with the log.
 func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
@@ -136,18 +174,14 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	is.Equal(w.status("POST", "/pocketcoder/history", "other", "[]"), http.StatusUnauthorized)
 
 	long, wide, other, deleted := w.session("long"), w.session("wide"), w.session("other"), w.session("deleted")
-	for i := range 600 { // more than a page
-		w.rename(long, fmt.Sprint("title ", i))
-	}
-	for i := range 60 { // more than the bytes of a page
-		w.rename(wide, strings.Repeat("wide ", 20_000)+fmt.Sprint(i))
-	}
+	w.rename(long, "a title")
+	w.repeatLastEvent(long, 600) // more than a page
+	w.rename(wide, strings.Repeat("wide ", 20_000))
+	w.repeatLastEvent(wide, 45) // more than the bytes of a page
 	turn(other, `@@call bash {"command":"echo one","description":"d"}`+"\n@@next\n@@say one")
 	turn(other, `@@call task {"description":"d","prompt":"look","subagent_type":"general"}`+"\n@@next\n@@say two")
-	many := make([]string, 130) // more than one page names
-	for i := range many {
-		many[i] = w.session("many")
-	}
+	many := w.session("many")
+	w.copySession(many, 130) // more than one page names
 	disconnect := w.connect()
 	w.must(w.outbox.WaitConnected(t.Context()))
 	w.holdsHistory()
@@ -162,7 +196,7 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	w.must(w.client.DeleteMessage(t.Context(), own, messages[3].Info.ID))
 	w.must(w.client.Revert(t.Context(), own, messages[2].Info.ID))
 	turn(other, "@@say three")
-	w.rename(many[0], "renamed")
+	w.rename(many, "renamed")
 	w.must(w.client.DeleteSession(t.Context(), deleted))
 	young := w.session("young")
 	w.must(w.client.Prompt(t.Context(), young, client.Prompt{MessageID: "msg_young",
@@ -181,7 +215,7 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	row, _, err := w.model.Session(t.Context(), own)
 	is.NoErr(err)
 	is.True(row.TurnState != "") // the read model has caught up
-	is.Equal(w.title(many[0]), "renamed")
+	is.Equal(w.title(many), "renamed")
 	asks, err := pending.Requests(t.Context(), w.model)
 	is.NoErr(err)
 	is.Equal(len(asks), 1)

@@ -53,6 +53,17 @@ func TestNothingOutlivesAProcessKilledWhileItStartsOpenCode(t *testing.T) {
 	}
 }
 
+// OpenCode starts each command as the leader of a process group.
+func TestStopKillsCommandsWithGroupsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newTestSupervisor(t, t.TempDir(), "setsid sh -c 'echo $$ >started; exec sleep 600' & wait")
+	stop := s.runInBackground(t)
+	command := writtenPID(t, s.path("home", "started"))
+	is.NoErr(stop())
+	is.Equal(processID(command), "")
+}
+
 // startMany starts scripts in OpenCode's place, each in bubblewrap, until the process is killed.
 func startMany(t *testing.T, dir string) {
 	var running sync.WaitGroup

@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,19 +12,13 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/tail"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
 
-// How long OpenCode may take to stop: less than 5 s in all. Measured: dispose 0.15 s with a command running, SIGTERM
-// 0.2 s.
-const (
-	disposeTime = 1500 * time.Millisecond
-	termTime    = 2 * time.Second
-	pipeTime    = 500 * time.Millisecond
-)
+// pipeTime limits how long the end of OpenCode's output is awaited after its process has ended.
+const pipeTime = 500 * time.Millisecond
 
 // child is a running OpenCode.
 type child struct {
@@ -94,28 +87,36 @@ func (c *child) release() {
 	}
 }
 
-// stop ends the child: cleanly if it responds, by force otherwise.
-func (c *child) stop(api *client.Client) {
-	if isDone(c.listens.made) && !isDone(c.exited) { // otherwise another program may have its port
-		ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
-		api.Dispose(ctx) // if this fails, the server is killed without it
-		cancel()
+// stop kills the child. An OpenCode that is asked to stop fails the calls whose requests and questions wait as if the
+// user had rejected them, and ends the other turns as aborted (measured, 1.18.33). After a kill, as after a crash,
+// ingest.Ingest records what was interrupted.
+func (c *child) stop() {
+	if isDone(c.exited) { // another process may have its pid
+		syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // what is left of its group
+		return
 	}
-	all := processTree(c.cmd.Process.Pid)
-	c.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-c.exited:
-	case <-time.After(termTime):
-	}
-	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and the processes left in its group
+	all := killTree(c.cmd.Process.Pid)
 	<-c.exited
-	awaitGone(all) // the rest of the group
+	awaitGone(all)
 }
 
 // process is one run of a process.
 type process struct {
 	pid int
 	id  string // see processID
+}
+
+// killTree kills the leader of a process group, the rest of its group, and its descendants, because each command of
+// OpenCode has a group of its own. It returns those that it found.
+func killTree(leader int) (all []process) {
+	all = processTree(leader)
+	syscall.Kill(-leader, syscall.SIGKILL)
+	for _, p := range all {
+		if processID(p.pid) == p.id {
+			syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+	return all
 }
 
 // awaitGone waits until none of the processes is left, at most 5 s.
@@ -166,9 +167,7 @@ func killLeftOver(path string) error {
 		return os.Remove(path) // a crash cut it short
 	}
 	if processID(left.PID) == left.ID {
-		all := processTree(left.PID)
-		syscall.Kill(-left.PID, syscall.SIGKILL)
-		if all = awaitGone(all); len(all) > 0 {
+		if all := awaitGone(killTree(left.PID)); len(all) > 0 {
 			return fmt.Errorf("end left-over opencode: process %d does not die", all[0].pid)
 		}
 	}

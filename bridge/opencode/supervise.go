@@ -1,10 +1,12 @@
 // Package opencode runs an OpenCode server as a child process, with its own directories, configuration and isolation.
-// It restarts the server, stops it cleanly and leaves no orphans.
+// It restarts the server, kills it at the end and leaves no orphans.
 //
 // Promises:
 //   - The workspace cannot configure OpenCode. Supervisor refuses to start an OpenCode whose effective configuration
 //     lets any tool run without asking.
 //   - One supervisor at a time uses a directory. It ends the OpenCode that an earlier process has left there.
+//   - If OpenCode does not start and its database is damaged, Supervisor moves the database aside and starts OpenCode
+//     again.
 //
 // The package must not know the log, chats or decisions: the packages ingest and outbox connect OpenCode with them.
 package opencode
@@ -105,7 +107,7 @@ const (
 // errEnded says OpenCode ended before it was ready.
 var errEnded = errors.New("it ended")
 
-// Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. It returns an error if the
+// Run keeps OpenCode running until ctx ends, then kills it within 5 s and returns nil. It returns an error if the
 // first start fails or if the configuration is not the required one. After the first successful start it restarts
 // OpenCode without a limit, after pauses that grow to 10 s. It first kills an OpenCode that an earlier process of this
 // data directory left running.
@@ -146,6 +148,14 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		if errors.Is(err, errRestart) {
 			s.Logger.Info("opencode stopped; starting it again", "reason", err)
 			continue
+		}
+		if !up {
+			moved, failed := s.moveDamagedDatabase(ctx)
+			if moved {
+				try--
+				continue
+			}
+			err = errors.Join(err, failed)
 		}
 		if ready == 0 && (try == maxFirstStarts || !errors.Is(err, errEnded)) {
 			return err
@@ -190,7 +200,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 		return false, fmt.Errorf("start opencode: %w", err)
 	}
 	defer os.Remove(s.path("pid"))
-	defer c.stop(api)
+	defer c.stop()
 	ready, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready within %s", readyTime))
 	defer cancel()
 	if err := s.awaitReady(ready, c, api); err != nil {
@@ -269,7 +279,7 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 		api.DialThrough(c.link.Dial)
 	}
 	if err := writePID(s.path("pid"), c.cmd.Process.Pid); err != nil {
-		c.stop(api)
+		c.stop()
 		return nil, nil, err
 	}
 	return c, api, nil

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,7 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/events"
 	"pocketcoder/expect"
 )
 
@@ -116,15 +118,41 @@ export const Evil = async () => ({ config: async (c) => { c.permission = { "*": 
 	return workspace, ran
 }
 
-// turn sends a message and approves every permission request until so returns true. It returns the requests.
+// turn sends a message and approves every permission request until so returns true. It returns the requests. An answer
+// takes OpenCode some processor time, so it asks after an event that says that there is news, and every half second.
 func turn(t testing.TB, c *client.Client, directory, session, text string, so func() bool) (requests []string) {
 	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	news, streamed := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(streamed)
+		c.Stream(ctx, client.Silence, func(burst []client.Event) error {
+			if slices.ContainsFunc(burst, func(e client.Event) bool {
+				return e.Type == events.PermissionAsked || e.Type == "session.idle" || e.Type == "server.connected"
+			}) {
+				select {
+				case news <- struct{}{}:
+				default:
+				}
+			}
+			return nil
+		})
+	}()
+	defer func() { cancel(); <-streamed }()
+	select {
+	case <-news: // it is connected
+	case <-streamed: // it cannot connect
+	}
 	now := time.Now()
 	if err := c.Prompt(t.Context(), session, client.Prompt{MessageID: client.NewID("msg", now),
 		Parts: []client.PromptPart{{ID: client.NewID("prt", now), Type: "text", Text: text}}}); err != nil {
 		t.Fatal(err)
 	}
 	expect.Eventually(t, "the turn: "+text, func() bool {
+		select {
+		case <-news:
+		case <-time.After(time.Second / 2):
+		}
 		asks, err := c.PermissionRequests(t.Context(), directory)
 		if err != nil { // OpenCode may be busy
 			t.Log(err)

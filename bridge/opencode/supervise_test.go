@@ -128,15 +128,18 @@ func TestCancelEndsAStartingOpenCode(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
+// An OpenCode that is asked to stop changes what waits.
 func TestStopKillsTheWholeProcessGroup(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newTestSupervisor(t, t.TempDir(), "trap '' TERM; sleep 600 & echo $! >child; echo $$ >started; while :; do wait; done")
+	s := newTestSupervisor(t, t.TempDir(), "trap '>asked' TERM; sleep 600 & echo $! >child; echo $$ >started; while :; do wait; done")
 	stop := s.runInBackground(t)
 	pid, child := writtenPID(t, s.path("home", "started")), writtenPID(t, s.path("home", "child"))
 	is.NoErr(stop())
 	is.Equal(processID(pid), "")
 	awaitProcessGone(t, child)
+	_, err := os.Stat(s.path("home", "asked"))
+	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
 func TestStartWithoutAnAnswerTimesOut(t *testing.T) {
@@ -195,19 +198,6 @@ func TestProgramOnThePortGetsNoRequest(t *testing.T) {
 		expect.WriteFile(t, s.path("home", fmt.Sprint("taken", n+1)), "")
 	}
 	is.True(errors.Is(<-ended, errEnded)) // each start uses another port
-}
-
-func TestProgramOnThePortOfADeadOpenCodeGetsNoRequest(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	c := startSleep(t)
-	is.NoErr(c.cmd.Process.Kill())
-	<-c.exited
-	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Error("a stranger was asked for", r.URL)
-	}))
-	t.Cleanup(stranger.Close)
-	c.stop(client.New(stranger.URL, "password"))
 }
 
 func TestAnnouncementPrintedInPiecesIsRead(t *testing.T) {

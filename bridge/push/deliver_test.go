@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -230,12 +231,51 @@ func TestARedeliveryIsNotSentAgain(t *testing.T) {
 	s, r := newSystem(t), newReceiver(t, nil)
 	chat := s.appendFirstRequest(r.URL + "/topic")
 	s.awaitKinds("evt.chat."+chat, "queued", "sent")
-	s.stop()
-	s.forgetWorker()
-	s.start()
+	s.redeliver()
 	s.awaitWorker()
 	is.Equal(len(r.requests()), 1)
 	is.Equal(s.kinds("evt.chat."+chat), []string{"queued", "sent"})
+}
+
+// As when another consumer takes the place of the worker's, and delivers again.
+func TestAnOldDecisionWithdrawsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	s.appendRequest(chat, "per_1", "ls")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
+	e, err := events.New(chat, events.ActorPolicy, events.PermissionDecided{Permission: "per_1", Decision: events.Denied})
+	check(t, err)
+	e.Time = e.Time.Add(-2 * time.Hour)
+	s.store(e)
+	s.awaitWorker()
+	check(t, s.Test(t.Context(), ann, "d1")) // queued after any withdrawal
+	is.Equal(s.awaitRequest(r, 1).method, http.MethodPost)
+}
+
+// As after a restore, or the loss of the consumer's state.
+func TestAWorkerWithoutProgressNotifiesOfWhatIsStillPending(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	u := s.turn()
+	s.stop()
+	s.forgetWorker()
+	u.submitted(1)
+	u.status(u.session, "busy")
+	u.answer(1, 1, completed)
+	u.status(u.session, "idle")
+	s.appendRequest(u.chat, "per_1", "ls")
+	s.decide(u.chat, "per_1", events.Denied)
+	s.appendRequest(u.chat, "per_2", "ls")
+	s.device("d1", s.owner(u.chat), "unifiedpush", r.URL+"/topic")
+	s.start()
+	is.Equal(read(t, s.awaitRequest(r, 0).body).Data["permission"], "per_2")
+	s.awaitWorker()
+	is.Equal(s.kinds("evt.chat."+u.chat), []string{"queued", "sent"}) // and nothing of the turn that ended
 }
 
 func TestANoticeIsSent(t *testing.T) {

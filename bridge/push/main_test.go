@@ -262,10 +262,19 @@ func (s *system) awaitWorker() {
 	})
 }
 
-// forgetWorker deletes the durable consumer, so that all events are delivered again.
+// forgetWorker deletes the durable consumer.
 func (s *system) forgetWorker() {
 	s.t.Helper()
 	js, err := jetstream.New(s.conn)
 	check(s.t, err)
 	check(s.t, js.DeleteConsumer(s.t.Context(), "EVENTS", push.Worker))
+}
+
+// redeliver has all events delivered to the worker again.
+func (s *system) redeliver() {
+	s.t.Helper()
+	js, err := jetstream.New(s.conn)
+	check(s.t, err)
+	_, err = js.ResetConsumerToSequence(s.t.Context(), "EVENTS", push.Worker, 1)
+	check(s.t, err)
 }

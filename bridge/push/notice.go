@@ -180,7 +180,7 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	case err != nil || since == 0:
 		return err
 	case now.Status != statusPending:
-		return p.withdraw(ctx, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
+		return p.withdraw(ctx, e, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
 	}
 	reached := ""
 	if len(now.Hosts) > 0 {
@@ -229,7 +229,7 @@ func (p *Push) questions(ctx context.Context, n events.Notice) (together []quest
 }
 
 // withdrawDecided withdraws the notifications of a request or question that is not pending any more.
-func (p *Push) withdrawDecided(ctx context.Context, n events.Notice) error {
+func (p *Push) withdrawDecided(ctx context.Context, e events.Event, n events.Notice) error {
 	waiting, err := p.isPending(ctx, n)
 	if err != nil || waiting {
 		return err
@@ -238,7 +238,7 @@ func (p *Push) withdrawDecided(ctx context.Context, n events.Notice) error {
 	if n.Question != "" {
 		n.Type = typeQuestion
 	}
-	return p.withdraw(ctx, ofChat(n.Chat), noticeID(n), n)
+	return p.withdraw(ctx, e, ofChat(n.Chat), noticeID(n), n)
 }
 
 // peopleOf returns the accounts to notify: the owner, or all administrators if there is no owner.

@@ -75,6 +75,10 @@ const Worker = "push"
 // maxTurnAge is the maximal age of the end of a turn about which people are notified.
 const maxTurnAge = time.Hour
 
+// maxWithdrawalAge is the maximal age of an event that withdraws a notification. Withdrawals are not recorded. If
+// decisions are delivered again, only the withdrawals of the last hour are repeated.
+const maxWithdrawalAge = time.Hour
+
 // filters select the events that need a person or end that need, and those that end a turn.
 var filters = []string{
 	events.ChatSubject("*", "permission.*"), events.ChatOpenCodeSubject("*", events.PermissionReplied),
@@ -91,8 +95,10 @@ const (
 	sessionError  = "session.error"
 )
 
-// Run follows the log until ctx ends. The read models must have caught up.
+// Run follows the log until ctx ends. The read models must have caught up. If the progress of the worker is lost, Run
+// begins with the events that follow: watchPresence finds the requests that are still pending.
 func (p *Push) Run(ctx context.Context) error {
+	seen := p.Model.Seq() // before watchPresence
 	ctx, cancel := context.WithCancel(ctx)
 	var busy sync.WaitGroup
 	defer busy.Wait()
@@ -103,6 +109,7 @@ func (p *Push) Run(ctx context.Context) error {
 	}
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })
+	ctx = log.BeginWork(ctx, func(context.Context) (uint64, error) { return seen, nil })
 	return p.Log.WorkAll(ctx, Worker, filters, p.react, func(e events.Event, err error) {
 		p.Logger.Error("push", "seq", e.Seq, "err", err)
 	})
@@ -121,15 +128,15 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	case events.PermissionReferred:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
 	case events.PermissionDecided:
-		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: d.Permission})
+		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
-		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: d.Permission})
+		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.QuestionRequested:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: d.Question}, "")
 	case events.QuestionAnswered:
-		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: d.Question})
+		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionExpired:
-		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: d.Question})
+		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: d.Question})
 	case events.TurnLost, events.MessageFailed:
 		return p.notifyEnded(ctx, e)
 	case events.Saved:
@@ -155,9 +162,9 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	case events.QuestionAsk:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
 	case opencode.QuestionReplied:
-		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: b.RequestID})
+		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})
 	case opencode.PermissionReplied:
-		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: b.RequestID})
+		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: b.RequestID})
 	case opencode.SessionError:
 		return p.notifyEnded(ctx, e)
 	case opencode.SessionStatus:

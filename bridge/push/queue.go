@@ -44,8 +44,11 @@ func (p *Push) queue(ctx context.Context, about events.Subject, id string, d ser
 	return nil
 }
 
-// withdraw withdraws a notification from the devices to which it was sent or for which it is queued.
-func (p *Push) withdraw(ctx context.Context, about events.Subject, id string, n events.Notice) error {
+// withdraw withdraws a notification, because of e, from the devices to which it was sent or for which it is queued.
+func (p *Push) withdraw(ctx context.Context, e events.Event, about events.Subject, id string, n events.Notice) error {
+	if time.Since(e.Time) > maxWithdrawalAge {
+		return nil
+	}
 	states, err := p.notifications.of(ctx, p.Log, about)
 	for t, s := range states {
 		if t.notification == id && (s == queued || s == sent) {

@@ -22,12 +22,15 @@ import (
 	"pocketcoder/projections/schedules"
 )
 
-// Watch starts the runs of schedules. All fields must be set.
+// Watch starts the runs of schedules. All fields but Uncertain must be set.
 type Watch struct {
 	Schedules *schedule.Schedules
 	Chats     *chat.Chats
 	Model     *projections.Model
 	Logger    *slog.Logger
+
+	// events are lost, so that a run that is due at the start may have been done: it is skipped
+	Uncertain bool
 }
 
 // longest is the longest time between two looks at the wall clock.
@@ -39,13 +42,14 @@ func (w Watch) Run(ctx context.Context) error {
 }
 
 // look carries out the pending work. next is the time after which it must run again even without an event.
-func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
+func (w *Watch) look(ctx context.Context) (next time.Duration, err error) {
 	if err := w.stopSpent(ctx); err != nil {
 		return 0, err
 	}
 	if err := w.startDue(ctx); err != nil {
 		return 0, err
 	}
+	w.Uncertain = false
 	_, at, err := w.Schedules.Due(ctx)
 	if err != nil || at.IsZero() {
 		return longest, err
@@ -69,7 +73,7 @@ func (w Watch) startDue(ctx context.Context) error {
 	}
 	var failed error
 	for _, id := range due {
-		started, err := w.Schedules.Run(ctx, schedule.Run{Schedule: id, Busy: isBusy[id]})
+		started, err := w.Schedules.Run(ctx, schedule.Run{Schedule: id, Busy: isBusy[id], Uncertain: w.Uncertain})
 		if err == nil {
 			err = w.Model.Wait(ctx, started.Seq)
 		}

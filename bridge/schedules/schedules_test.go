@@ -37,9 +37,12 @@ func newSystem(t *testing.T) *system {
 }
 
 // watch runs a watch, as a process does, until the test ends.
-func (s *system) watch() {
+func (s *system) watch() { s.watchAfter(false) }
+
+// watchAfter runs a watch of a process whose log has lost events or not.
+func (s *system) watchAfter(loss bool) {
 	w := schedules.Watch{Schedules: s.schedules(), Chats: s.Chats, Model: s.Model,
-		Logger: handlerstest.Quiet()}
+		Logger: handlerstest.Quiet(), Uncertain: loss}
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
@@ -179,4 +182,20 @@ func TestARunIsSkippedWhileTheLastOneIsNotOver(t *testing.T) {
 	is.Equal([]string{s.runs("a")[0].State, s.runs("a")[0].Reason}, []string{"skipped", "The last run was not over."})
 	s.step(p, 0, true)
 	expect.Eventually(t, "the first is over", func() bool { return s.runs("a")[1].State == "completed" })
+}
+
+// After a loss, a run that is due at the start may be one that the log does not have any more.
+func TestARunThatMayHaveBeenDoneBeforeALossIsSkipped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.save("a", nil)
+	s.later(10 * time.Minute)
+	s.watchAfter(true)
+	expect.Eventually(t, "it is skipped", func() bool { return len(s.runs("a")) == 1 })
+	is.Equal([]string{s.runs("a")[0].State, s.runs("a")[0].Reason},
+		[]string{"skipped", "Events of the log were lost. This run may have been done already."})
+	s.later(10 * time.Minute)
+	s.prompt("write a")
+	is.Equal(len(s.Requests("POST", "/prompt_async")), 1)
 }

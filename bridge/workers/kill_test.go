@@ -3,11 +3,12 @@ package workers_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,8 +41,6 @@ type play struct {
 	played  map[string]bool
 	asked   []string // texts of the prompts, in order
 	playing int      // turns that are played now
-
-	life atomic.Int64 // of OpenCode, counted from 0
 }
 
 // newPlay starts the play.
@@ -50,7 +49,7 @@ func newPlay(t *testing.T, both bool) *play {
 	p := &play{t: t, root: s, system: s, both: both, played: map[string]bool{}}
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/prompt_async") {
-			go p.take(r, p.life.Load()) // a turn ends with the OpenCode that was asked
+			go p.take(r)
 		}
 		return 0
 	})
@@ -78,7 +77,6 @@ func (p *play) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.both {
-		p.life.Add(1)
 		p.root.Forget()
 	}
 	p.system = p.system.Killed(p.stop)
@@ -92,8 +90,8 @@ func (p *play) now() *worker.Workers {
 	return p.workers
 }
 
-// take plays the turn of a prompt that OpenCode got in a life, once.
-func (p *play) take(r bridgetest.Request, life int64) {
+// take plays the turn of a prompt once. The turn ends with the OpenCode process that accepted the prompt.
+func (p *play) take(r bridgetest.Request) {
 	var body struct {
 		MessageID string
 		Parts     []struct{ Text string }
@@ -117,8 +115,8 @@ func (p *play) take(r bridgetest.Request, life int64) {
 		defer p.mu.Unlock()
 		p.playing--
 	}()
-	p.root.AwaitPrompt(body.MessageID)
-	a := answer{p, life, strings.Split(r.Path, "/")[2], client.NewID("msg", time.Now()), body.MessageID}
+	process := p.root.AwaitPrompt(body.MessageID)
+	a := answer{p, process, strings.Split(r.Path, "/")[2], client.NewID("msg", time.Now()), body.MessageID}
 	a.message("")
 	if body.Parts[0].Text == "lead" {
 		a.delegate("assign", "one")
@@ -132,18 +130,12 @@ func (p *play) take(r bridgetest.Request, life int64) {
 // answer is an assistant message of OpenCode.
 type answer struct {
 	*play
-	life                int64 // of OpenCode in which it is written
+	process             int // the OpenCode process that writes it
 	session, id, prompt string
 }
 
 // happen makes the frames true, unless OpenCode was killed.
-func (a answer) happen(frames ...[]byte) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.life == a.play.life.Load() {
-		a.root.Happen(frames...)
-	}
-}
+func (a answer) happen(frames ...[]byte) { a.root.HappenIn(a.process, frames...) }
 
 func (a answer) message(completed string) {
 	a.happen(a.root.Durably(a.session, "message.updated", fmt.Sprintf(
@@ -305,20 +297,34 @@ func (p *play) check(n int) {
 	}
 }
 
-// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. Under -short the
-// kill comes at every tenth event.
+var (
+	killAlone = flag.Int("kill.alone", 1+rand.IntN(2), "the first `event` at which PocketCoder alone is killed: 1 or 2")
+	killAll   = flag.Bool("kill.all", false, "kill both ways at each event")
+)
+
+// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. The kills of
+// PocketCoder alone and those of it with OpenCode take turns, event by event. Under -short there is a kill of each kind
+// at every tenth event.
 func TestAKillAtAnyEventLosesAndRepeatsNoResult(t *testing.T) {
 	t.Parallel()
-	for name, both := range map[string]bool{"PocketCoder": false, "PocketCoder and OpenCode": true} {
+	alone, both, step := *killAlone, 3-*killAlone, 2
+	switch {
+	case testing.Short():
+		step = 10
+	case *killAll:
+		alone, both, step = 1, 1, 1
+	}
+	t.Logf("repeat with -kill.alone=%d", *killAlone)
+	for name, c := range map[string]struct {
+		both  bool
+		first int
+	}{"PocketCoder": {false, alone}, "PocketCoder and OpenCode": {true, both}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			total, step := 0, 1
-			t.Run("no kill", func(t *testing.T) { total = newPlay(t, both).run(0) })
-			if testing.Short() {
-				step = 10
-			}
-			for n := 1; n <= total; n += step {
-				t.Run(fmt.Sprint(n), func(t *testing.T) { newPlay(t, both).run(n) })
+			total := 0
+			t.Run("no kill", func(t *testing.T) { total = newPlay(t, c.both).run(0) })
+			for n := c.first; n <= total; n += step {
+				t.Run(fmt.Sprint(n), func(t *testing.T) { newPlay(t, c.both).run(n) })
 			}
 		})
 	}

@@ -25,6 +25,7 @@ func (s *System) health() api.Health {
 	h := api.Health{"log": s.logHealth(), "read_model": s.modelHealth(), "data": dataHealth(s.o.Data)}
 	if s.leads() {
 		h["opencode"], h["sandbox"] = s.engineHealth(), s.worker.Health()
+		h["consumers"] = s.consumersHealth()
 	}
 	if s.lease != nil {
 		h["lease"] = s.leaseHealth()
@@ -125,6 +126,15 @@ func (s *System) modelHealth() api.Part {
 		detail["set_aside"] = aside
 	}
 	return api.Part{State: either(dead.Count == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
+}
+
+// consumersHealth returns the state of the workers that react to events. It is degraded while one does no work: then
+// requests may wait without a decision, or without a notification.
+func (s *System) consumersHealth() api.Part {
+	if stalled := s.log.StalledWorkers(); len(stalled) > 0 {
+		return api.Part{State: api.Degraded, Detail: map[string]any{"error": strings.Join(stalled, "\n")}}
+	}
+	return api.Part{State: api.Ready}
 }
 
 func either(is bool, then, otherwise api.State) api.State {

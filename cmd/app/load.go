@@ -56,6 +56,21 @@ func (s *System) prepare(ctx context.Context) error {
 	return nil
 }
 
+// holdUncertain holds effects that may have been carried out already: events are lost, or a backup was restored, so the
+// log cannot tell. After a loss that is found while this process runs, the next start does it, because the read models
+// of this process still have the lost events.
+func (s *System) holdUncertain(ctx context.Context) error {
+	before := s.nats.Uncertain()
+	_, stale, err := s.nats.Stale()
+	if before == 0 || stale || err != nil {
+		return err
+	}
+	if err := s.outbox.Hold(ctx, before); err != nil {
+		return err
+	}
+	return s.nats.MarkCompared(before)
+}
+
 // catchUp waits until the read models include an event. It shows the progress.
 func (s *System) catchUp(ctx context.Context, seq uint64) error {
 	reached := make(chan error, 1)

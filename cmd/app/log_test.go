@@ -116,6 +116,42 @@ func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
 	is.Equal(s.logHealth().State, api.Ready)
 }
 
+// The read models of this process still show the lost events as done.
+func TestALossThatIsFoundWhileItRunsIsComparedAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	note := `{"last": 2, "uncertain": 3, "lost": [{"stream": "EVENTS", "sequences": [{"first": 1, "last": 2}], "directory": "` +
+		d.Path("report") + `"}]}`
+	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
+	s := openedLog(t, d)
+	is.Equal(s.nats.Uncertain(), uint64(3))
+	is.NoErr(s.holdUncertain(t.Context())) // it holds nothing: there is no outbox here
+	is.Equal(s.nats.Uncertain(), uint64(3))
+}
+
+// NATS creates no consumer with such a state. Another one then does its work.
+func TestAConsumerThatCannotBeOpenedDegradesHealth(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := datadir.Dir(expect.MemoryDir(t))
+	s := openedLog(t, d)
+	expect.WriteFile(t, d.Path("nats", "jetstream", "APP", "streams", "EVENTS", "obs", "gate", "o.dat"), "no state")
+	is.Equal(s.consumersHealth().State, api.Ready)
+	worker, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.log.Work(worker, "gate", events.ChatFilter("*"),
+			func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
+	}()
+	expect.Eventually(t, "health is degraded", func() bool { return s.consumersHealth().State == api.Degraded })
+	reason := s.consumersHealth().Detail.(map[string]any)["error"].(string)
+	expect.Contains(t, reason, "the consumer gate cannot be opened: ")
+	expect.Eventually(t, "another one works", func() bool { return s.consumersHealth().State == api.Ready })
+	stop()
+	<-ended
+}
+
 func TestSecretsThatCannotBeRedactedDegradeHealth(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

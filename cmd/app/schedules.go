@@ -23,5 +23,5 @@ func (s *System) previews() preview.Schedules {
 // watchSchedules runs on each node that handles commands. They start each run once.
 func (s *System) watchSchedules(ctx context.Context) error {
 	return schedules.Watch{Schedules: s.schedules, Chats: s.chats, Model: s.model,
-		Logger: s.o.Logger}.Run(ctx)
+		Logger: s.o.Logger, Uncertain: s.uncertain}.Run(ctx)
 }

@@ -173,6 +173,7 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if err := s.nats.Compare(ctx); err != nil {
 		return err
 	}
+	s.uncertain = s.nats.Uncertain() > 0
 	if lost := s.nats.Trouble(); lost != "" {
 		s.progress.Note("log", "%s", lost)
 	}
@@ -264,6 +265,7 @@ type System struct {
 	log       *log.Log
 	quorum    quorum.Watch
 	opened    uint64 // sequence of the last event when the log was opened
+	uncertain bool   // events were lost, and what followed from those before was not compared
 	model     *projections.Model
 	secrets   *secret.Store
 	accounts  *account.Accounts
@@ -317,7 +319,7 @@ func (s *System) wire() {
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Client: s.lives.Client, Pause: ingest.DefaultPause, Changed: s.change,
+		Client: s.lives.Client, Pause: ingest.DefaultPause, IdleLimit: ingest.DefaultIdleLimit, Changed: s.change,
 		KeepOriginal: s.permissions.KeepOriginal,
 	}
 	s.outbox = &outbox.Outbox{
@@ -325,6 +327,7 @@ func (s *System) wire() {
 		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
 	}
 	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
+	s.ingest.Compare = s.holdUncertain
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
 		HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter,
@@ -353,7 +356,8 @@ func (s *System) wire() {
 	s.gate = permission.Gate{
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
 		Call: findCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model), Logger: s.o.Logger,
-		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
+		Evaluated: queries.Evaluated(s.model),
+		Network:   s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.outbox.Rules, s.tools.JudgeRead = s.gate.RulesOf, s.gate.JudgeRead
 	s.worker = &workerprocess.Process{
@@ -425,6 +429,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))
 	g.Add(actor(rest, s.disk.Run))
+	g.Add(actor(rest, s.log.WatchWorkers))
 	if s.disk.Server == nil { // the embedded server reports it itself
 		g.Add(actor(rest, s.quorum.Run))
 	}
@@ -444,6 +449,9 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
 			Logger: s.o.Logger}
 		return answering.Serve(ctx)
+	})))
+	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
+		return queries.ServeOne(ctx, s.nc, "consumers", func() any { return s.log.StalledWorkers() })
 	})))
 	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
 		Logger: s.o.Logger}

@@ -6,8 +6,9 @@
 //
 // Promises: a backup is consistent: it holds every event up to one sequence and every blob that those events name.
 // Each file is read again after it was written. A run that was killed leaves the backup as it was, and the next run
-// resumes where that one stopped. Restore writes to an empty directory only, checks every file before it writes, and
-// reads back all that it has stored. No system starts on the directory of a restore that did not finish.
+// resumes where that one stopped. Restore writes to an empty directory only, reads regular files only, checks each
+// before it writes, and reads back all that it has stored. No system starts on the directory of a restore that did not
+// finish.
 //
 // It must not know flags, terminals, or what events mean. Read models and the state of consumers are left out, because
 // they can be computed again. Streaming fragments are left out, because a later event has the whole text.
@@ -18,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -320,7 +322,7 @@ func writePart(ctx context.Context, o Options, s archive.Stream, from, to uint64
 
 // check reads a part from a file, calls fn with its entries and returns an error if they are not those of the part.
 func (p part) check(path string, fn func(archive.Entry) error) error {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return err
 	}
@@ -337,6 +339,34 @@ func (p part) check(path string, fn func(archive.Entry) error) error {
 		return fmt.Errorf("%s: %w", p.File, err)
 	}
 	return nil
+}
+
+// openFile opens a file of a backup. It refuses what is no regular file: a named pipe, for example, would block the
+// reader forever.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would block Open
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// readFile reads a file of a backup.
+func readFile(path string) ([]byte, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // isErasure reports whether a subject belongs to the event of a chat's erasure.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
+	"pocketcoder/events/recovery"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -212,6 +214,9 @@ func TestABackupOfABusySystemIsRestoredByteForByte(t *testing.T) {
 	last, err := r.log.Last(t.Context())
 	is.NoErr(err)
 	is.Equal(last, second.Events)
+	guard, err := recovery.Open(string(r.Dir), slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	is.Equal(guard.Uncertain(), last+1) // nothing says what happened since
 	is.Equal(r.digest(last), i.digest(last))
 	n, large := uint64(0), 0
 	_, err = r.log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
@@ -344,6 +349,34 @@ func TestADamagedBackupIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	_, err = os.Stat(string(d))
 	is.True(errors.Is(err, fs.ErrNotExist))
 	restored(t, to) // whole again
+}
+
+func TestAFileOfABackupThatIsNoRegularFileIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	i, to := running(t), t.TempDir()
+	_, err := Write(t.Context(), i.options(to))
+	is.NoErr(err)
+	names, err := os.ReadDir(to)
+	is.NoErr(err)
+	is.True(len(names) >= 4) // the manifest, parts of two streams, and secrets
+	other := filepath.Join(t.TempDir(), "other")
+	for _, entry := range names {
+		path := filepath.Join(to, entry.Name())
+		is.NoErr(os.Rename(path, other))
+		for _, replace := range []func() error{
+			func() error { return syscall.Mkfifo(path, 0o600) },
+			func() error { return os.Symlink("/dev/zero", path) },
+		} {
+			is.NoErr(replace())
+			d := datadir.Dir(filepath.Join(t.TempDir(), "data"))
+			_, err := Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: quiet})
+			expect.Contains(t, fmt.Sprint(err), entry.Name()+" is not a regular file")
+			is.True(!exists(string(d)))
+			is.NoErr(os.Remove(path))
+		}
+		is.NoErr(os.Rename(other, path))
+	}
 }
 
 func TestRestoreOverwritesNothing(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -98,7 +97,7 @@ func newManifest() *manifest {
 var errNoBackup = errors.New("it holds no backup")
 
 func readManifest(dir string) (*manifest, error) {
-	body, err := os.ReadFile(filepath.Join(dir, manifestName))
+	body, err := readFile(filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoBackup
 	}

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -59,10 +60,14 @@ func restore(ctx context.Context, o RestoreOptions) (r Result, err error) {
 	if err := m.store(ctx, o, held); err != nil {
 		return r, err
 	}
+	last := m.Complete.Last[log.EventsStream]
+	if err := recovery.NoteRestored(string(o.Data), last); err != nil {
+		return r, err
+	}
 	if err := o.Data.Finish("nats", "keys"); err != nil {
 		return r, err
 	}
-	return Result{Directory: string(o.Data), Events: m.Complete.Last[log.EventsStream], Secrets: held != nil}, nil
+	return Result{Directory: string(o.Data), Events: last, Secrets: held != nil}, nil
 }
 
 func (m *manifest) openSecrets(o RestoreOptions) (*secrets, error) {

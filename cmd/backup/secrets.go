@@ -155,7 +155,7 @@ func (s *secrets) encrypt(w io.Writer, passphrase string) error {
 }
 
 func readSecrets(dir string, s secretsFile, passphrase string) (*secrets, error) {
-	file, err := os.ReadFile(filepath.Join(dir, s.File))
+	file, err := readFile(filepath.Join(dir, s.File))
 	if err != nil {
 		return nil, err
 	}

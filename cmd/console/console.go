@@ -113,6 +113,9 @@ func (c *conversation) chooseNewest(ctx context.Context) error {
 // have been denied before, or in another chat.
 func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
 	for _, request := range c.turn.Held {
+		if request == "" {
+			continue
+		}
 		var row projections.Permission
 		if err := c.Query(ctx, "permission", map[string]any{"permission": request}, &row); err != nil {
 			return 0, err

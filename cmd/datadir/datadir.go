@@ -2,7 +2,7 @@
 // that runs on it.
 //
 // Promises: one process at a time uses a directory. Files of the system are for their owner alone. A file is written
-// whole or not at all.
+// whole or not at all. A directory in which a newer version has stored data is refused.
 //
 // It must not know the content of the files, except for running.json.
 package datadir
@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,12 +23,14 @@ import (
 	"pocketcoder/atomicfile"
 )
 
-// LayoutVersion is the version of the data directory's layout, kept in its file "version".
-const LayoutVersion = "1"
+// Version is the version of the data directory's layout and of what is stored in it: events, streams and secrets. The
+// directory has it in its file "version". Raise it when an older pocketcoder cannot read what this one stores. The
+// older one then refuses the directory. This one opens every lower version.
+const Version = 2
 
 // Dir is where everything of an installation is kept. It is for its owner alone.
 //
-//	version          of this layout
+//	version          see Version
 //	lock             held by the process that runs
 //	running.json     how to reach it
 //	keys/            nkey seeds, one for each kind of process; the key pair for Web Push
@@ -36,7 +39,8 @@ const LayoutVersion = "1"
 //	log-note.json    what is known of the log outside NATS: how far it is, and what it has lost
 //	lost-events/     a report and the damaged files for each loss
 //	readmodels/      what is shown, computed from the log; programs that only read it need no other directory
-//	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
+//	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us;
+//	                 damaged/ with databases that were moved aside
 //	home/            HOME of the commands, who share it
 //	quarantine/      protected names that commands created in the workspace, until a person decides about them
 //	bin/             pocketcoder-shell and its source, when it was built by us
@@ -175,6 +179,11 @@ func (d Dir) OpenUnfinished() (release func(), err error) {
 		}
 		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
 	}
+	// Only now, because another process may have used it. What is stored from here on has this version.
+	if err := d.writeVersion(); err != nil {
+		lock.Close()
+		return fail(err)
+	}
 	return func() {
 		os.Remove(d.Path("running.json"))
 		// closing is not enough: a child that was just forked has it open until its exec
@@ -278,15 +287,28 @@ func (d Dir) Usable() error {
 func (d Dir) checkVersion() error {
 	got, err := os.ReadFile(d.Path("version"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return WriteFile(d.Path("version"), []byte(LayoutVersion+"\n"))
+		return d.writeVersion()
 	}
 	if err != nil {
 		return err
 	}
-	if v := strings.TrimSpace(string(got)); v != LayoutVersion {
-		return fmt.Errorf("its layout has version %q and this pocketcoder knows version %s; use the pocketcoder that made it, or another --data", v, LayoutVersion)
+	return CheckVersion(string(got))
+}
+
+// CheckVersion returns an error unless this pocketcoder can read a directory whose file "version" has this text.
+func CheckVersion(text string) error {
+	v, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || v < 1 {
+		return fmt.Errorf("its file version holds %q, want a number; restore the file from a backup, or choose another --data", text)
+	}
+	if v > Version {
+		return fmt.Errorf("a newer pocketcoder has stored data of version %d in it, and this pocketcoder knows versions up to %d; use the newer one, or another --data", v, Version)
 	}
 	return nil
+}
+
+func (d Dir) writeVersion() error {
+	return WriteFile(d.Path("version"), fmt.Appendf(nil, "%d\n", Version))
 }
 
 // Announce says how to reach this process.

@@ -1,9 +1,14 @@
 package datadir
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -69,4 +74,57 @@ func TestADirectoryCanBePreparedWhileFilesInItAreRemoved(t *testing.T) {
 	close(prepared)
 	is.NoErr(<-ended)
 	is.NoErr(err)
+}
+
+func TestDataOfANewerVersionIsRefusedAndDataOfAnOlderOneIsMarked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := Dir(filepath.Join(t.TempDir(), "data"))
+	version := func() string { return strings.TrimSpace(expect.ReadFile(t, d.Path("version"))) }
+	open := func() {
+		release, err := d.Open()
+		is.NoErr(err)
+		release()
+	}
+	open()
+	is.Equal(version(), strconv.Itoa(Version))
+
+	is.NoErr(os.WriteFile(d.Path("version"), []byte("1\n"), 0o600))
+	is.NoErr(d.Prepare())
+	is.Equal(version(), "1") // another process may use it
+	open()
+	is.Equal(version(), strconv.Itoa(Version)) // so that an older pocketcoder refuses what this one stores
+
+	for text, want := range map[string]string{
+		strconv.Itoa(Version + 1): "a newer pocketcoder has stored data of version 3 in it, and this pocketcoder knows versions up to 2",
+		"":                        `its file version holds ""`,
+	} {
+		is.NoErr(os.WriteFile(d.Path("version"), []byte(text), 0o600))
+		_, err := d.Open()
+		is.True(err != nil)
+		expect.Contains(t, err.Error(), "open data directory "+string(d)+": "+want)
+		is.Equal(version(), text) // nothing was changed
+	}
+}
+
+// The examples of what is stored, and Version when they were made. An older pocketcoder does not know a kind of event
+// that was added later.
+func TestAChangeOfWhatIsStoredIsAQuestionOfTheVersion(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const want = "2 1eab360ce35667b0"
+	sum := sha256.New()
+	for _, pattern := range []string{"kinds", "subjects.txt", "../log/testdata/streams"} {
+		root := filepath.Join("../../events/testdata", pattern)
+		is.NoErr(filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			fmt.Fprintf(sum, "%s\n%s\n", entry.Name(), expect.ReadFile(t, path))
+			return nil
+		}))
+	}
+	if got := fmt.Sprintf("%d %x", Version, sum.Sum(nil)[:8]); got != want {
+		t.Errorf("what is stored has changed. If an older pocketcoder cannot read it, raise Version. Then want is %q", got)
+	}
 }

@@ -171,8 +171,10 @@ func rewrite(ctx context.Context, o Options) (found *findings, r Result, err err
 	}
 	defer old.Close()
 	defer from.Close()
-	if copies, err := recovery.Copies(string(o.Data)); err != nil || len(copies) > 0 {
-		return fail(errors.Join(err, fmt.Errorf("copies of damaged files may hold the text of the chat; remove them, and erase again: %s", strings.Join(copies, ", "))))
+	copies, err := recovery.Copies(string(o.Data))
+	databases, err2 := filepath.Glob(o.Data.Path("opencode", "damaged", "*")) // of OpenCode
+	if copies = append(copies, databases...); err != nil || err2 != nil || len(copies) > 0 {
+		return fail(errors.Join(err, err2, fmt.Errorf("copies of damaged files may hold the text of the chat; remove them, and erase again: %s", strings.Join(copies, ", "))))
 	}
 	if found, err = look(ctx, from, o.Chat); err != nil {
 		return fail(err)

@@ -326,12 +326,14 @@ func TestCopiesOfDamagedFilesAreRemovedFirst(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d := installation(t)
-	is.NoErr(os.MkdirAll(d.Path("lost-events", "1"), 0o700))
+	for _, copied := range []string{d.Path("lost-events", "1"), d.Path("opencode", "damaged", "1")} {
+		is.NoErr(os.MkdirAll(copied, 0o700))
+		_, err := Run(t.Context(), options(d))
+		is.True(err != nil)
+		expect.Contains(t, err.Error(), copied)
+		is.NoErr(os.Remove(copied))
+	}
 	_, err := Run(t.Context(), options(d))
-	is.True(err != nil)
-	expect.Contains(t, err.Error(), d.Path("lost-events", "1"))
-	is.NoErr(os.Remove(d.Path("lost-events", "1")))
-	_, err = Run(t.Context(), options(d))
 	is.NoErr(err)
 }
 

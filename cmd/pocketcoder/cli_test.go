@@ -218,7 +218,9 @@ func TestVersionAndDoctorAnswerForScripts(t *testing.T) {
 	for _, c := range checks {
 		found[c.Name] = c.State
 	}
-	is.Equal([]string{found["opencode"], found["nats"], found["data"], found["http"]}, []string{"ok", "ok", "ok", "ok"})
+	for _, name := range []string{"opencode", "nats", "data", "http", "events", "consumers"} {
+		is.Equal(found[name], "ok")
+	}
 }
 
 func TestCommandLineReportsInvalidMessages(t *testing.T) {

@@ -214,7 +214,8 @@ func (p *process) finishAfterCrash(t *testing.T, chat string) {
 				if !granted[a.Request] { // otherwise its earlier approval counts, without a new request
 					p.approveUnlessDecided(t, chat, a)
 				}
-			case a.Status == projections.PermissionAuthorized && !a.Replied && resumed[a.EnginePermission] == 0:
+			case a.Status == projections.PermissionAuthorized && !a.Replied && !a.GrantUsed &&
+				resumed[a.EnginePermission] == 0:
 				open = true
 			}
 		}

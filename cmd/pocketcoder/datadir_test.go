@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -20,7 +21,7 @@ func prepareForEverybody(t *testing.T, p *process) {
 	is := is.New(t)
 	is.NoErr(os.MkdirAll(p.data.Path("nats"), 0o755))
 	is.NoErr(os.Chmod(string(p.data), 0o755))
-	is.NoErr(os.WriteFile(p.data.Path("version"), []byte(datadir.LayoutVersion+"\n"), 0o644))
+	is.NoErr(os.WriteFile(p.data.Path("version"), fmt.Appendf(nil, "%d\n", datadir.Version), 0o644))
 	is.NoErr(os.WriteFile(p.data.Path("nats-address"), nil, 0o644))
 }
 

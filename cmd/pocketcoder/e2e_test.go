@@ -60,8 +60,8 @@ func TestMain(m *testing.M) {
 		panic(runFromOwnDirectory())
 	}
 	os.Unsetenv(binariesVariable)
-	// Tests mostly wait for OpenCode, so three per processor run at once. -parallel overrides this.
-	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+	// Tests mostly wait for OpenCode, so two per processor run at once. -parallel overrides this.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(func() int {

@@ -285,7 +285,7 @@ func (c streamChat) isReverted(t *testing.T) {
 }
 
 // effectsAreCarriedOutOnce restarts the system after NATS has forgotten its readers, as in a log that was restored from
-// a copy. The log alone says what was carried out.
+// a copy, and after the log has lost the last turn. The log says what was carried out, and OpenCode what was sent.
 func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
 	is := is.New(t)
 	c.must(t, "POST", c.route("abort"), nil, nil)
@@ -302,14 +302,41 @@ func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
 		return counts
 	}
 	expect.Eventually(t, "all is carried out", func() bool { return effects() == [2]int{8, 8} })
+	c.turn(t, c.chat, "@@say before the loss")
 	c.stop()
 	c.forgetConsumers(t)
+	c.loseLastTurn(t)
 	expect.WriteFile(t, c.path(), "Rhône\n") // by a person
-	c.restart()
+	c.startProcess()
+	expect.Eventually(t, "the loss is reported", func() bool {
+		reports, _ := filepath.Glob(c.data.Path("lost-events", "*", "report.json"))
+		return len(reports) == 1
+	})
+	is.NoErr(os.RemoveAll(c.data.Path("lost-events"))) // a person has read it; before, the system is not ready
+	c.await()
 	c.turn(t, c.chat, "@@say after the restart")
 	is.Equal(expect.ReadFile(t, c.path()), "Rhône\n")
 	is.Equal(effects(), [2]int{8, 8})
+	is.Equal(strings.Count(c.messageTexts(t, c.chat), "before the loss"), 2)
 	is.Equal(strings.Count(c.messageTexts(t, c.chat), "after the restart"), 2)
+	expect.Lacks(t, expect.ReadFile(t, c.data.Path("log-note.json")), "uncertain") // all was compared
+}
+
+// loseLastTurn truncates the log of a stopped system before the last event of the chat that a message is being sent.
+func (c streamChat) loseLastTurn(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	blocks, err := filepath.Glob(c.data.Path("nats", "jetstream", "APP", "streams", "EVENTS", "msgs", "*.blk"))
+	is.NoErr(err)
+	lost := 0
+	for _, path := range blocks {
+		at := strings.LastIndex(expect.ReadFile(t, path), events.ChatSubject(c.chat, events.MessageSending{}.Kind()))
+		if at >= 0 { // NATS compresses the blocks before the last one
+			is.NoErr(os.Truncate(path, int64(at)))
+			lost++
+		}
+	}
+	is.Equal(lost, 1)
 }
 
 // forgetConsumers deletes what NATS remembers of the readers of a stopped system's log, and the read models.

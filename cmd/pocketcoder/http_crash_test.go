@@ -24,7 +24,7 @@ func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
 	admin.say(t, waiting, bash(fmt.Sprintf(shortCommand, "survived")))
 	draft := admin.awaitRequest(t, waiting)
 	talking := admin.create(t, "chats", record{"title": "talking"})
-	admin.say(t, talking, "@@text n=400 delay=20")
+	admin.say(t, talking, "@@text n=10000 delay=20") // lasts longer than what comes before the crash
 
 	stream := newCutStream(t, "/api/events?subject=evt.chat.>")
 	begun := func(f frame) bool {
@@ -88,7 +88,7 @@ func healthcheckFollows(part string) incidentCheck {
 			return found
 		}
 		expect.Eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
-		is.Equal(len(states()), 5)
+		is.Equal(len(states()), 6)
 		ctx, cancel := context.WithCancel(t.Context())
 		stream, err := admin.follow(ctx, "/api/events?subject=evt.config.healthchecks.>", "")
 		is.NoErr(err)

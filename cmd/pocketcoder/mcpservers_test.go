@@ -84,7 +84,7 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "nothing is approved yet")
 	p.approveMCP(t, "lab")
-	is.Equal(len(p.mcpState(t, "lab", "active").Tools), 7)
+	is.Equal(len(p.mcpState(t, "lab", "active").Tools), 8)
 
 	catalogue := p.chat(t, ownTool("mcp_catalog", map[string]any{}))
 	expect.Contains(t, p.outputOf(t, catalogue, 0), `{"name":"pocketcoder_mcp_lab_echo","description":"says it back"}`)

@@ -25,7 +25,7 @@ func TestUpReportsWhyItCannotStart(t *testing.T) {
 		code    int
 	}{
 		"port in use":          {portInUse, "address already in use; choose another with --http", 1},
-		"other version":        {otherVersion, `DIR/data: its layout has version "99"`, 1},
+		"other version":        {otherVersion, `DIR/data: a newer pocketcoder has stored data of version 99`, 1},
 		"no workspace":         {with("--workspace", "DIR/missing"), "--workspace: stat DIR/missing: no such file", 1},
 		"workspace is a file":  {workspaceIsFile, "--workspace DIR/file is not a directory", 1},
 		"data among programs":  {with("--data", "/opt/pocketcoder-data"), "--data /opt/pocketcoder-data can be read in the sandbox", 1},

@@ -64,7 +64,7 @@ func Name() string {
 
 // VersionOf runs a program and returns the first line that it prints about its version.
 func VersionOf(ctx context.Context, path, versionFlag string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	home, err := os.MkdirTemp("", "pocketcoder-doctor-") // OpenCode makes its directories whatever it is asked
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -28,16 +27,16 @@ type Write struct {
 	Expect Expect
 }
 
-// Codes of the JetStream API. A wrong last sequence has the first code with one replica, the second with several.
+// Codes of the JetStream API.
 const (
-	codeWrongLastSequence         = 10071
-	codeWrongLastSequenceConstant = 10164
-	codeBatchDuplicate            = 10201 // an atomic batch holds a message that is stored already
-	codeBeingStored               = 10158 // the server stores an earlier copy of the message
-	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
-	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
-	codeNotOpen                   = 10120 // the server reopens its streams: it says that the account may have none
-	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing, as with a full disk
+	codeWrongLastSequence     = 10071
+	codeInProcess             = 10164 // with several replicas: an append with the same expectation is in process
+	codeBatchDuplicate        = 10201 // an atomic batch holds a message that is stored already
+	codeBeingStored           = 10158 // the server stores an earlier copy of the message
+	codeInsufficientResources = 10023 // the server has reached its limit of stored bytes
+	codeInsufficientStorage   = 10047 // what an account or a stream reserves does not fit into that limit
+	codeNotOpen               = 10120 // the server reopens its streams: it says that the account may have none
+	codeBatchIncomplete       = 10176 // messages of an atomic batch are missing, as with a full disk
 )
 
 // MaxBatch is the most events one atomic batch may hold; the server's limit is 1,000.
@@ -61,7 +60,7 @@ func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uin
 	if len(expect) > 0 {
 		w.Expect = expect[0]
 	}
-	seq, err := l.retryAppend(ctx, w, func(ctx context.Context) (uint64, error) {
+	seq, err := l.retryAppend(ctx, []Write{w}, func(ctx context.Context) (uint64, error) {
 		return l.publish(ctx, m, opts...)
 	})
 	if err != nil {
@@ -150,13 +149,9 @@ func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) 
 		}
 		batch[i] = m
 	}
-	last := writes[len(writes)-1]
-	if i := slices.IndexFunc(writes, func(w Write) bool { return w.Expect.Filter != "" }); i >= 0 {
-		last.Expect = writes[i].Expect
-	}
-	seq, err := l.retryAppend(ctx, last, func(ctx context.Context) (uint64, error) { return l.publishBatch(ctx, batch) })
+	seq, err := l.retryAppend(ctx, writes, func(ctx context.Context) (uint64, error) { return l.publishBatch(ctx, batch) })
 	if err != nil {
-		return 0, appendError(last.Event, err)
+		return 0, appendError(writes[len(writes)-1].Event, err)
 	}
 	return seq, nil
 }
@@ -225,7 +220,7 @@ func appendError(e events.Event, err error) error {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		switch api.ErrorCode {
-		case codeWrongLastSequence, codeWrongLastSequenceConstant:
+		case codeWrongLastSequence, codeInProcess:
 			err = ErrConflict
 		case codeInsufficientResources, codeInsufficientStorage:
 			err = fmt.Errorf("%w (%w)", errStorageLimit, err)

@@ -86,6 +86,34 @@ func TestAppendsAreStoredOnceWhileTheLeaderChanges(t *testing.T) {
 	is.True(len(times) <= len(acknowledged)+len(failed))
 }
 
+// A cluster refuses an append while another one with the same expectation is in process, although there is no newer
+// event.
+func TestAppendsWithTheSameExpectationAreBothStored(t *testing.T) {
+	expect.Long(t, "runs a cluster of three servers")
+	t.Parallel()
+	is := is.New(t)
+	c := eventstest.OpenCluster(t)
+	noEvent := log.Expect{Filter: events.ChatFilter("empty")}
+	var writing sync.WaitGroup
+	for w := range 4 {
+		writing.Go(func() {
+			for i := range 10 {
+				one := log.Write{Event: eventOfChatOfSize(t, fmt.Sprint("chat", w), fmt.Sprintf("evt_%d_%d", w, i), 100),
+					Expect: noEvent}
+				if _, err := c.Commit(t.Context(), []log.Write{one}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	_, err := c.Append(t.Context(), eventOfChatOfSize(t, "empty", "evt_first", 100))
+	is.NoErr(err)
+	late := log.Write{Event: eventOfChatOfSize(t, "chat0", "evt_late", 100), Expect: noEvent}
+	_, err = c.Commit(t.Context(), []log.Write{late})
+	is.True(errors.Is(err, log.ErrConflict))
+}
+
 func TestClusterWithoutAMajorityIsUnavailable(t *testing.T) {
 	expect.Long(t, "runs a cluster of three servers")
 	t.Parallel()

@@ -56,7 +56,7 @@ func (l *Log) NewestEach(ctx context.Context, fn func(events.Event) error, filte
 
 // events returns EVENTS for a read from a position.
 func (l *Log) events() direct.Stream {
-	return direct.Stream{Reader: l.direct, Name: EventsStream, Alone: l.replicas == 1, Last: l.Last}
+	return direct.Stream{Reader: l.direct, FromStart: l.scans, Name: EventsStream, Alone: l.replicas == 1, Last: l.Last}
 }
 
 // each returns a function that calls fn with the event in a message.

@@ -43,6 +43,7 @@ type Log struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	direct   direct.Reader
+	scans    direct.Reader           // for reads of whole histories
 	attached bool                    // for reading, without the right to create a consumer
 	refuse   func() error            // nil if no command is refused
 	replicas int                     // of EVENTS; 0 for a reader
@@ -52,10 +53,14 @@ type Log struct {
 	reading sync.Mutex
 	readers map[context.Context]context.CancelCauseFunc // Reopened ends them
 
+	working sync.Mutex
+	workers map[*worker]bool // that run now
+
 	*secret.Known // replaced in everything that is stored
 }
 
-// Open creates or updates the streams and returns the log. There is no other migration step.
+// Open creates or updates the streams and returns the log. There is no other migration step. The log opens a second
+// connection, which is closed with nc.
 func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Log, error) {
 	l, err := Attach(nc, "$JS.API")
 	if err != nil {
@@ -71,7 +76,21 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 	if err := l.Blobs.Create(ctx, o.Replicas, requestTimeout); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return l, l.openScans()
+}
+
+// openScans opens a connection like that of the log, which is closed with it. The server answers the requests of a
+// connection one after the other, so nothing else waits for the scans.
+func (l *Log) openScans() (err error) {
+	if l.scans.Conn, err = l.nc.Opts.Connect(); err != nil {
+		return fmt.Errorf("open a second connection to NATS: %w", err)
+	}
+	closed := l.nc.StatusChanged(nats.CLOSED)
+	go func() {
+		<-closed
+		l.scans.Conn.Close()
+	}()
+	return nil
 }
 
 // MayLag reports whether a read may lack the newest events, because any replica answers it.
@@ -86,7 +105,9 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
 	r := direct.Reader{Conn: nc, Prefix: apiPrefix}
-	return &Log{nc: nc, js: js, direct: r, Blobs: blob.Attach(js, r), attached: true,
+	scans := r
+	scans.Yields = true
+	return &Log{nc: nc, js: js, direct: r, scans: scans, Blobs: blob.Attach(js, r), attached: true,
 		Known: secret.NewKnown(secret.Redactor{})}, nil
 }
 

@@ -228,3 +228,30 @@ func TestConcealedSecretIsRedactedFromThenOn(t *testing.T) {
 		expect.Lacks(t, say(fmt.Sprintf("secret-of-%d", i)), "secret-of")
 	}
 }
+
+func TestHistoriesAreReadOverAConnectionOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := eventstest.Server(t, expect.MemoryDir(t))
+	nc := eventstest.Conn(t, s)
+	l := eventstest.Open(t, nc)
+	p := log.Start(events.ChatFilter("chat1"))
+	advance := func() (n int, requests uint64) {
+		t.Helper()
+		before := nc.Stats().OutMsgs
+		is.NoErr(l.Advance(t.Context(), p, func(events.Event) error { n++; return nil }))
+		return n, nc.Stats().OutMsgs - before
+	}
+	appendLost(t, l, "chat1", 0, 3)
+	n, requests := advance()
+	is.Equal(n, 3)
+	is.Equal(requests, uint64(0))
+	appendLost(t, l, "chat1", 3, 1)
+	n, requests = advance() // the news
+	is.Equal(n, 1)
+	is.True(requests > 0)
+
+	is.Equal(s.NumClients(), 2)
+	nc.Close()
+	expect.Eventually(t, "both are closed", func() bool { return s.NumClients() == 0 })
+}

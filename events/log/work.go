@@ -9,11 +9,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/direct"
 	"pocketcoder/sleep"
 )
 
 const (
 	workRetry       = time.Second     // pause before work that failed is tried again
+	maxOpenTries    = 3               // tries to open a consumer before another one takes its place
 	workRequestTime = 5 * time.Second // how long one request for work is valid
 	// after a crash the event is delivered again after this time; extended while the work runs
 	workLease = 3 * time.Second
@@ -30,13 +32,43 @@ func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Con
 // WorkAll is Work for events that match any of several filters. No two filters may match the same event.
 func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn func(context.Context, events.Event) error,
 	failed func(events.Event, error)) error {
-	return l.takeWork(ctx, name, filters, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	take := func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		e, err := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
 		if err == nil {
 			err = attempt(m, func() error { return work(ctx, e, fn) })
 		}
 		return finish(ctx, m, e, err, failed)
-	})
+	}
+	return l.takeWork(ctx, name, filters, 1, take, failed)
+}
+
+type beginKey struct{}
+
+// BeginWork returns a context whose workers begin after the sequence that begin returns, if the server knows no
+// progress of them: in a new log, after a restore, or after a loss. Without it they begin with the first event.
+func BeginWork(ctx context.Context, begin func(context.Context) (after uint64, err error)) context.Context {
+	return context.WithValue(ctx, beginKey{}, begin)
+}
+
+// beginWork lets a worker without progress skip the events for which nothing is left to do.
+func (l *Log) beginWork(ctx context.Context, consumer jetstream.Consumer) error {
+	begin, _ := ctx.Value(beginKey{}).(func(context.Context) (uint64, error))
+	if begin == nil {
+		return nil
+	}
+	s, err := l.js.Stream(ctx, EventsStream)
+	if err != nil {
+		return err
+	}
+	info := consumer.CachedInfo()
+	if info.Delivered.Stream >= max(s.CachedInfo().State.FirstSeq, 1) { // a new consumer is before the first event
+		return nil
+	}
+	after, err := begin(ctx)
+	if err == nil && after > 0 {
+		_, err = l.js.ResetConsumerToSequence(ctx, EventsStream, info.Name, after+1)
+	}
+	return err
 }
 
 // untilOpen repeats a request of a reader or worker that starts. A server that opens its streams or elects a leader
@@ -57,17 +89,18 @@ func untilOpen(ctx context.Context, open func(context.Context) error) error {
 
 // takeWork calls take with each event that the server delivers, at most limit before they are finished.
 func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int,
-	take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	var consumer jetstream.Consumer
-	err := untilOpen(ctx, func(ctx context.Context) (err error) {
-		consumer, err = l.js.CreateOrUpdateConsumer(ctx, EventsStream, jetstream.ConsumerConfig{
-			Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
-			MaxAckPending: most, AckWait: workLease,
-		})
-		return err
+	take func(jetstream.Msg, *jetstream.MsgMetadata) error, failed func(events.Event, error)) error {
+	w, end := l.startWorker(name)
+	defer end()
+	consumer, err := l.openConsumer(ctx, w, jetstream.ConsumerConfig{
+		Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
+		MaxAckPending: most, AckWait: workLease,
 	})
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)
+	}
+	if used := consumer.CachedInfo().Name; used != name {
+		failed(events.Event{}, fmt.Errorf("the NATS server cannot open the consumer %s; %s does its work", name, used))
 	}
 	// On a busy machine the server sometimes delivers the next event only with the next request (measured, 2.15.2), so
 	// requests are short. A late heartbeat is no reason to stop.
@@ -93,6 +126,30 @@ func (l *Log) takeWork(ctx context.Context, name string, filters []string, most 
 			return fmt.Errorf("run worker %s: %w", name, err)
 		}
 	}
+}
+
+// openConsumer creates or finds the consumer of a worker. An external server whose file of the consumer's state is
+// damaged neither opens nor deletes a consumer of that name (measured, 2.15.2). Another one then takes its place. It
+// begins as a lost consumer does: see BeginWork.
+func (l *Log) openConsumer(ctx context.Context, w *worker, config jetstream.ConsumerConfig) (c jetstream.Consumer,
+	err error) {
+	names := [2]string{config.Durable, config.Durable + "-2"}
+	tries := 0
+	err = untilOpen(ctx, func(ctx context.Context) (err error) {
+		if tries >= maxOpenTries {
+			config.Durable = names[tries%2]
+		}
+		c, err = l.js.CreateOrUpdateConsumer(ctx, EventsStream, config)
+		if l.setOpened(w, config.Durable, err); isCode(err, jetstream.JSErrCodeConsumerCreate) {
+			tries++
+			_ = sleep.For(ctx, workRetry) // the server logs each attempt
+		}
+		if err != nil {
+			return err
+		}
+		return l.beginWork(ctx, c)
+	})
+	return c, err
 }
 
 // workMessage is an event that the server handed out and that is not finished.
@@ -135,7 +192,7 @@ func work(ctx context.Context, e events.Event, fn func(context.Context, events.E
 	if e.Malformed != nil {
 		return nil
 	}
-	return fn(ctx, e)
+	return fn(direct.Work(ctx), e)
 }
 
 // attempt calls fn, and meanwhile tells the server not to deliver the event again.

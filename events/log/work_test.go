@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
@@ -35,6 +36,13 @@ func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+	return workWith(ctx, stop, t, l, filter, fn)
+}
+
+// workWith is work with a context that stop ends.
+func workWith(ctx context.Context, stop func(), t *testing.T, l *log.Log, filter string, fn func(n int,
+	session string) (err error, stop bool)) (given []string, failures []error) {
+	t.Helper()
 	err := l.Work(ctx, "worker", filter, func(_ context.Context, e events.Event) error {
 		d, err := events.Decode(e)
 		if err != nil {
@@ -74,6 +82,37 @@ func TestWorkRunsInOrderAndContinuesAfterARestart(t *testing.T) {
 	appendLost(t, l, "chat2", 5, 2)
 	given, _ = work(t, l, lostFilter, func(_ int, session string) (error, bool) { return nil, session == "ses_6" })
 	is.Equal(strings.Join(given, " "), "ses_2 ses_3 ses_4 ses_5 ses_6")
+}
+
+func TestAWorkerWithoutProgressBeginsWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l := eventstest.Open(t, nc)
+	appendLost(t, l, "chat1", 0, 5)
+	asked := 0
+	run := func(begin uint64, last string) (given []string) {
+		t.Helper()
+		ctx, stop := context.WithCancel(log.BeginWork(t.Context(), func(context.Context) (uint64, error) {
+			asked++
+			return begin, nil
+		}))
+		defer stop()
+		given, failures := workWith(ctx, stop, t, l, lostFilter, func(_ int, session string) (error, bool) {
+			return nil, session == last
+		})
+		is.Equal(len(failures), 0)
+		return given
+	}
+	is.Equal(strings.Join(run(2, "ses_3"), " "), "ses_2 ses_3")
+	is.Equal(strings.Join(run(0, "ses_4"), " "), "ses_4") // it has progress now
+	is.Equal(asked, 1)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, "worker"))
+	is.Equal(strings.Join(run(3, "ses_4"), " "), "ses_3 ses_4")
+	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, "worker"))
+	is.Equal(strings.Join(run(0, "ses_1"), " "), "ses_0 ses_1")
 }
 
 // restart stops the server, as a stop of the whole system does, and opens the log of another one on the same files.

@@ -90,7 +90,7 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 				}
 			})
 			return nil
-		})
+		}, failed)
 }
 
 // at returns the event with a sequence. Events are never removed, so a replica that does not find one lags behind.

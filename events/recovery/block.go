@@ -72,11 +72,15 @@ func readBlock(ctx context.Context, path, stream string, index uint32) (b block,
 		content, damaged := decompress(ctx, raw)
 		return parseBlock(ctx, content, damaged, sum), ctx.Err()
 	}
-	if b = parseBlock(ctx, raw, false, sum); len(b.records) == 0 { // or the damage is where it says that it is compressed
-		content, _ := decompress(ctx, raw)
-		if c := parseBlock(ctx, content, true, sum); len(c.records) > 0 {
-			b = c
-		}
+	b = parseBlock(ctx, raw, false, sum)
+	if len(b.records) > 0 && b.records[0].offset == 0 {
+		return b, ctx.Err()
+	}
+	// The damage may be where it says that it is compressed. S2 stores what it cannot compress as it is, so some records
+	// can be read either way.
+	content, _ := decompress(ctx, raw)
+	if c := parseBlock(ctx, content, true, sum); len(c.records) > len(b.records) {
+		b = c
 	}
 	return b, ctx.Err()
 }

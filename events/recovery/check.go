@@ -1,11 +1,8 @@
 package recovery
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/minio/highwayhash"
 
 	"pocketcoder/events/log"
 )
@@ -54,10 +49,16 @@ func (g *Guard) check(ctx context.Context, streams string, applied uint64) error
 			return err
 		}
 		known := uint64(0)
+		for _, b := range before.Blocks[name] {
+			known = max(known, b.Last)
+		}
 		if name == log.EventsStream {
-			known = max(before.Last, applied)
+			known = max(known, before.Last, applied)
 		}
 		if err := g.repair(ctx, s, known); err != nil {
+			return err
+		}
+		if err := g.repairConsumers(s, max(known, s.last)); err != nil {
 			return err
 		}
 	}
@@ -97,9 +98,9 @@ func (g *Guard) begin(streams string) note {
 	defer g.mu.Unlock()
 	g.streams = streams
 	if !created.IsZero() && !g.note.Created.IsZero() && !created.Equal(g.note.Created) {
-		lost := g.note.Lost // by the log that was copied into this one
+		before := g.note // of the log that was copied into this one
 		g.replaced(created)
-		g.note.Lost = lost
+		g.note.Lost, g.note.Uncertain = before.Lost, before.Uncertain
 	}
 	n := g.note
 	n.Blocks = maps.Clone(n.Blocks)
@@ -136,8 +137,9 @@ func readCreated(dir string) time.Time {
 type store struct {
 	stream, dir string
 	blocks      []storedBlock
-	last        uint64 // that NATS's index or a block states
-	time        int64  // of the newest event that was read
+	missing     []uint32 // blocks with messages that NATS's index lists and that have no file
+	last        uint64   // that NATS's index or a block states
+	time        int64    // of the newest event that was read
 }
 
 // storedBlock is a block file, and what was read from it unless it is as noted.
@@ -158,8 +160,12 @@ func readStore(ctx context.Context, stream, dir string, notes []blockNote) (s st
 	if s.blocks, err = listBlocks(filepath.Join(dir, "msgs")); err != nil {
 		return s, err
 	}
-	stated, trusted := readIndex(dir, stream, s.blocks)
+	index, trusted := readIndex(dir, stream, s.blocks)
+	stated := index.last
 	s.last = stated
+	if trusted {
+		s.missing = index.without(s.blocks)
+	}
 	noted := map[uint32]blockNote{}
 	for _, b := range notes {
 		noted[b.Index] = b
@@ -239,48 +245,4 @@ func (b *storedBlock) read(ctx context.Context, stream string) error {
 		b.torn = b.begun > 0
 	}
 	return nil
-}
-
-// readIndex returns the last sequence that NATS's index states, and whether NATS opens the stream by the index, without
-// reading the blocks.
-//
-// The index is: magic u8 · version u8 · messages, bytes, first sequence as varints · first time as a signed varint ·
-// last sequence as a varint · … · last checksum of the last block · hash of all this.
-func readIndex(dir, stream string, blocks []storedBlock) (last uint64, trusted bool) {
-	text, err := os.ReadFile(filepath.Join(dir, "msgs", "index.db"))
-	if err != nil || len(text) < 32 {
-		return 0, false
-	}
-	text, is := text[:len(text)-checksumSize], text[len(text)-checksumSize:]
-	key := sha256.Sum256([]byte(stream))
-	sum, _ := highwayhash.New64(key[:])
-	sum.Write(text)
-	if !bytes.Equal(sum.Sum(nil), is) {
-		return 0, false
-	}
-	numbers := text[2:]
-	for range 5 { // a signed varint is as long as an unsigned one
-		n := 0
-		if last, n = binary.Uvarint(numbers); n <= 0 {
-			return 0, false
-		}
-		numbers = numbers[n:]
-	}
-	if len(blocks) == 0 {
-		return last, last == 0
-	}
-	end, err := readEnd(blocks[len(blocks)-1])
-	return last, err == nil && bytes.Equal(end, text[len(text)-checksumSize:])
-}
-
-// readEnd returns the last checksum of a block file.
-func readEnd(b storedBlock) ([]byte, error) {
-	f, err := os.Open(b.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	end := make([]byte, checksumSize)
-	_, err = f.ReadAt(end, b.Size-checksumSize)
-	return end, err
 }

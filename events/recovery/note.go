@@ -25,6 +25,9 @@ type note struct {
 	Blocks   map[string][]blockNote `json:"blocks"`  // by stream: the blocks that were read and are good
 	Lost     []Loss                 `json:"lost"`
 	Replaced bool                   `json:"replaced,omitempty"` // the read models may be those of another log
+
+	// what followed from the events before this sequence may be lost; 0 if nothing is, or it was compared
+	Uncertain uint64 `json:"uncertain,omitempty"`
 }
 
 // blockNote describes a good block file. A block whose size and time have not changed is not read again at a start.
@@ -51,6 +54,18 @@ type Loss struct {
 func (l Loss) Acknowledged() bool {
 	_, err := os.Stat(l.Directory)
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// after returns the sequence that follows the lost events, or the first one if new events get their sequences. It
+// returns 0 if no event is lost.
+func (l Loss) after() uint64 {
+	switch {
+	case len(l.Sequences) == 0:
+		return 0
+	case l.Reused:
+		return l.Sequences[0].First
+	}
+	return l.Sequences.last() + 1
 }
 
 // String says what is lost, why, and where the damaged files are.
@@ -81,6 +96,17 @@ func Losses(data string) ([]Loss, error) {
 
 // Copies returns the directories with the files of losses that no person has acknowledged. They may hold any event.
 func Copies(data string) ([]string, error) { return filepath.Glob(filepath.Join(data, lossesDir, "*")) }
+
+// NoteRestored notes in a new data directory that its log was restored up to a sequence. What followed later is not in
+// the log.
+func NoteRestored(data string, last uint64) error {
+	n, err := readNote(data)
+	if err != nil {
+		return err
+	}
+	n.Uncertain = last + 1
+	return n.write(data)
+}
 
 // readNote returns an empty note if there is none.
 func readNote(data string) (n note, err error) {

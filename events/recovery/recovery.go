@@ -12,6 +12,8 @@
 //     machine can break this promise; the report then names the reused sequences.
 //   - A loss names its sequences, and is noted before the files are changed. Nothing is lost that the loss does not
 //     name.
+//   - A stream that removes messages cannot tell which of its sequences are lost. Check reports a block that NATS's
+//     index lists and that has no file. It also reports an end before the sequence that the note or the index knows.
 //   - A start reads the last block and those that have changed since the last start. It reads all blocks only if NATS
 //     does.
 //   - The note does not slow down an append. After a crash it may be some seconds old, which loses nothing.
@@ -133,6 +135,25 @@ func (g *Guard) MarkReadModelsRenewed() error {
 	return g.note.write(g.data)
 }
 
+// Uncertain returns a sequence after a loss, or after a backup was restored: the log does not show all that followed
+// from the events before it. It returns 0 if there is nothing to compare. Call MarkCompared after the comparison.
+func (g *Guard) Uncertain() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.note.Uncertain
+}
+
+// MarkCompared notes that what followed from the events before a sequence was compared with what the log shows.
+func (g *Guard) MarkCompared(before uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.note.Uncertain > before {
+		return nil // there is a new loss
+	}
+	g.note.Uncertain = 0
+	return g.note.write(g.data)
+}
+
 // replaced begins a new note for a log that is not the one noted: another NATS, or a backup that was restored.
 func (g *Guard) replaced(created time.Time) {
 	g.logger.Warn("this is another log than before; the read models are computed anew", "created", created, "before",
@@ -161,6 +182,7 @@ func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
 	changed := !info.Created.Equal(g.note.Created)
 	if changed && !g.note.Created.IsZero() && !g.checked {
 		g.replaced(info.Created)
+		g.note.Uncertain = state.LastSeq + 1
 	}
 	g.note.Created = info.Created
 	if state.LastSeq < g.note.Last { // Check leaves no such store

@@ -49,7 +49,15 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 		}
 	}
 	// The end is missing if the store has no mark of the last sequence. NATS makes one itself if its index tells it to.
-	short := s.stream == log.EventsStream && last < known && (len(lost) > 0 || !s.marks(ctx, known))
+	short := last < known && (len(lost) > 0 || !s.marks(ctx, known))
+	if s.stream != log.EventsStream { // it removes messages, so a sequence without one need not be a loss
+		for _, block := range s.missing {
+			reasons = append(reasons, fmt.Sprintf("the file %d.blk is missing", block))
+		}
+		if short && len(reasons) == 0 {
+			reasons = append(reasons, fmt.Sprintf("the files end at #%d, and had reached #%d", last, known))
+		}
+	}
 	if len(lost) == 0 && len(reasons) == 0 && !torn && !short {
 		g.noteBlocks(s.stream, s.blocks)
 		return nil
@@ -239,5 +247,6 @@ func (g *Guard) addLoss(l Loss) error {
 		return errors.Join(err, os.RemoveAll(l.Directory))
 	}
 	g.note.Lost = append(g.note.Lost, l)
+	g.note.Uncertain = max(g.note.Uncertain, l.after())
 	return g.note.write(g.data)
 }

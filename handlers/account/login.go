@@ -121,6 +121,10 @@ func (a *Accounts) try(ctx context.Context, turn *attempts, t attempt) (hash str
 		}
 	}
 	right, err := a.matches(ctx, hash, t.password)
+	if errors.Is(err, errHash) && t.owner != nil {
+		return "", fmt.Errorf("compare the password of the account %s: %w; %s", t.owner.Email, err,
+			newPasswordHelp(t.owner.Email))
+	}
 	if err != nil {
 		return "", err
 	}

@@ -34,6 +34,14 @@ func (a *Accounts) dummyHash() string {
 	return a.phc(make([]byte, saltBytes), make([]byte, hashBytes))
 }
 
+// errHash means that the hash of a password is lost or damaged.
+var errHash = errors.New("the stored hash of the password cannot be used")
+
+// newPasswordHelp says how an account gets a password when its own is lost.
+func newPasswordHelp(email string) string {
+	return "give it a new password with: pocketcoder user passwd " + email
+}
+
 // passwordKey returns the key of an account's password hash in SECRETS.
 func passwordKey(account string) string { return "password." + account }
 
@@ -60,7 +68,7 @@ func (a *Accounts) matches(ctx context.Context, stored, password string) (bool, 
 	salt, err := base64.RawStdEncoding.DecodeString(salt64)
 	want, err2 := base64.RawStdEncoding.DecodeString(sum64)
 	if !ok || !ok2 || err != nil || err2 != nil || len(want) != hashBytes {
-		return false, fmt.Errorf("compare password: the stored hash is not %s…", a.hashParameters())
+		return false, fmt.Errorf("%w: it is not %s…", errHash, a.hashParameters())
 	}
 	sum, err := a.argon2(ctx, password, salt)
 	return err == nil && subtle.ConstantTimeCompare(sum, want) == 1, err

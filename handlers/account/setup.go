@@ -130,6 +130,8 @@ func (a *Accounts) EnsureAdmin(ctx context.Context, email, password string) (not
 	}
 	same, err := a.matches(ctx, string(stored), password)
 	switch {
+	case errors.Is(err, errHash): // the operator's command needs a system that runs
+		note = fmt.Sprintf("the password of the account %s is lost or damaged; %s", owner.Email, newPasswordHelp(owner.Email))
 	case err != nil:
 		return "", err
 	case owner.Disabled:

@@ -171,6 +171,31 @@ func TestAdminOfTheEnvironment(t *testing.T) {
 	is.Equal(len(of[events.AccountCreated](s)), 3)
 }
 
+// The command that gives an account a new password needs a system that runs.
+func TestALostPasswordNamesTheAccountAndTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("root", Admin)
+	const help = "give it a new password with: pocketcoder user passwd root@example.org"
+	for _, hash := range []string{"", "$argon2id$damaged"} {
+		is.NoErr(s.secrets.Delete(t.Context(), passwordKey("root")))
+		if hash != "" {
+			is.NoErr(s.secrets.Put(t.Context(), passwordKey("root"), []byte(hash)))
+			_, err := s.tryLogin("root", password)
+			is.True(err != nil)
+			expect.Contains(t, err.Error(), "the account root@example.org")
+			expect.Contains(t, err.Error(), help)
+		}
+		note, err := s.EnsureAdmin(t.Context(), "root@example.org", password)
+		is.NoErr(err)
+		is.Equal(note, "the password of the account root@example.org is lost or damaged; "+help)
+	}
+	_, err := s.SetPassword(t.Context(), SetPassword{Command: root, Account: "root", Password: password})
+	is.NoErr(err)
+	s.login("root")
+}
+
 // Everything that is secret is followed through everything that can happen to it.
 func TestNoSecretReachesTheLog(t *testing.T) {
 	t.Parallel()

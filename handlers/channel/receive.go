@@ -29,6 +29,10 @@ type Incoming struct {
 	Thread    Thread // of a mail
 	verb      string // before the code of a button that is written; empty for a button
 
+	// Read completes Text and Files. It is called for a paired sender only. Before, Text is the beginning of the text, in
+	// which a code is searched. nil if nothing is missing.
+	Read func(context.Context, *Incoming) error
+
 	// Files returns the files of the message. Its error is a sentence for the sender, unless ctx has ended. It is
 	// called for a paired sender only.
 	Files func(context.Context) ([]events.Part, error)
@@ -68,6 +72,11 @@ func (h *Channels) Receive(ctx context.Context, in Incoming) error {
 	}
 	if tooMany, err := h.tooManyThreads(ctx, in); tooMany || err != nil {
 		return err
+	}
+	if in.Read != nil {
+		if err := in.Read(ctx, &in); err != nil {
+			return err
+		}
 	}
 	id, allowed, err := h.chatOf(ctx, in, who)
 	if err != nil || !allowed {

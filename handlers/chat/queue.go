@@ -54,6 +54,7 @@ type message struct {
 	last      uint64            // sequence of its last change
 	steer     bool
 	internal  bool // PocketCoder wrote it: to resume a turn, or to report on workers
+	held      bool // after a loss of events, until a person sends it
 }
 
 // waitState is how the wait of a message has ended.
@@ -95,9 +96,13 @@ func (s *messageState) Apply(e events.Event) {
 	case events.MessageMoved:
 		s.change(e, d.Message, func(*message) {})
 	case events.MessageSteered:
-		s.change(e, d.Message, func(m *message) { m.steer = true })
+		s.change(e, d.Message, func(m *message) { m.steer, m.held = true, false })
 	case events.MessageWithdrawn:
 		s.change(e, d.Message, func(m *message) { m.state = withdrawn })
+	case events.MessageHeld:
+		if d.IsAfterLoss() {
+			s.change(e, d.Message, (*message).holdAfterLoss)
+		}
 	case events.AbortRequested:
 		if d.HoldsQueue(e) {
 			s.hold(e)
@@ -112,6 +117,13 @@ func (s *messageState) hold(e events.Event) {
 		if m.state == waiting {
 			m.steer = false
 		}
+	}
+}
+
+// holdAfterLoss applies that the log cannot tell whether the message was sent.
+func (m *message) holdAfterLoss() {
+	if m.state == waiting || m.state == sent {
+		m.state, m.steer, m.held = waiting, false, true
 	}
 }
 
@@ -152,7 +164,7 @@ func (s *messageState) waiting(chat, id string) (*message, error) {
 	switch {
 	case m == nil:
 		return nil, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", id, chat)
-	case m.internal:
+	case m.internal && !m.held:
 		return nil, handlers.Refuse(handlers.Conflict, "PocketCoder wrote this message. It cannot be changed.")
 	case m.state == sent:
 		return nil, handlers.Refuse(handlers.Conflict, "This message was sent already. It can no longer be changed.")
@@ -205,6 +217,9 @@ func (s *messageState) changesOf(c ChangeMessage) (m *message, changes []events.
 	}
 	if m, err = s.waiting(c.Chat, c.Message); err != nil {
 		return nil, nil, err
+	}
+	if m.internal && (c.Parts != nil || c.Before != nil) {
+		return nil, nil, handlers.Refuse(handlers.Conflict, "PocketCoder wrote this message. It can only be sent or deleted.")
 	}
 	if c.Parts != nil && hashOf(c.Parts) != m.now {
 		changes = append(changes, events.MessageEdited{Message: c.Message, Parts: c.Parts})

@@ -37,6 +37,7 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 	edit := func(text string) chat.ChangeMessage { return chat.ChangeMessage{Parts: handlerstest.Say(text)} }
 	steer := chat.ChangeMessage{Delivery: events.DeliverySteer}
 	move := func(before string) chat.ChangeMessage { return chat.ChangeMessage{Before: &before} }
+	prompt := events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}
 	for name, c := range map[string]struct {
 		given  []events.Data // after the submitted messages a, b and s, which steers
 		change chat.ChangeMessage
@@ -68,7 +69,12 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 		"repeated after an edit":         {given: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, sending("a")}, change: edit("new")},
 		"edited once it has failed":      {given: []events.Data{events.MessageFailed{Message: "a"}}, change: edit("new"), code: handlers.Conflict, want: failed},
 		"edited once it was withdrawn":   {given: []events.Data{events.MessageWithdrawn{Message: "a"}}, change: edit("new"), code: handlers.Conflict, want: deleted},
-		"a prompt that resumes a turn":   {given: []events.Data{events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}}, of: "r", change: edit("new"), code: handlers.Conflict, want: "PocketCoder wrote this message. It cannot be changed."},
+		"a prompt that resumes a turn":   {given: []events.Data{prompt}, of: "r", change: edit("new"), code: handlers.Conflict, want: "PocketCoder wrote this message. It cannot be changed."},
+		"sent once, held after a loss":   {given: []events.Data{sending("a"), events.MessageHeld{Message: "a"}}, change: steer, then: []events.Data{events.MessageSteered{Message: "a"}}},
+		"steered before a loss":          {given: []events.Data{events.MessageHeld{Message: "s"}}, of: "s", change: steer, then: []events.Data{events.MessageSteered{Message: "s"}}},
+		"a prompt that a loss holds":     {given: []events.Data{prompt, events.MessageHeld{Message: "r"}}, of: "r", change: steer, then: []events.Data{events.MessageSteered{Message: "r"}}},
+		"the text of such a prompt":      {given: []events.Data{prompt, events.MessageHeld{Message: "r"}}, of: "r", change: edit("new"), code: handlers.Conflict, want: "PocketCoder wrote this message. It can only be sent or deleted."},
+		"such a prompt, once it steers":  {given: []events.Data{prompt, events.MessageHeld{Message: "r"}, events.MessageSteered{Message: "r"}}, of: "r", change: edit("new"), code: handlers.Conflict, want: "PocketCoder wrote this message. It cannot be changed."},
 		"a message that does not exist":  {of: "none", change: edit("new"), code: handlers.NotFound, want: "there is no message none in chat c1"},
 		"a message of a deleted chat":    {given: []events.Data{events.Deleted{}}, change: edit("new"), code: handlers.NotFound, want: "there is no chat c1"},
 		"without content":                {change: edit(" "), code: handlers.Invalid, want: "the message is empty"},

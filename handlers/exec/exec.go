@@ -59,6 +59,7 @@ type Executions struct {
 	output       int64         // limit of a command's output in bytes; 0 for maxOutput
 	detachDelay  time.Duration // 0 for detachDelay
 	startDelay   time.Duration // 0 for startDelay
+	reportEvery  time.Duration // 0 for reportEvery
 }
 
 // Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and

@@ -36,24 +36,75 @@ func (k keepRequests) Apply(e events.Event) {
 	}
 }
 
-// recordEnd records the end of an execution, and a request to keep each name that the worker reports with it, unless
-// there is one.
-func (x *Executions) recordEnd(ctx context.Context, u *run, d events.ExecFinished, reported []wire.Quarantined) error {
-	if len(reported) == 0 {
-		return x.record(ctx, u.chat, d)
+// reportEvery is how often the worker of a running execution is asked for the names that it has quarantined.
+const reportEvery = 2 * time.Second
+
+// requestWhileRunning asks the worker of a lasting execution every reportEvery for quarantined names until the
+// execution has ended, and records a request for each.
+func (x *Executions) requestWhileRunning(u *run) {
+	select {
+	case <-u.started:
+	case <-u.closed:
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-u.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	tick := time.NewTicker(cmp.Or(x.reportEvery, reportEvery))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := x.requestReported(ctx, u); err != nil {
+			x.Logger.Warn("record requests for quarantined names", "exec", u.requested.Exec, "err", err)
+		}
+	}
+}
+
+// requestReported asks the worker once. A report that the worker has begun arrives although ctx ends: the result of the
+// execution does not have its names.
+func (x *Executions) requestReported(ctx context.Context, u *run) error {
+	r := wire.Request{Op: wire.Report, Exec: u.requested.Exec, Workspace: x.Workspace}
+	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, wire.ErrNoWorker): // it has ended
+		err = nil
+	case err == nil && result.Reason != wire.Exited:
+		err = fmt.Errorf("%s %s", result.Reason, result.Error)
+	}
+	return errors.Join(err, x.recordRequests(ctx, u, result.Quarantined))
+}
+
+// recordRequests records a request for each reported name that has none, and adds these names to the result of the
+// execution. It tries again with names whose requests could not be recorded before.
+func (x *Executions) recordRequests(ctx context.Context, u *run, reported []wire.Quarantined) error {
+	u.reported = append(u.reported, reported...)
+	if len(u.reported) == 0 {
+		return nil
 	}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	wasRead := false
 	record := func(known keepRequests) error {
 		wasRead = true
-		list, requests := requestsToKeep(u.requested, reported, known)
-		d.Quarantined = list
-		err := x.record(ctx, u.chat, d, requests...)
-		for _, r := range requests {
-			known[r.Permission] = err == nil // the log may return its own event later
+		list, requests := requestsToKeep(u.requested, u.reported, known)
+		if err := x.record(ctx, u.chat, requests...); err != nil {
+			return err
 		}
-		return err
+		for _, q := range list {
+			known[q.Permission] = true // the log may return its own event later
+		}
+		u.quarantined, u.reported = append(u.quarantined, list...), nil
+		return nil
 	}
 	filter := events.ChatSubject("*", events.PermissionRequested{}.Kind())
 	err := x.keepRequests.Get(ctx, "", func() *handlers.Fold[keepRequests] {
@@ -62,14 +113,14 @@ func (x *Executions) recordEnd(ctx context.Context, u *run, d events.ExecFinishe
 	if wasRead {
 		return err
 	}
-	x.Logger.Warn("read the requests to keep a name", "exec", d.Exec, "err", err)
+	x.Logger.Warn("read the requests to keep a name", "exec", u.requested.Exec, "err", err)
 	return record(keepRequests{})
 }
 
 // requestsToKeep returns the names that a worker has moved into its quarantine while an execution ran, and a permission
 // request for each name. It leaves out the names that have a request.
 func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRequests) (list []events.Quarantined,
-	requests []events.PermissionRequested) {
+	requests []events.Data) {
 	for _, q := range all {
 		id := events.KeepRequestID(q.ID)
 		if known[id] || slices.ContainsFunc(list, func(n events.Quarantined) bool { return n.Permission == id }) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -21,18 +22,26 @@ import (
 
 // quarantine is a worker whose commands create protected names.
 type quarantine struct {
-	creates []wire.Quarantined
-	answer  wire.Result // to each operation on a name
+	creates      []wire.Quarantined // in the result of Run
+	whileRunning []wire.Quarantined // returned by Report
+	end          chan struct{}      // when closed, the commands end; if nil, they end at once
+	answer       wire.Result        // to each operation on a name
 
 	mu  sync.Mutex
 	ops []string
 }
 
 func (q *quarantine) handle(_ context.Context, r wire.Request, _, _ io.Writer) wire.Result {
+	if r.Op == wire.Run {
+		if q.end != nil {
+			<-q.end
+		}
+		return wire.Result{Quarantined: q.creates}
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.Op == wire.Run {
-		return wire.Result{Quarantined: q.creates}
+	if r.Op == wire.Report {
+		return wire.Result{Quarantined: q.whileRunning}
 	}
 	if r.Op == wire.Expect {
 		q.ops = append(q.ops, "expect "+r.Path)
@@ -108,6 +117,29 @@ func TestProtectedNameThatACommandCreatesBecomesARequest(t *testing.T) {
 		Quarantined: events.Quarantined{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 40 << 10},
 		Exec:        finished.Exec, Command: "./configure", Text: "export KEY=" + events.Redacted + "\n", Cut: true,
 	})
+}
+
+// A background command can run for days.
+func TestProtectedNameOfARunningCommandBecomesARequest(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.exec.reportEvery = time.Millisecond
+	q := &quarantine{whileRunning: []wire.Quarantined{file("q1", ".envrc")},
+		creates: []wire.Quarantined{file("q1", ".envrc"), file("q2", ".npmrc")}, end: make(chan struct{})}
+	q.serve(s)
+	_, _, _ = s.shell(t.Context(), s.authorized("detach ./serve"))
+	s.applied(s.decideKeep(".envrc", events.Authorized).Permission)
+	_, data := handlerstest.History(t, s.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.ExecFinished](data)), 0)
+	close(q.end)
+	var names []string
+	for _, n := range s.finished().Quarantined {
+		names = append(names, n.Name)
+	}
+	is.Equal(names, []string{".envrc", ".npmrc"})
+	_, data = handlerstest.History(t, s.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 2)
 }
 
 func TestDecisionAboutACreatedNameIsCarriedOutInTheWorker(t *testing.T) {

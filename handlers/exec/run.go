@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,12 +30,16 @@ type run struct {
 	start   wire.Start    // the worker
 	since   time.Time     // when it started
 
+	reported    []wire.Quarantined   // names of its worker that have no request yet
+	quarantined []events.Quarantined // names with a request from this execution
+
 	used         atomic.Int64 // when it was requested, wrote output or had a connection last, in nanoseconds
 	connections  atomic.Int64
 	endedBecause atomic.Pointer[string] // why PocketCoder ended it; nil if it did not
 
 	signalling sync.Mutex
-	signals    map[string]recordedSignal // by command id
+	signals    map[string]sentSignal // by command id
+	unrecorded []events.Event        // of signals that were sent while the log stored nothing
 }
 
 // pendingInput is the size of the buffer for signals and typed input.
@@ -43,7 +48,7 @@ const pendingInput = 16
 func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 	u := &run{
 		chat: chat, owner: owner, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), closed: make(chan struct{}), started: make(chan struct{}),
-		signals: map[string]recordedSignal{},
+		signals: map[string]sentSignal{},
 	}
 	u.request = wire.Request{
 		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input, Loopback: chat,
@@ -121,9 +126,11 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 	out.most = cmp.Or(x.output, out.most)
 	model := stdout
 	stdout, stderr = u.noting(out.tee("stdout", stdout)), u.noting(out.tee("stderr", stderr))
-	var announcing sync.WaitGroup
-	if !u.isLasting() {
-		announcing.Go(func() { x.announce(u) })
+	var recording sync.WaitGroup
+	if u.isLasting() {
+		recording.Go(func() { x.requestWhileRunning(u) })
+	} else {
+		recording.Go(func() { x.announce(u) })
 	}
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
@@ -139,11 +146,16 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 		writeNotes(model, notes, out)
 	}
 	x.running.remove(u)
-	announcing.Wait() // exec.started comes before exec.finished
+	recording.Wait() // its events come before exec.finished
 	d := out.finish(result)
 	start, _ := u.startInfo()
 	d.Worker, d.Isolation = start.Worker, start.Isolation
-	if err := x.recordEnd(ctx, u, d, result.Quarantined); err != nil {
+	err = x.recordRequests(ctx, u, result.Quarantined)
+	d.Quarantined = u.quarantined
+	u.signalling.Lock()
+	signals := u.unrecorded
+	u.signalling.Unlock()
+	if err = errors.Join(err, x.recordAfter(ctx, signals, u.chat, d)); err != nil {
 		x.Logger.Error("record exec", "exec", d.Exec, "err", err)
 	}
 	x.queueChanges(u, result)
@@ -210,23 +222,24 @@ func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr
 	}
 }
 
-// record appends an event of the sandbox, and the requests that follow from it, even if ctx has ended.
-func (x *Executions) record(ctx context.Context, chat string, d events.Data,
-	requests ...events.PermissionRequested) error {
+// record appends events of the sandbox, even if ctx has ended.
+func (x *Executions) record(ctx context.Context, chat string, all ...events.Data) error {
+	return x.recordAfter(ctx, nil, chat, all...)
+}
+
+// recordAfter is record behind events that belong before.
+func (x *Executions) recordAfter(ctx context.Context, before []events.Event, chat string, all ...events.Data) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	e, err := events.New(chat, events.ActorSandbox, d)
-	if err != nil {
-		return err
-	}
-	all := []events.Event{e}
-	for _, r := range requests {
-		if e, err = events.New(chat, events.ActorSandbox, r); err != nil {
+	list := slices.Clone(before)
+	for _, d := range all {
+		e, err := events.New(chat, events.ActorSandbox, d)
+		if err != nil {
 			return err
 		}
-		all = append(all, e)
+		list = append(list, e)
 	}
-	_, err = x.Log.AppendAll(ctx, all)
+	_, err := x.Log.AppendAll(ctx, list)
 	return err
 }
 

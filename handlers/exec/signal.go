@@ -5,8 +5,10 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/sandbox/wire"
 )
@@ -25,14 +27,17 @@ var Signals = []string{"TERM", "INT", "HUP", "KILL", "USR1", "USR2", "QUIT", "ST
 // SignalName returns the short name of a signal: TERM for SIGTERM, term and sigterm.
 func SignalName(signal string) string { return strings.TrimPrefix(strings.ToUpper(signal), "SIG") }
 
-// recordedSignal is a signal whose event is in the log.
-type recordedSignal struct {
-	seq  uint64
+// sentSignal is a signal that was recorded, sent, or both.
+type sentSignal struct {
+	seq  uint64 // of its event; 0 if the log stored nothing
 	sent bool
 }
 
 // Signal records the signal and sends it. A repeated command has no further effect. Signal returns a refusal if the
 // execution has ended.
+//
+// To stop a command must not need disk space. So Signal also sends a signal that the log cannot store at present: its
+// sequence is 0, and its event is stored with the result of the execution.
 func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
 	if c.Signal != "" && !slices.Contains(Signals, SignalName(c.Signal)) {
 		return 0, handlers.RefuseField(handlers.Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))
@@ -57,11 +62,8 @@ func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, erro
 	defer u.signalling.Unlock()
 	s, known := u.signals[c.ID]
 	if !known {
-		e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
-		if err != nil {
-			return 0, err
-		}
-		if s.seq, err = x.Log.Append(ctx, e.CausedBy(c.ID)); err != nil {
+		var err error
+		if s.seq, err = x.recordSignal(ctx, u, c); err != nil {
 			return 0, err
 		}
 	}
@@ -74,6 +76,28 @@ func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, erro
 		u.signals[c.ID] = s
 	}
 	return s.seq, err
+}
+
+// signalRecordTime is how long a signal waits until the log has stored its event.
+const signalRecordTime = 3 * time.Second
+
+// recordSignal returns the sequence of the event, or 0 if it is to be stored with the result. The caller holds
+// u.signalling.
+func (x *Executions) recordSignal(ctx context.Context, u *run, c Signal) (uint64, error) {
+	e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
+	if err != nil {
+		return 0, err
+	}
+	e = e.CausedBy(c.ID)
+	waiting, cancel := context.WithTimeout(ctx, signalRecordTime)
+	defer cancel()
+	seq, err := x.Log.Append(waiting, e)
+	if err == nil || ctx.Err() != nil || !log.IsUnavailable(err) {
+		return seq, err
+	}
+	x.Logger.Error("record a signal; it is sent", "exec", c.Execution, "signal", c.Signal, "actor", c.Actor, "err", err)
+	u.unrecorded = append(u.unrecorded, e)
+	return 0, nil
 }
 
 // sendInput forwards input to the worker. It ignores executions that have ended.

@@ -36,6 +36,7 @@ type system struct {
 	*permissiontest.Handlers
 	exec      *Executions
 	t         testing.TB
+	server    *natsconf.Server
 	url       string
 	keys      natsconf.Keys
 	workspace string
@@ -47,17 +48,23 @@ type system struct {
 // newSystem returns a system without a worker.
 func newSystem(t testing.TB) *system {
 	t.Helper()
+	return newSystemIn(t, expect.MemoryDir(t))
+}
+
+// newSystemIn is newSystem with the directory of the log.
+func newSystemIn(t testing.TB, store string) *system {
+	t.Helper()
 	is := is.New(t)
 	workspace, err := filepath.EvalSymlinks(expect.MemoryDir(t))
 	is.NoErr(err)
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
 	server, err := natsconf.Start(t.Context(), natsconf.Config{
-		Name: "test", Listen: "127.0.0.1:0", StoreDir: expect.MemoryDir(t), Keys: keys.Public, Pools: []string{"local"},
+		Name: "test", Listen: "127.0.0.1:0", StoreDir: store, Keys: keys.Public, Pools: []string{"local"},
 	})
 	is.NoErr(err)
 	t.Cleanup(server.Close)
-	s := &system{t: t, url: server.ClientURL(), keys: keys, workspace: workspace}
+	s := &system{t: t, server: server, url: server.ClientURL(), keys: keys, workspace: workspace}
 	s.Handlers = permissiontest.New(eventstest.Open(t, s.connect(natsconf.Core), handlerstest.Canary))
 	_, _, err = s.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
@@ -108,6 +115,13 @@ func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop fun
 func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.Conn) {
 	t.Helper()
 	s := newSystem(t)
+	return s, s.serveWorker(change...)
+}
+
+// serveWorker adds a worker in this process, and returns its connection.
+func (s *system) serveWorker(change ...func(*sandbox.Config)) *nats.Conn {
+	t := s.t
+	t.Helper()
 	config := sandbox.Config{Isolation: isolation.Choice{Level: isolation.None}, Workspace: s.workspace,
 		Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
@@ -128,7 +142,7 @@ func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.C
 			},
 		})
 	})
-	return s, nc
+	return nc
 }
 
 // withWorkerProcess returns a system with a worker in another process.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/workspace"
@@ -72,6 +73,8 @@ type Gate struct {
 
 	// sequence of the last event about an execution; 0 while it runs
 	LastOfExecution func(ctx context.Context, exec string) (uint64, error)
+	// returns a sequence up to which each request is evaluated; nil if that is not known
+	Evaluated func(context.Context) (uint64, error)
 }
 
 // Run reacts to requests and to changes of rules until ctx ends. After a crash it continues with the first event that
@@ -80,18 +83,20 @@ func (g Gate) Run(ctx context.Context) error {
 	type reaction = func(context.Context, events.Event) error
 	type take = func(ctx context.Context, name, filter string, react reaction, failed func(events.Event, error)) error
 	// The log stores the progress of each worker under its name.
-	worker := func(work take, name, filter string, react reaction) func(context.Context) error {
+	worker := func(work take, name, filter string, react reaction,
+		begin func(context.Context) (uint64, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return work(ctx, name, filter, react, func(e events.Event, err error) {
+			return work(log.BeginWork(ctx, begin), name, filter, react, func(e events.Event, err error) {
 				g.Logger.Error(name, "seq", e.Seq, "err", err)
 			})
 		}
 	}
-	log := g.Permissions.Log
+	l := g.Permissions.Log
 	return handlers.RunAll(ctx,
-		worker(log.WorkByChat, "gate", events.ChatOpenCodeSubject("*", events.PermissionAsked), g.React),
-		worker(log.WorkByChat, "gate-requests", events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.React),
-		worker(log.Work, "gate-rules", events.ConfigSubject("*", "*", "*"), g.reactToRules()))
+		worker(l.WorkByChat, "gate", events.ChatOpenCodeSubject("*", events.PermissionAsked), g.React, g.Evaluated),
+		worker(l.WorkByChat, "gate-requests", events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.React,
+			g.Evaluated),
+		worker(l.Work, "gate-rules", events.ConfigSubject("*", "*", "*"), g.reactToRules(), nil))
 }
 
 func (g Gate) React(ctx context.Context, e events.Event) error {
@@ -117,6 +122,9 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	})
 	if err != nil || !r.Pending() || r.Direct != direct { // another request of the chat had this id first
 		return err
+	}
+	if r.Referral.Seq != 0 && changed == "" { // delivered again; reactToRules knows when a later rule may decide it
+		return nil
 	}
 	var files []events.FileFingerprint
 	if !direct { // a request over the API runs nothing

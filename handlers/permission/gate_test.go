@@ -58,6 +58,24 @@ func TestRestartOfTheGateNeitherForgetsNorRepeats(t *testing.T) {
 	}
 }
 
+func TestAGateWithoutProgressSkipsEvaluatedRequests(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t)
+	g.Stop()
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
+	var err error
+	g.Evaluated, err = g.Log.Last(t.Context())
+	is.NoErr(err)
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "git status"))
+	g.Start()
+	g.AwaitIdle()
+	for id, n := range map[string]int{"per_1": 0, "per_2": 1} {
+		found, _ := g.Decisions(id)
+		is.Equal(len(found), n)
+	}
+}
+
 func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -86,6 +104,23 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_5")
 	is.Equal(len(found), 0) // and stays so
+}
+
+// The durable consumer begins at the first event if its state is lost.
+func TestForgottenAskThatIsDeliveredAgainStaysWithThePerson(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t)
+	e := handlerstest.AskBash("per_1", "make").Event(t, "c1")
+	_, err := g.Log.Append(t.Context(), e)
+	is.NoErr(err)
+	g.AwaitIdle()
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)
+	is.NoErr(g.Gate.React(t.Context(), e))
+	found, _ := g.Decisions("per_1")
+	is.Equal(len(found), 0) // an approval would begin a turn
 }
 
 func TestDenialOfAForgottenAskGrantsNothing(t *testing.T) {

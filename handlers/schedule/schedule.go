@@ -245,6 +245,8 @@ type Run struct {
 	Schedule string `json:"schedule"`
 	Manual   bool   `json:"-"`
 	Busy     bool   `json:"-"` // its last run is not over
+	// events are lost that may say that it ran when it was due
+	Uncertain bool `json:"-"`
 }
 
 // Started is a run that was started. It is empty if there was nothing to start.
@@ -313,6 +315,8 @@ func (k *schedule) onTime(c Run, now time.Time, problem string) (all []events.Ev
 	}
 	reason := ""
 	switch {
+	case c.Uncertain:
+		reason = "Events of the log were lost. This run may have been done already."
 	case now.Sub(latest) > missedAfter && !k.RunsMissed():
 		reason = "PocketCoder did not run at that time."
 	case problem != "":

@@ -52,11 +52,25 @@ var runs = []run{
 	{"./projections", "Rebuild", "2x", []line{
 		{name: "rebuild of the read models of 1 M events in 1,000 chats, events/s", metric: "events/s", budget: 25_000, atLeast: true},
 	}},
+	{"./projections", "FirstLoad", "1x", []line{
+		{name: "first read models of 1 M events in 500 chats that go on at the same time, events/s", metric: "events/s", budget: 15_000, atLeast: true},
+	}},
+	{"./web/export", "Export", "3x", []line{
+		{name: "HTML page of a chat of 28,900 events, ms", metric: "ms", budget: 3000},
+		{name: "the same, to the first bytes, ms", metric: "first-ms"},
+	}},
 	{"./handlers/permission", "DryRun", "3x", []line{
 		{name: "rule tried on the last requests of a log of 100,000, ms", metric: "ms", budget: 1000},
 		{name: "heap meanwhile, MiB", metric: "heap-MiB"},
 	}},
 	{"./web", "LargeLog", "1x", largeLogLines()},
+	{"./web", "Backlog", "1x", []line{
+		{name: "login and list of chats of an empty log, p50 ms", metric: "empty-ms"},
+		{name: "the same in 560,000 events of 500 interleaved chats, workers begin, times that", metric: "begin", budget: 1.3},
+		{name: "the slowest of these, ms", metric: "begin-max-ms"},
+		{name: "the same while a worker reads all chats, times that of the empty log", metric: "read", budget: 1.3},
+		{name: "the slowest of these, ms", metric: "read-max-ms"},
+	}},
 	{"./web/pages", "LongChat", "50x", []line{
 		{name: "web app: first view of a chat of 3,000 messages, server time, p50 ms", metric: "p50-ms", budget: 200},
 		{name: "the same, compressed, KiB", metric: "KiB", budget: 100},

@@ -156,9 +156,10 @@ type End struct {
 	ExitCode int64  `json:"exit_code"`
 	Signal   string `json:"signal"`
 	Error    string `json:"error"`
+	Edited   string `json:"edited"` // the command that ran, if a person has edited it
 }
 
-// End returns how the execution ended. The status of one that has not ended is events.ExecutionRunning.
+// End returns how the execution ended, without Edited. The status of one that has not ended is events.ExecutionRunning.
 func (x Execution) End() End {
 	return End{Exec: x.ID, Status: x.Status, ExitCode: x.ExitCode, Signal: x.Signal, Error: x.Error}
 }

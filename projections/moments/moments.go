@@ -75,24 +75,24 @@ func (m *model) show(ctx context.Context, seq uint64, more int, fn View) error {
 	if err == nil {
 		_, err = m.log.Fold(ctx, events.ChatFilter(m.chat), m.last.Seq, func(e events.Event) error {
 			if e.Seq > seq {
+				if more == 0 || m.number == 0 {
+					return events.ErrStop
+				}
 				if err := view(); err != nil {
 					return err
-				}
-				if more == 0 {
-					return events.ErrStop
 				}
 				seq, more = e.Seq, more-1
 			}
 			return m.take(e)
 		})
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, events.ErrStop) { // the last view may take long, so the log is not read meanwhile
 		err = view()
 	}
 	switch {
 	case failed != nil:
 		return failed
-	case err == nil, errors.Is(err, events.ErrStop):
+	case err == nil:
 		return nil
 	}
 	return fmt.Errorf("compute chat %s as of #%d: %w", m.chat, seq, err)

@@ -2,6 +2,9 @@ package pending
 
 import (
 	"context"
+	"encoding/json"
+
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -37,6 +40,28 @@ const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, 
 func Messages(ctx context.Context, m *projections.Model) ([]Message, error) {
 	return store.List[Message](ctx, m.Model, "outbox", selectOutbox+
 		"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
+}
+
+// ReportedMessage is a message of a user that OpenCode has reported and that no submitted message is known as.
+type ReportedMessage struct {
+	Session       string     `db:"session"`
+	EngineMessage string     `db:"ai_engine_message_id"`
+	Parts         store.JSON `db:"parts"` // list of the ids of its parts
+}
+
+// PartIDs returns OpenCode's ids of the parts, in order.
+func (r ReportedMessage) PartIDs() (ids []string) {
+	_ = json.Unmarshal([]byte(r.Parts), &ids) // the query makes the list
+	return ids
+}
+
+// Reported returns the reported message of a chat whose id ends with tail.
+func Reported(ctx context.Context, m *projections.Model, chat, tail string) (ReportedMessage, bool, error) {
+	return store.First[ReportedMessage](ctx, m.Model, "reported messages of "+chat, `SELECT session, ai_engine_message_id,
+			(SELECT json_group_array(id) FROM (SELECT id FROM parts p WHERE p.message=m.id AND NOT p.removed ORDER BY id)) AS parts
+		FROM messages m WHERE chat={:chat} AND role='user' AND submitted='[]' AND NOT removed
+			AND substr(ai_engine_message_id, -length({:tail}))={:tail} ORDER BY position LIMIT 1`,
+		dbx.Params{"chat": chat, "tail": tail})
 }
 
 // UnansweredMessages lists messages that were delivered and have no answer yet.

@@ -72,6 +72,21 @@ func LastOfExecution(m *projections.Model) func(ctx context.Context, exec string
 	}
 }
 
+// Evaluated returns a function that returns a sequence up to which the policy has decided each permission request, or
+// has left it to a person.
+func Evaluated(m *projections.Model) func(context.Context) (uint64, error) {
+	return func(ctx context.Context) (uint64, error) {
+		through := m.Seq() // first: the list includes each request up to here
+		waiting, err := m.Permissions(ctx, "", projections.PermissionDraft)
+		for _, p := range waiting {
+			if !p.Referred {
+				through = min(through, uint64(p.AskedSeq)-1)
+			}
+		}
+		return through, err
+	}
+}
+
 // outcome returns what has become of a request. An approval that expired later counts as an approval.
 func outcome(p projections.Permission) events.RequestOutcome {
 	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == projections.PermissionAuthorized ||

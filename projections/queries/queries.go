@@ -1,6 +1,6 @@
 // Package queries answers queries of the read models over NATS, for the command line: query.<name>, with JSON in both
 // directions. The header Error holds a refusal. query.rebuild computes the read models again and is answered several
-// times, with its progress and then with the result.
+// times, with its progress and then with the result. ServeOne answers a query about the process itself.
 //
 // Promises: an answer includes the changes of the event at Query.After, and fits into one message of NATS.
 //
@@ -139,6 +139,19 @@ func Serve(ctx context.Context, nc *nats.Conn, m *projections.Model, loading fun
 	})
 	if err != nil {
 		return fmt.Errorf("serve rebuild: %w", err)
+	}
+	defer sub.Unsubscribe()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// ServeOne answers one query over NATS until ctx ends. The answer is about this process and not from the read models.
+func ServeOne(ctx context.Context, nc *nats.Conn, name string, answer func() any) error {
+	sub, err := nc.Subscribe(prefix+name, func(msg *nats.Msg) {
+		respond(nc, msg, func() (any, error) { return answer(), nil })
+	})
+	if err != nil {
+		return fmt.Errorf("serve query %s: %w", name, err)
 	}
 	defer sub.Unsubscribe()
 	<-ctx.Done()

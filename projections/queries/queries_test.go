@@ -24,6 +24,7 @@ type system struct {
 	t         *testing.T
 	nc        *nats.Conn
 	log       *log.Log
+	model     *projections.Model
 	isLoading *atomic.Bool
 }
 
@@ -39,7 +40,7 @@ func newSystem(t *testing.T) system {
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	s := system{t, nc, l, &atomic.Bool{}}
+	s := system{t, nc, l, m, &atomic.Bool{}}
 	go Serve(ctx, nc, m, func() error {
 		if s.isLoading.Load() {
 			return projections.Loading{Done: 12, Total: 34}
@@ -130,4 +131,30 @@ func TestAnyOutputOfACommandFitsIntoAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEvaluatedReturnsWhereTheFirstRequestIsThatIsNotEvaluated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.appended(events.ChatCreated{Title: "chat"})
+	evaluated := func() uint64 {
+		t.Helper()
+		is.NoErr(s.model.CatchUp(t.Context()))
+		seq, err := Evaluated(s.model)(t.Context())
+		is.NoErr(err)
+		return seq
+	}
+	request := func(id string) uint64 {
+		return s.appended(events.PermissionRequested{Permission: id, Type: "bash", Patterns: []string{"ls"}})
+	}
+	request("p1")
+	second := request("p2")
+	third := request("p3")
+	s.appended(events.PermissionDecided{Permission: "p1", Decision: events.Denied})
+	is.Equal(evaluated(), second-1)
+	s.appended(events.PermissionReferred{Permission: "p2", Reason: "no rule allows it"})
+	is.Equal(evaluated(), third-1)
+	last := s.appended(events.PermissionExpired{Permission: "p3"})
+	is.Equal(evaluated(), last)
 }

@@ -42,21 +42,38 @@ func openBulk(ctx context.Context, path string, d Definition) (*bulkFile, error)
 // dropIndexes drops the indexes that finish creates, and the triggers that keep indexes of texts up to date. A unique
 // index remains, because it decides which events cannot be applied.
 func (b *bulkFile) dropIndexes(ctx context.Context) error {
-	const indexes = " FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid"
-	drops, err := texts(ctx, b.tx.conn, "SELECT 'DROP ' || type || ' ' || name"+indexes)
+	var err error
+	if b.indexes, err = b.drop(ctx, "'index', 'trigger'"); err != nil {
+		return err
+	}
+	searched, err := texts(ctx, b.tx.conn,
+		"SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5%' ORDER BY rowid")
+	for _, name := range searched {
+		command := "INSERT INTO " + name + "(" + name + ", rank) VALUES"
+		b.indexes = append(b.indexes, fmt.Sprintf("%s('hashsize', %d)", command, bulkHash), command+"('rebuild', NULL)",
+			fmt.Sprintf("%s('hashsize', %d)", command, defaultHash))
+	}
+	return err
+}
+
+// FTS5 writes and merges what it has indexed whenever it has so many bytes of it. Few large writes take half the time
+// of many small ones.
+const (
+	defaultHash = 1 << 20
+	bulkHash    = 32 << 20
+)
+
+// drop drops what has one of the types in sqlite_schema, without unique indexes. It returns the SQL that creates it.
+func (f *file) drop(ctx context.Context, types string) (create []string, err error) {
+	dropped := " FROM sqlite_schema WHERE type IN (" + types + ") AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid"
+	drops, err := texts(ctx, f.tx.conn, "SELECT 'DROP ' || type || ' ' || name"+dropped)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if b.indexes, err = texts(ctx, b.tx.conn, "SELECT sql"+indexes); err != nil {
-		return err
+	if create, err = texts(ctx, f.tx.conn, "SELECT sql"+dropped); err != nil {
+		return nil, err
 	}
-	fill, err := texts(ctx, b.tx.conn, `SELECT 'INSERT INTO ' || name || '(' || name || ') VALUES(''rebuild'')'
-		FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5%' ORDER BY rowid`)
-	if err != nil {
-		return err
-	}
-	b.indexes = append(b.indexes, fill...)
-	return b.tx.execute(drops)
+	return create, f.tx.execute(drops)
 }
 
 // finish creates the indexes and writes the file to disk. Sorting all rows once takes less time than changing an index

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -93,6 +94,37 @@ func TestFileDamagedWhileInUseIsMadeAgain(t *testing.T) {
 	is.NoErr(m.Wait(t.Context(), last))
 	expect.Contains(t, m.ReplacedFile(), ".corrupt-1")
 	is.Equal(text(t, m, "note199"), "text of note199")
+}
+
+// A system that runs for months, with pages that nothing reads.
+func TestDamageOfAFileThatNothingReadsIsFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	log, dir := eventstest.Log(t), expect.MemoryDir(t)
+	all := many(t, 200)
+	last, err := log.AppendAll(t.Context(), all[:599])
+	is.NoErr(err)
+	m, err := Open(t.Context(), dir, log, notes)
+	is.NoErr(err)
+	m.firstCheck, m.nextCheck = time.Nanosecond, 10*time.Millisecond
+	stop := run(t, m)
+	defer func() { stop(); m.Close() }()
+	is.NoErr(m.Wait(t.Context(), last))
+	is.NoErr(m.check(t.Context()))
+	m.write.Lock()
+	is.NoErr(m.current.tx.exec("PRAGMA wal_checkpoint(TRUNCATE)"))
+	path := m.path()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	is.NoErr(err)
+	_, err = f.WriteAt([]byte(strings.Repeat("x", 200000)), 4096)
+	is.NoErr(err)
+	is.NoErr(f.Close())
+	m.write.Unlock()
+	expect.Eventually(t, "the file is moved aside", func() bool { return m.ReplacedFile() != "" })
+	last, err = log.AppendAll(t.Context(), all[599:])
+	is.NoErr(err)
+	is.NoErr(m.Wait(t.Context(), last))
+	is.Equal(text(t, m, "note198"), "text of note198")
 }
 
 func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {

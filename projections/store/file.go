@@ -44,7 +44,7 @@ func openFile(ctx context.Context, path string, d Definition) (*file, error) {
 }
 
 func openWith(ctx context.Context, path, pragmas string, d Definition) (*file, error) {
-	uri := "file:" + (&url.URL{Path: path}).EscapedPath()
+	uri := fileURI(path)
 	writer, err := sql.Open("sqlite", uri+pragmas)
 	if err != nil {
 		return nil, err
@@ -63,6 +63,8 @@ func openWith(ctx context.Context, path, pragmas string, d Definition) (*file, e
 	f.readers = dbx.NewFromDB(readers, "sqlite")
 	return f, nil
 }
+
+func fileURI(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
 
 func newFile(path string, writer *sql.DB) *file {
 	return &file{path: path, writer: writer, views: make(chan struct{}, maxViews), viewers: make(chan *viewer, maxViews)}
@@ -122,6 +124,23 @@ func unusable(err error) error {
 		return fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	return err
+}
+
+// check returns an error if the file is damaged. It opens the file again, because an idle connection keeps its pages.
+func (f *file) check(ctx context.Context) error {
+	db, err := sql.Open("sqlite", fileURI(f.path)+readerPragmas)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var result string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
+		return err
+	}
+	if result != "ok" {
+		return fmt.Errorf("%w: %s", errUnusable, result)
+	}
+	return nil
 }
 
 // commit applies a batch. It skips events up to the checkpoint.
@@ -211,7 +230,7 @@ func moveAside(path string) (string, error) {
 func Applied(ctx context.Context, dir string) (last uint64) {
 	all, _ := filepath.Glob(filepath.Join(dir, "readmodel.v*.db"))
 	for _, path := range all {
-		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
+		db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
 		if err != nil {
 			continue
 		}

@@ -14,9 +14,10 @@ import (
 
 // Memory holds read models in memory. They hold the events that Apply got. One goroutine uses it at a time.
 type Memory struct {
-	file   *file
-	viewer *viewer // on the connection that writes
-	decode func(events.Event) (any, error)
+	file    *file
+	viewer  *viewer // on the connection that writes
+	decode  func(events.Event) (any, error)
+	indexes []string // the SQL of those that the first View or Save creates: see bulkFile.finish
 }
 
 // serializer is a connection of the driver.
@@ -50,10 +51,11 @@ func openMemory(ctx context.Context, db *sql.DB, d Definition, saved []byte) (*M
 	if err := f.prepare(ctx, d); err != nil {
 		return nil, err
 	}
-	if err := f.dropTriggers(ctx); err != nil {
+	m := &Memory{file: f, viewer: &viewer{connection: f.tx.connection}, decode: d.Decode}
+	if err := m.dropIndexes(ctx, saved == nil); err != nil {
 		return nil, errors.Join(err, f.tx.close())
 	}
-	return &Memory{f, &viewer{connection: f.tx.connection}, d.Decode}, nil
+	return m, nil
 }
 
 // onDriver calls fn with the driver's connection of a pool that has one.
@@ -66,13 +68,22 @@ func onDriver(ctx context.Context, db *sql.DB, fn func(serializer) error) error 
 	return conn.Raw(func(driver any) error { return fn(driver.(serializer)) })
 }
 
-// dropTriggers drops the triggers that keep indexes of texts up to date: these texts are not searched.
-func (f *file) dropTriggers(ctx context.Context) error {
-	drops, err := texts(ctx, f.tx.conn, "SELECT 'DROP TRIGGER ' || name FROM sqlite_schema WHERE type='trigger'")
-	if err != nil {
-		return err
+// dropIndexes drops the triggers that keep indexes of texts up to date, because these texts are not searched. In empty
+// read models it also drops the other indexes until the first View or Save.
+func (m *Memory) dropIndexes(ctx context.Context, areEmpty bool) error {
+	_, err := m.file.drop(ctx, "'trigger'")
+	if err == nil && areEmpty {
+		m.indexes, err = m.file.drop(ctx, "'index'")
 	}
-	return f.tx.execute(drops)
+	return err
+}
+
+func (m *Memory) createIndexes() error {
+	err := m.file.tx.execute(m.indexes)
+	if err == nil {
+		m.indexes = nil
+	}
+	return err
 }
 
 // Apply applies events in order. It skips those that the read models hold already.
@@ -80,7 +91,10 @@ func (m *Memory) Apply(all []events.Event) error { return m.file.commit(decodeAl
 
 // View calls fn with the read models. It returns an error of fn unchanged.
 func (m *Memory) View(ctx context.Context, fn func(db dbx.Builder) error) error {
-	_, err := m.viewer.begin(ctx)
+	err := m.createIndexes()
+	if err == nil {
+		_, err = m.viewer.begin(ctx)
+	}
 	if err == nil {
 		err = fn(dbx.NewSqliteBuilder(m.file.readers.WithContext(ctx), m.viewer))
 	}
@@ -89,10 +103,12 @@ func (m *Memory) View(ctx context.Context, fn func(db dbx.Builder) error) error 
 
 // Save returns the read models for OpenMemory of the same definition.
 func (m *Memory) Save() (saved []byte, err error) {
-	err = m.file.tx.conn.Raw(func(driver any) (err error) {
-		saved, err = driver.(serializer).Serialize()
-		return err
-	})
+	if err = m.createIndexes(); err == nil {
+		err = m.file.tx.conn.Raw(func(driver any) (err error) {
+			saved, err = driver.(serializer).Serialize()
+			return err
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("save read models: %w", err)
 	}

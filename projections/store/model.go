@@ -75,12 +75,15 @@ type Model struct {
 	loaded    uint64 // sequence that load has reached
 	setAside  string
 	trouble   string
+
+	firstCheck, nextCheck time.Duration // pauses before a check for damage
 }
 
 // Open opens the file in dir, or creates an empty one. It moves an unusable file aside, and ReplacedFile then returns
 // the reason.
 func Open(ctx context.Context, dir string, log *log.Log, d Definition) (*Model, error) {
-	m := &Model{definition: d, log: log, dir: dir, moved: make(chan struct{}), feeds: map[*Feed]bool{}}
+	m := &Model{definition: d, log: log, dir: dir, moved: make(chan struct{}), feeds: map[*Feed]bool{},
+		firstCheck: checkDelay, nextCheck: checkPause}
 	last, err := log.Last(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open read models: %w", err)
@@ -119,8 +122,8 @@ const fullPause = time.Second
 
 // Run applies the events after the checkpoint and continues with new ones until ctx ends, or the log or the disk
 // fails. It commits each batch as it arrives; an empty file holds nothing until all of a long log is applied. It moves
-// a damaged file aside and starts over. It waits for a full disk and for an unreachable log; queries continue
-// meanwhile with the rows that there are.
+// a damaged file aside and starts over. It looks for damage after the start and once a day. It waits for a full disk
+// and for an unreachable log; queries continue meanwhile with the rows that there are.
 func (m *Model) Run(ctx context.Context) error {
 	var err error
 	for err == nil {
@@ -146,29 +149,26 @@ func (m *Model) work(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if m.Seq() > 0 { // an empty file was just created
-		go func() {
-			if sleep.For(ctx, checkDelay) != nil {
-				return
-			}
+	go func() {
+		for pause := m.firstCheck; sleep.For(ctx, pause) == nil; pause = m.nextCheck {
 			if err := m.check(ctx); errors.Is(err, errUnusable) {
 				cancel(err)
 			}
-		}()
-	}
+		}
+	}()
 	return m.follow(ctx, m.Seq(), false, m.take)
 }
 
-// checkDelay is the time between the start and the check, which would otherwise slow down the start.
-const checkDelay = time.Second
+const (
+	checkDelay = time.Second // between the start and the first check, which would otherwise slow down the start
+	checkPause = 24 * time.Hour
+)
 
 // check reads the whole file to find damage. It takes about 4 ms per MB (measured), so it runs beside the worker.
 func (m *Model) check(ctx context.Context) error {
-	result, _, err := First[struct{ QuickCheck string }](ctx, m, "damage", "PRAGMA quick_check(1)", nil)
-	if err == nil && result.QuickCheck != "ok" {
-		err = fmt.Errorf("%w: %s", errUnusable, result.QuickCheck)
-	}
-	return unusable(err)
+	m.use.RLock()
+	defer m.use.RUnlock()
+	return unusable(m.current.check(ctx))
 }
 
 // Apply applies events that the caller has read, in ascending order. It skips events up to the checkpoint. Run must

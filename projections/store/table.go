@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,14 @@ type Table[R comparable] struct {
 	record     func(*R) *Record
 	load, save string // the SQL that does it
 	rows       map[string]*cached[R]
-	dirty      []string // ids of the rows to write
+	dirty      []string     // ids of the rows to write
+	before     []earlier[R] // what the changes of the event being applied have replaced, in order
+}
+
+// earlier is a cached row before a change.
+type earlier[R any] struct {
+	id  string
+	row cached[R]
 }
 
 type cached[R any] struct {
@@ -99,6 +107,7 @@ func (t *Table[R]) Touch(id string) {
 
 func (t *Table[R]) change(id string, row R) {
 	c := t.rows[id]
+	t.before = append(t.before, earlier[R]{id, *c})
 	if !c.dirty {
 		t.dirty = append(t.dirty, id)
 	}
@@ -121,10 +130,25 @@ func (t *Table[R]) flush() error {
 	return nil
 }
 
+// keep keeps the changes of the event being applied.
+func (t *Table[R]) keep() { t.before = t.before[:0] }
+
+// undo undoes them.
+func (t *Table[R]) undo() {
+	for _, e := range slices.Backward(t.before) {
+		*t.rows[e.id] = e.row
+		if !e.row.dirty {
+			t.dirty = t.dirty[:len(t.dirty)-1] // change has added it
+		}
+	}
+	t.keep()
+}
+
 // forget drops the cached rows.
 func (t *Table[R]) forget() {
 	clear(t.rows)
 	t.dirty = t.dirty[:0]
+	t.keep()
 }
 
 // changedSince returns the rows of a shown table that an event after seq changed.

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -23,6 +22,8 @@ type Tx struct {
 	wake    bool         // the batch has an event for which Wake was called
 	err     error
 	tables  []interface {
+		keep()
+		undo()
 		flush() error
 		forget()
 		changedSince(seq uint64) ([]changedRow, error)
@@ -50,16 +51,12 @@ func (tx *Tx) fail(err error) {
 	}
 }
 
-// commit applies the events and moves the checkpoint to the last of them, in one transaction. If an event cannot be
-// applied, commit starts over and applies each event after a savepoint of its own.
+// commit applies the events and moves the checkpoint to the last of them, in one transaction. If a row of theirs cannot
+// be written, commit starts over and applies each event after a savepoint of its own.
 func (tx *Tx) commit(batch []decodedEvent) error {
 	err := tx.transact(func() error {
 		for _, d := range batch {
-			if d.err != nil {
-				if err := tx.setAside(d.Event, d.err); err != nil {
-					return err
-				}
-			} else if err := tx.applyEvent(d); err != nil {
+			if err := tx.applyEvent(d); err != nil {
 				return err
 			}
 		}
@@ -107,14 +104,25 @@ func (tx *Tx) end(batch []decodedEvent) error {
 	return nil
 }
 
+// applyEvent sets an event aside that cannot be applied.
 func (tx *Tx) applyEvent(d decodedEvent) error {
-	tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(events.TimeFormat)
-	err := tx.apply(d.Event, d.body)
+	err := d.err
+	if err == nil {
+		tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(events.TimeFormat)
+		err = tx.apply(d.Event, d.body)
+	}
 	if tx.err != nil {
 		return tx.err
 	}
+	for _, t := range tx.tables {
+		if err == nil {
+			t.keep()
+		} else {
+			t.undo()
+		}
+	}
 	if err != nil {
-		return poisonError{err}
+		return tx.setAside(d.Event, err)
 	}
 	return nil
 }
@@ -126,16 +134,15 @@ func (tx *Tx) applyAlone(d decodedEvent) error {
 		return err
 	}
 	changed := len(tx.changed)
-	err := d.err
+	err := tx.applyEvent(d)
 	if err == nil {
-		if err = tx.applyEvent(d); err == nil {
-			if err = tx.flush(); err == nil {
-				return tx.exec("RELEASE event")
-			}
-		}
-		if !isPoison(err) {
-			return err
-		}
+		err = tx.flush()
+	}
+	switch {
+	case err == nil:
+		return tx.exec("RELEASE event")
+	case !isPoison(err):
+		return err
 	}
 	tx.forget()
 	tx.changed = tx.changed[:changed]
@@ -192,16 +199,11 @@ func (tx *Tx) execute(statements []string) error {
 	return nil
 }
 
-// poisonError is the error of an event that does not fit the rows.
-type poisonError struct{ error }
-
-func (p poisonError) Unwrap() error { return p.error }
-
-// isPoison reports whether the event caused err, and not the disk or the file.
+// isPoison reports whether an event caused err, and not the disk or the file.
 func isPoison(err error) bool {
 	switch codeOf(err) {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
 		return true
 	}
-	return errors.As(err, new(poisonError))
+	return false
 }

@@ -68,7 +68,7 @@ type Undo struct {
 }
 
 var (
-	selectWaiting = projections.SelectShown + `m.chat={:chat} AND m.role='user' AND NOT m.removed AND m.session IN ('', {:session})
+	selectWaiting = projections.SelectShown + `m.chat={:chat} AND ` + projections.IsQueued + ` AND NOT m.removed AND m.session IN ('', {:session})
 		AND (m.user_message_status IN ('pending', 'sending') OR m.user_message_status='delivered' AND m.ai_engine_message_id>(
 			SELECT parent_id FROM messages WHERE chat={:chat} AND session={:session} AND role='assistant'
 				AND engine_message_status='processing' AND NOT removed ORDER BY position DESC LIMIT 1))

@@ -102,11 +102,17 @@ func Latest(ctx context.Context, db dbx.Builder, chat string, before int64, n in
 
 // EndAround returns the position before which a window of n messages around a position ends, 0 for the end of the chat.
 func EndAround(ctx context.Context, db dbx.Builder, chat string, position int64, n int) (int64, error) {
+	return WindowEnd(ctx, db, chat, position+1, n/2)
+}
+
+// WindowEnd returns the position before which a window of n messages from a position on ends, 0 for the end of the
+// chat.
+func WindowEnd(ctx context.Context, db dbx.Builder, chat string, from int64, n int) (int64, error) {
 	end, err := first[struct {
 		Position int64 `db:"position"`
 	}](ctx, db, "positions of "+chat, `SELECT position FROM messages
-		WHERE chat={:chat} AND NOT removed AND role<>'' AND position>{:position} ORDER BY position LIMIT 1 OFFSET {:n}`,
-		dbx.Params{"chat": chat, "position": position, "n": n / 2})
+		WHERE chat={:chat} AND NOT removed AND role<>'' AND position>={:from} ORDER BY position LIMIT 1 OFFSET {:n}`,
+		dbx.Params{"chat": chat, "from": from, "n": n})
 	return end.Position, err
 }
 

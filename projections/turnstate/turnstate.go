@@ -3,7 +3,8 @@
 // same code.
 //
 // A turn is over when OpenCode says idle, every assistant message has ended and no message that OpenCode has accepted
-// waits for an answer. Idle alone comes early when a turn is aborted or fails.
+// waits for an answer. Idle alone comes early when a turn is aborted or fails. The event
+// turn.lost ends a turn that OpenCode does not run any more.
 package turnstate
 
 import (
@@ -22,7 +23,7 @@ const (
 	Completed = "completed"
 	Failed    = "failed"
 	Aborted   = "aborted"
-	Lost      = "lost" // OpenCode went away in the middle of it
+	Lost      = "lost" // OpenCode does not run it any more and has not ended it
 )
 
 // Ended reports whether the last turn has ended, or none has begun.

@@ -1,12 +1,28 @@
 package quarantine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 )
+
+// BenchmarkBegin measures the start of a command in a top directory with many files.
+func BenchmarkBegin(b *testing.B) {
+	q := open(b, false, false)
+	for n := range 30_000 {
+		q.create(b, fmt.Sprint(n), "")
+	}
+	for b.Loop() {
+		s, err := q.Begin(Command{Exec: "exec", Chat: "chat", Stop: func() {}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.Close()
+	}
+}
 
 // BenchmarkWindow measures how long a protected name stays in the workspace.
 func BenchmarkWindow(b *testing.B) {

@@ -1,7 +1,7 @@
 // Package quarantine moves protected names (package protected) that commands create in the top directory of a workspace
 // out of it. It also puts back protected files that commands change. It watches a workspace while commands run in it.
 //
-// A quarantined name leaves the workspace by a rename. When its command ends, the worker copies it, so that no process
+// A quarantined name leaves the workspace by a rename. When it is reported, the worker copies it, so that no process
 // can change it any more. A person then decides about the copy: Keep moves it back, and Dismiss deletes it.
 //
 // Promises:
@@ -15,12 +15,12 @@
 //   - The part that completes a git repository in the top directory is taken and cannot be kept. Neither can large
 //     names and special files.
 //   - With Config.Guards, a protected name that exists is put back when it changes, with the content it had before the
-//     first of the running commands. A missing name in a git directory is removed. Without Guards, only a kept name is
-//     put back, while commands run that started before.
+//     first of the running commands. A missing name in a git directory is removed. Without Guards, only a symbolic
+//     link is put back, and a kept name while commands run that started before.
 //   - Without Guards, a command of no chat is not watched. With Guards it is.
 //   - A command that creates or changes protected names again and again is stopped.
-//   - Each item is reported with the end of the next command of a chat. After a restart, each item that nothing has
-//     decided is reported again. If a report is lost while the worker runs on, it is repeated only then.
+//   - Items are reported when a running command of a chat is asked (Report), and when a command of a chat ends (End).
+//     After a restart, each item without a decision is reported again. A lost report is repeated only then.
 //     A report has the text of an item only if the commands of no other chat ran when the item was taken.
 //
 // It must not know what a permission is, nor how commands are isolated. Outside Linux it does nothing.

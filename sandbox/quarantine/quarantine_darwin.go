@@ -35,5 +35,8 @@ func (*Quarantine) Dismiss(string) error { return nil }
 // End returns nothing.
 func (*Session) End() ([]wire.Quarantined, []string) { return nil, nil }
 
+// Report returns nothing.
+func (*Session) Report() []wire.Quarantined { return nil }
+
 // Close does nothing.
 func (*Session) Close() {}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pocketcoder/sandbox/isolation/protection"
 	"pocketcoder/sandbox/wire"
 )
@@ -63,8 +65,11 @@ type Session struct {
 	Command
 	q                         *Quarantine
 	takes, folderTakes, backs int
+	folders                   map[string]bool // names that were taken as folders
+	told                      map[string]bool // names that were reported while the command ran
 	notes                     []string
 	ended, closed             bool
+	reporting                 sync.Mutex // held by report; locked before Quarantine.mu
 }
 
 // item is a quarantined name. It is at one of three places: the file "taken" in its directory, or, on another file
@@ -157,7 +162,7 @@ func (q *Quarantine) Begin(c Command) (*Session, error) {
 		q.forgetDeleted()
 		q.scan()
 	}
-	s := &Session{q: q, Command: c}
+	s := &Session{q: q, Command: c, folders: map[string]bool{}, told: map[string]bool{}}
 	q.sessions = append(q.sessions, s)
 	return s, nil
 }
@@ -184,9 +189,10 @@ func (q *Quarantine) open() (err error) {
 	for name := range q.present() { // after the watch is open
 		q.known[name] = !q.untaken[name]
 	}
-	if q.Guards {
-		err = q.guard(nil, "", names, &workspace)
+	if !q.Guards { // mounts cover all but symbolic links
+		names = slices.DeleteFunc(names, func(n protection.Name) bool { return !isLink(q.top, n.Path) })
 	}
+	err = q.guard(nil, "", names, &workspace)
 	for name, until := range q.expected {
 		if time.Now().After(until) {
 			delete(q.expected, name)
@@ -195,6 +201,11 @@ func (q *Quarantine) open() (err error) {
 		q.unguard(name)
 	}
 	return err
+}
+
+func isLink(root *os.Root, name string) bool {
+	info, err := root.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 func (q *Quarantine) close() {
@@ -337,13 +348,12 @@ func (q *Quarantine) take(name string) {
 		s.Stop()
 		return
 	}
-	if it.isFolder && slices.ContainsFunc(q.items, func(old *item) bool {
-		return old.session == s && old.Name == name && old.isFolder
-	}) {
+	if it.isFolder && s.folders[name] {
 		s.folderTakes++
 	} else {
 		s.takes++
 	}
+	s.folders[name] = s.folders[name] || it.isFolder
 	q.items = append(q.items, it)
 	if s.takes == maxTakes+1 || s.folderTakes == maxFolderTakes+1 {
 		s.Stop()
@@ -356,29 +366,48 @@ func (s *Session) note(note string) {
 	}
 }
 
-// End returns what was taken, and a line for the command's output about each name. The command has ended, but processes
-// that it has left may run. A report has the names of all commands, also of those that run or belong to no chat.
-func (s *Session) End() (list []wire.Quarantined, lines []string) {
+// End returns what was taken and was not reported yet. It also returns the lines for the command's output, also those
+// about earlier reports of the session. The command has ended, but processes that it has left may run.
+func (s *Session) End() (list []wire.Quarantined, lines []string) { return s.report(true) }
+
+// Report returns what was taken and was not reported yet, while the command runs. It leaves out what may not be
+// complete. After End it returns nothing.
+func (s *Session) Report() []wire.Quarantined {
+	list, _ := s.report(false)
+	return list
+}
+
+// report returns what was taken and is not reported yet, and the notes of the session. It includes what was taken while
+// other commands ran.
+func (s *Session) report(isLast bool) (list []wire.Quarantined, notes []string) {
 	if s == nil {
 		return nil, nil
 	}
+	s.reporting.Lock() // so that End has the notes of each Report
+	defer s.reporting.Unlock()
 	q := s.q
 	q.mu.Lock()
-	q.scan()
-	q.check(false)
-	s.ended = true
-	lines = slices.Clone(s.notes)
-	asides, ended := q.asides, q.reported(s)
+	if s.ended {
+		q.mu.Unlock()
+		return nil, nil
+	}
+	if isLast { // the watch does it too, and keeps its share of the processor
+		q.scan()
+		q.check(false)
+	}
+	s.ended = isLast
+	asides, names := q.asides, q.removeReportable(s)
 	q.asides = nil
 	q.mu.Unlock()
 
+	var lines []string
 	for _, a := range asides {
 		if err := q.stowAside(a); err != nil {
 			lines = append(lines, fmt.Sprintf("pocketcoder: %v", a.stays(err)))
 		}
 	}
 	texts := wire.MaxQuarantineTexts
-	for _, takes := range ended {
+	for _, takes := range names {
 		described, notes, err := q.freeze(takes)
 		name := takes[0].Name
 		if err != nil {
@@ -398,17 +427,59 @@ func (s *Session) End() (list []wire.Quarantined, lines []string) {
 			name))
 		lines = append(lines, notes...)
 	}
-	return list, lines
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, line := range lines {
+		s.note(line)
+	}
+	return list, slices.Clone(s.notes)
 }
 
-// reported removes the items that a session reports, and returns those of each name together.
-func (q *Quarantine) reported(s *Session) (list [][]*item) {
+// isComplete reports whether a running command has for a while neither changed an item nor created its name again, and
+// cannot write to it any more. A program that unpacks files creates their folder again and again.
+func (q *Quarantine) isComplete(it *item) bool {
+	if slices.ContainsFunc(q.items, func(other *item) bool {
+		return other.Name == it.Name && time.Since(other.Time) < settleTime
+	}) {
+		return false
+	}
+	root, name, err := q.locate(it)
+	if err != nil {
+		return true // freeze says why
+	}
+	defer root.Close()
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return true
+	}
+	return time.Since(changed(info)) >= settleTime && !hasWriter(root, name, info)
+}
+
+// hasWriter reports whether a process can write to a file. The kernel grants a lease only if none can (fcntl(2)). A
+// file system without leases counts as one without writers.
+func hasWriter(root *os.Root, name string, info fs.FileInfo) bool {
+	f, err := openRegular(root, name, info)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // which ends the lease
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	return errors.Is(err, unix.EAGAIN)
+}
+
+// removeReportable removes the items that a session reports, and returns those of each name together.
+func (q *Quarantine) removeReportable(s *Session) (list [][]*item) {
 	if s.Chat == "" {
 		return nil
 	}
+	waits := map[*item]bool{}
+	for _, it := range q.items {
+		t := it.session
+		waits[it] = t != nil && !t.ended && t.Chat != "" && (t != s || s.told[it.Name] || !q.isComplete(it))
+	}
 	q.items = slices.DeleteFunc(q.items, func(it *item) bool {
-		if t := it.session; t != nil && !t.ended && t.Chat != "" && time.Since(it.Time) < settleTime {
-			return false // it may not be complete
+		if waits[it] {
+			return false
 		}
 		at := slices.IndexFunc(list, func(takes []*item) bool {
 			return takes[0].Name == it.Name && takes[0].Chat == it.Chat && !takes[len(takes)-1].isCopied
@@ -420,6 +491,7 @@ func (q *Quarantine) reported(s *Session) (list [][]*item) {
 			list, at = append(list, nil), len(list)
 		}
 		list[at] = append(list[at], it)
+		s.told[it.Name] = true
 		return true
 	})
 	return list

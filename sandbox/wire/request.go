@@ -73,6 +73,7 @@ const (
 	// The item then stays. Repeating Keep does nothing
 	Keep    Op = "keep"
 	Dismiss Op = "dismiss" // delete the quarantined Item, if there is one
+	Report  Op = "report"  // return Result.Quarantined while the command of Exec runs
 	// OpenCode may create or change the protected name Path. For ExpectTime the worker neither moves it out of the
 	// workspace nor puts it back
 	Expect Op = "expect"
@@ -148,8 +149,8 @@ type Result struct {
 	StderrBytes int64  `json:"stderr_bytes"`
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
 	Left        *Left  `json:"left,omitempty"`  // nil if there are none, or if Reason is not Exited
-	// protected names that the worker has moved out of the workspace before the command ended, and not reported since it
-	// started. Also set if Reason is not Exited
+	// of Run and Report: protected names that the worker has moved out of the workspace. No earlier result of the worker
+	// has them since it started. Also set if Reason is not Exited
 	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
@@ -207,6 +208,10 @@ func (e envelope) validate() error {
 	case Dial:
 		if r.Exec == "" || r.Port < 1 || r.Port > 65535 {
 			return errors.New("dial needs an exec and a port from 1 to 65535")
+		}
+	case Report:
+		if r.Exec == "" {
+			return errors.New("report needs an exec")
 		}
 	case Keep, Dismiss:
 		if !IsToken(r.Item) {

@@ -159,7 +159,7 @@ func (s *server) declineReason(r Request) string {
 	if r.Workspace != "" && s.Serves != nil && !s.Serves(r.Workspace) {
 		return fmt.Sprintf("worker %s serves %s, not %s", s.Info.Name, s.Info.Workspace, r.Workspace)
 	}
-	if r.Op != Dial {
+	if r.Op != Dial && r.Op != Report {
 		return ""
 	}
 	s.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
@@ -22,6 +23,8 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
+	"pocketcoder/web/pages/conversation"
+	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/static"
 )
 
@@ -72,10 +75,7 @@ func (c Chat) JSONLines(ctx context.Context, w io.Writer) error {
 
 // HTML writes the conversation as one HTML page with its style sheet.
 func (c Chat) HTML(ctx context.Context, w io.Writer) error {
-	var chat timeline.Chat
-	var entries []timeline.Entry
-	var last events.Event
-	err := moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, newest events.Event) error {
+	return moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, last events.Event) error {
 		chats, err := timeline.Chats(ctx, db, "", []string{c.ID})
 		if err != nil {
 			return err
@@ -83,15 +83,31 @@ func (c Chat) HTML(ctx context.Context, w io.Writer) error {
 		if len(chats) == 0 {
 			return moments.ErrNoChat
 		}
-		chat, last = chats[0], newest
-		entries, err = timeline.Entries(ctx, db, c.ID, timeline.Window{}, 0)
-		return err
+		return document(chats[0], last, c.entries(db)).Render(ctx, w)
 	})
-	if err != nil {
-		return err
-	}
-	timeline.FillDeciders(entries, c.Email)
-	return document(chat, entries, last).Render(ctx, w)
+}
+
+// windowMessages is the number of messages of a window.
+const windowMessages = 100
+
+// entries renders the entries in windows, each before it reads the next one, so that a long chat takes little memory.
+func (c Chat) entries(db dbx.Builder) templ.Component {
+	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) (err error) {
+		for window := (timeline.Window{}); ; window.From = window.Before {
+			if window.Before, err = timeline.WindowEnd(ctx, db, c.ID, window.From, windowMessages); err != nil {
+				return err
+			}
+			all, err := timeline.Entries(ctx, db, c.ID, window, 0)
+			if err != nil {
+				return err
+			}
+			timeline.FillDeciders(all, c.Email)
+			err = conversation.Entries(all, requests.FromReplay).Render(ctx, w)
+			if err != nil || window.Before == 0 {
+				return err
+			}
+		}
+	})
 }
 
 // sheet is the style sheet of the pages.

@@ -40,15 +40,14 @@ type format struct {
 	Name  string // also the end of the file's name
 	about string
 	media string
-	whole bool // it is written at once
 	write func(Chat, context.Context, io.Writer) error
 }
 
 // Formats are the forms of a file of a chat.
 var Formats = []format{
-	{"html", "The conversation of a chat as an HTML page that needs nothing else.", "text/html", true, Chat.HTML},
-	{"jsonl", "The events of a chat, each as CloudEvents JSON on a line.", "application/x-ndjson", false, Chat.JSONLines},
-	{"cast", "The commands of a chat that have ended, as an asciinema recording.", castMedia, false, Chat.Cast},
+	{"html", "The conversation of a chat as an HTML page that needs nothing else.", "text/html", Chat.HTML},
+	{"jsonl", "The events of a chat, each as CloudEvents JSON on a line.", "application/x-ndjson", Chat.JSONLines},
+	{"cast", "The commands of a chat that have ended, as an asciinema recording.", castMedia, Chat.Cast},
 }
 
 const castMedia = "application/x-asciicast"
@@ -85,11 +84,7 @@ func (x *Exports) Chat(f format) func(http.ResponseWriter, *http.Request, api.Ca
 		}
 		defer release()
 		chat := Chat{Log: x.Log, ID: id, At: at, Email: EmailOf(r.Context(), x.API.Model)}
-		send := x.send
-		if f.whole {
-			send = x.sendWhole
-		}
-		return send(w, r, caller, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error {
+		return x.send(w, r, caller, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error {
 			return f.write(chat, ctx, w)
 		})
 	}
@@ -161,24 +156,6 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller
 		x.API.Logger.Error("export", "file", name, "err", err)
 	}
 	panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
-}
-
-// sendWhole answers with a file that is written at once. It is counted with the caller's other answers while it waits
-// for the client.
-func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, caller api.Caller, media, name string,
-	write func(context.Context, io.Writer) error) error {
-	give, err := x.API.AcquireQuerySlot(r.Context(), caller.Key())
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	err = write(r.Context(), &b)
-	give()
-	if err != nil {
-		return problemOf(err)
-	}
-	asFile(w.Header(), media, name)
-	return api.Write(w, http.StatusOK, media, b.Bytes())
 }
 
 func problemOf(err error) error {

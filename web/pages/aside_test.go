@@ -44,6 +44,22 @@ func TestWhatWaitsIsShownWithItsReason(t *testing.T) {
 	expect.Contains(t, first, "The turn was stopped.")
 	b.submit(t, path+"/messages", url.Values{"id": {"third"}, "text": {"go on"}})
 	expect.Contains(t, b.visit(t, path).body, "3 messages wait")
+
+	s.Append(t, chat, events.MessageSubmitted{Message: "resumes", Resumes: "per_1",
+		Parts: []events.Part{{Type: "text", Text: "Go on."}}})
+	expect.Contains(t, b.visit(t, path).body, "3 messages wait") // PocketCoder's is no message of the queue
+	s.Append(t, chat, events.MessageHeld{Message: "resumes", Reason: "Events were lost."})
+	page = b.visit(t, path).body
+	expect.Contains(t, page, "4 messages wait")
+	expect.Lacks(t, page, `name="before" value="resumes"`)
+	_, resumes, _ := strings.Cut(page, `<li id="queued-resumes">`)
+	resumes, _, _ = strings.Cut(resumes, "</li>")
+	for _, piece := range []string{"Events were lost.", ">Send now<", ">Delete<"} {
+		expect.Contains(t, resumes, piece)
+	}
+	expect.Lacks(t, resumes, "<textarea")
+	b.submit(t, path+"/queue/resumes", url.Values{"delivery": {"steer"}})
+	expect.Contains(t, b.visit(t, path).body, "3 messages wait")
 }
 
 func TestAFailedMessageSaysWhyAndIsSentAgainOnce(t *testing.T) {
@@ -216,6 +232,8 @@ func TestAnUndoNamesTheChangedFilesBeforeAndAsks(t *testing.T) {
 		expect.Contains(t, asked.body, "/w/&lt;a&gt;.go")
 		expect.Contains(t, asked.body, `name="message" value="msg_1"`)
 		expect.Contains(t, asked.body, `name="changed" value="keep"`)
+		expect.Contains(t, asked.body, `<a href="`+path+`">Cancel</a>`)
+		expect.Contains(t, asked.body, `<button class="deny" name="changed" value="overwrite">Overwrite them</button>`)
 	}
 	is.Equal(loggedIn(t, s, "bob").visit(t, path+"/undo?message=msg_1").status, http.StatusNotFound)
 	expect.Lacks(t, requested(), "revert.requested")

@@ -78,9 +78,7 @@ func TestAPersonWhoComesBackSeesWhatHappened(t *testing.T) {
 			s := webtest.NewSystem(t)
 			ada, token := s.User(t, "ada", "user")
 			chat := s.Chat(t, token, "Tidy up")
-			for i := range 12 {
-				submitMessage(t, s, chat, fmt.Sprintf("msg_a%02d", i), written("Something that was read before."))
-			}
+			submitMessages(t, s, chat, 12, "Something that was read before, %d.")
 			e, err := events.NewUser(ada, events.UserActor(ada), events.ChatSeen{Chat: chat, Seq: s.Model.Seq()})
 			is.NoErr(err)
 			e.Time = time.Now().Add(-11 * time.Minute)

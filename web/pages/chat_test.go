@@ -20,15 +20,43 @@ import (
 // submitMessage appends an answer of the assistant that has ended, with these parts.
 func submitMessage(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
 	t.Helper()
-	s.AppendOpenCode(t, chat, "message.updated",
-		`{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
-			`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
+	appendAll(t, s, messageEvents(t, chat, message, parts...))
+}
+
+// submitMessages submits n messages at once, each with a text that holds its number.
+func submitMessages(t *testing.T, s *webtest.System, chat string, n int, format string) {
+	t.Helper()
+	var all []events.Event
+	for i := range n {
+		all = append(all, messageEvents(t, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf(format, i)))...)
+	}
+	appendAll(t, s, all)
+}
+
+func appendAll(t *testing.T, s *webtest.System, all []events.Event) {
+	t.Helper()
+	seq, err := s.Log.AppendAll(t.Context(), all)
+	webtest.Check(t, err)
+	webtest.Check(t, s.Model.Wait(t.Context(), seq))
+}
+
+func messageEvents(t *testing.T, chat, message string, parts ...map[string]any) (all []events.Event) {
+	t.Helper()
+	add := func(typ, properties string) {
+		e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
+			events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+		webtest.Check(t, err)
+		all = append(all, e)
+	}
+	add("message.updated", `{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
+		`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
 	for i, p := range parts {
 		p["id"], p["messageID"], p["sessionID"] = fmt.Sprintf("prt_%s_%d", message, i), message, "ses_"+chat
 		body, err := json.Marshal(map[string]any{"sessionID": "ses_" + chat, "part": p})
 		webtest.Check(t, err)
-		s.AppendOpenCode(t, chat, "message.part.updated", string(body))
+		add("message.part.updated", string(body))
 	}
+	return all
 }
 
 func written(text string) map[string]any {
@@ -231,7 +259,7 @@ func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
 		{url.Values{"decision": {"authorized"}}, "approved by ada@example.org", nil},
 		{url.Values{"decision": {"denied"}}, "denied by ada@example.org", nil},
 		{url.Values{"decision": {"denied"}, "reason": {"use make"}}, "denied by ada@example.org", []string{"use make"}},
-		{url.Values{"decision": {"authorized"}, "edited": {"make a\r\nmake b"}}, "approved with an edit by ada@example.org", []string{"+make a\n</span><span class=\"added\">+make b", "make everything"}},
+		{url.Values{"decision": {"authorized"}, "edited": {"make a\r\nmake b"}}, "approved with an edit by ada@example.org", []string{"<summary>make a make b</summary>", "+make a\n</span><span class=\"added\">+make b", "make everything"}},
 	} {
 		id := needed(t, s, chat, fmt.Sprintf("per_%d", i), "make everything")
 		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+id)
@@ -317,7 +345,7 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1 −1)", "<dd>/workspace/a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
+		"Change a.go (+1\u00a0−1)", "<dd>/workspace/a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
 		"<span class=\"removed\">-old\n</span>",
 		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
@@ -459,9 +487,7 @@ func TestALongChatShowsItsEndFirst(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	for i := range 250 {
-		submitMessage(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer %03d.", i)))
-	}
+	submitMessages(t, s, chat, 250, "answer %03d.")
 	newest := b.visit(t, "/chats/"+chat).body
 	is.Equal(strings.Count(newest, "<article"), 200)
 	is.True(strings.Contains(newest, "answer 249.") && strings.Contains(newest, "answer 050."))
@@ -536,6 +562,26 @@ func TestATurnIsStopped(t *testing.T) {
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, ">Stop</button>")
 	is.Equal(b.submit(t, "/chats/"+chat+"/abort", nil).path, "/chats/"+chat)
 	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), "abort")
+}
+
+func TestACallOfAnEditedCommandShowsWhatRan(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Build")
+	submitMessage(t, s, chat, "msg_1", map[string]any{"type": "tool", "tool": "bash", "callID": "call_1",
+		"state": map[string]any{"status": "completed", "input": map[string]any{"command": "make all"}}})
+	s.AppendOpenCode(t, chat, "permission.asked", fmt.Sprintf(`{"id":"per_1","sessionID":"ses_%s","permission":"bash",
+		"patterns":["make all"],"metadata":{},"always":[],"tool":{"messageID":"msg_1","callID":"call_1"}}`, chat))
+	s.Append(t, chat, events.ExecRequested{Exec: "exec1", Permission: "per_1", Session: "ses_" + chat, Call: "call_1",
+		Command: "make test", Original: "make all", Pool: "default"})
+	s.Append(t, chat, events.ExecFinished{Exec: "exec1"})
+	for _, where := range []string{"", "/replay", "/export/html"} {
+		call := element(t, b.visit(t, "/chats/"+chat+where).body, "part-prt_msg_1_0")
+		expect.Contains(t, call, `<span class="what">make test</span> <span class="hint">edited by a person</span>`)
+		expect.Lacks(t, call, "make all")
+	}
 }
 
 func TestACallShowsHowItsCommandEnded(t *testing.T) {

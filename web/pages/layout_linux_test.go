@@ -32,6 +32,7 @@ func TestNothingIsCutBesideEmptySpace(t *testing.T) {
 	_, token := s.User(t, "ada", "admin")
 	chat := s.ChatWithAnswer(t, token)
 	submitMessage(t, s, chat, "msg_1", written("Hello."))
+	s.ChangedFiles = []string{"/w/a.go"}
 	title := "Repair the parser"
 	s.Call(t, token, "PATCH", webtest.RecordsPath("chats")+"/"+chat, map[string]any{"title": title})
 	appendUserMessage(t, s, chat, "msg_2", "change it")
@@ -66,6 +67,19 @@ func TestNothingIsCutBesideEmptySpace(t *testing.T) {
 			cells.forEach((text) => (row.insertCell().textContent = text));
 		})`)
 		is.Equal(evaluate(`[...document.querySelectorAll(".wide")].every((e) => e.scrollWidth <= e.clientWidth)`), "true") // name
+		// no word of a heading is broken into letters
+		is.Equal(evaluate(`[...document.querySelectorAll(".operations th")].filter((th) => {
+			const word = document.createRange();
+			word.selectNodeContents(th);
+			return !th.textContent.includes(" ") && word.getClientRects().length > 1;
+		}).map((th) => th.textContent).join()`), "") // name
+
+		// keys are explained where a card is, and two buttons with opposite effects do not touch
+		visit("/requests", ".keys")
+		is.Equal(evaluate(`document.querySelector(".keys").checkVisibility()`), "false") // name
+		visit("/chats/"+chat+"/undo?message=msg_2", ".choices")
+		is.Equal(evaluate(`((keep, overwrite) => overwrite.left - keep.right >= 8 || overwrite.top - keep.bottom >= 8)(
+			...[...document.querySelectorAll(".choices button")].map((b) => b.getBoundingClientRect()))`), "true") // name
 
 		visit("/chats/"+chat+"/changes", "[data-line]")
 		is.Equal(evaluate(`document.querySelectorAll("main button").length`), "1") // name

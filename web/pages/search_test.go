@@ -1,7 +1,6 @@
 package pages_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -113,9 +112,7 @@ func TestASearchLeadsToThePlaceOfAText(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Numbers")
-	for i := range 450 {
-		submitMessage(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer n%03d.", i)))
-	}
+	submitMessages(t, s, chat, 450, "answer n%03d.")
 	open := func(word string) string {
 		page := b.visit(t, "/search?q="+word).body
 		_, rest, _ := strings.Cut(page, `<ol class="hits">`)

@@ -278,11 +278,13 @@ func (v portAccess) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// beyondOrigin are headers with which an answer could affect more than its own origin, or a proxy in front of us.
+// beyondOrigin are headers with which an answer could affect more than its own origin, later answers of its origin, or
+// a proxy in front of us.
 var beyondOrigin = []string{
 	"Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT",
 	"Alt-Svc", "Nel", "Report-To",
-	"Reporting-Endpoints", "Proxy-Authenticate", "X-Sendfile", "X-Lighttpd-Send-File", "Set-Cookie2",
+	"Reporting-Endpoints", "Service-Worker-Allowed", "Proxy-Authenticate", "X-Sendfile", "X-Lighttpd-Send-File",
+	"Set-Cookie2",
 }
 
 // confine removes from an answer what affects more than its origin.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -105,6 +106,40 @@ func TestAPortHasAnOriginWhereLinksCookiesAndStorageWork(t *testing.T) {
 	resp, _ = b.do(t, "GET", "/to")
 	is.Equal(resp.Header.Get("Location"), "/there")
 	is.Equal(inside.Get("Cookie"), "session=1") // and not ours
+}
+
+func TestAPageOfAPortRegistersNoServiceWorker(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, owner := s.User(t, "ada", account.User)
+	chat := s.Chat(t, owner, "mine")
+	var scripts atomic.Int64
+	port := s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/worker.js" {
+			scripts.Add(1)
+		}
+		w.Header().Set("Service-Worker-Allowed", "/")
+	}))
+	host, ticket := portURL(s, t, owner, chat, port)
+	b := &browser{s: s, host: host}
+	b.do(t, "GET", ticket)
+	resp, _ := b.do(t, "GET", "/")
+	is.Equal(resp.StatusCode, http.StatusOK)
+	is.Equal(resp.Header.Values("Service-Worker-Allowed"), nil)
+	for _, header := range [][]string{{"Service-Worker", "script"}, {"Sec-Fetch-Dest", "serviceworker"}} {
+		resp, body := b.do(t, "GET", "/worker.js", append(header, "Sec-Fetch-Site", "same-origin")...)
+		is.Equal(resp.StatusCode, http.StatusForbidden)
+		expect.Contains(t, body, "cannot register a service worker")
+		for _, path := range []string{opened(s, t, owner, chat, port), fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port)} {
+			resp, _ = portRequest(s, t, "GET", path+"worker.js",
+				http.Header{"Authorization": {owner}, header[0]: {header[1]}}, "")
+			is.Equal(resp.StatusCode, http.StatusForbidden)
+		}
+	}
+	is.Equal(scripts.Load(), int64(0))
+	resp, _ = b.do(t, "GET", "/worker.js") // a script as any other
+	is.Equal(resp.StatusCode, http.StatusOK)
 }
 
 func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {

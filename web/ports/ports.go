@@ -2,7 +2,8 @@
 //
 // Promises: a port is for the owner of its chat and for administrators, not for agents. Access ends with the login,
 // and with the right to the chat. A served page shares no origin, cookie or storage with the API. Our tokens and
-// cookies never reach the command. Tickets and cookies live in memory, at most a fixed number for each account.
+// cookies never reach the command. Tickets and cookies live in memory, at most a fixed number for each account. A
+// served page cannot register a service worker, so it does not answer for what is served at the port later.
 //
 // It must not know how a command's network is isolated: Dial connects.
 package ports
@@ -155,6 +156,10 @@ func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, caller api.Cal
 // proxyPort passes a request to a port of a chat.
 func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int,
 	rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
+	if isServiceWorker(r) {
+		return api.Forbidden("A page that is served at a port cannot register a service worker: " +
+			"the worker would answer for later pages of the port.")
+	}
 	var failed error
 	proxy := &httputil.ReverseProxy{
 		Rewrite: rewrite, ModifyResponse: confine, FlushInterval: -1,
@@ -183,6 +188,12 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 	}
 	return api.Problem{Status: http.StatusBadGateway,
 		Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}
+}
+
+// isServiceWorker reports whether a browser fetches the script of a service worker, to register or to update it. No
+// script can set or remove these headers.
+func isServiceWorker(r *http.Request) bool {
+	return r.Header.Get("Service-Worker") != "" || r.Header.Get("Sec-Fetch-Dest") == "serviceworker"
 }
 
 // portRequest is one request to a port.

@@ -16,8 +16,9 @@ const (
 	maxBack        = 1000 // records that a back-relation expands to, PocketBase
 	maxExpanded    = 10_000
 	maxFirst       = 4000 // rows of a table that are searched first for a page; this takes a few ms
-	// queryTimeout limits a query. Ordinary queries are faster; a slower filter is likely an attack.
-	queryTimeout = 3 * time.Second
+	// queryTimeout limits a query. Ordinary queries take milliseconds; the largest pages took over 3 s on two cores that
+	// were busy with much else. A slower filter is likely an attack.
+	queryTimeout = 10 * time.Second
 	// maxAnswer limits the records of a response in bytes, with the records that they expand to.
 	maxAnswer = 32 << 20
 )

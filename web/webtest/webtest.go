@@ -74,8 +74,6 @@ type System struct {
 	Accounts  *account.Accounts
 	Workspace string
 	Sandbox   fakeSandbox
-
-	WithoutPush bool // do not notify devices: of a log that was filled before the start the notifier would read everything
 }
 
 // Password is that of every account of the tests.
@@ -101,6 +99,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
 		Workspace: s.Workspace, History: queries.History(s.Model, s.Log), LastOfExecution: queries.LastOfExecution(s.Model),
+		Evaluated: queries.Evaluated(s.Model),
 		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
 			return permission.Session{Chat: chat, Directory: s.Workspace}, found
@@ -145,12 +144,12 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	for _, fill := range before {
 		fill(s)
 	}
-	workers := []func(context.Context) error{s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run,
-		pushes.Run}
-	if s.WithoutPush {
-		workers = workers[:len(workers)-1]
-	}
-	s.Run(t, workers...)
+	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, func(ctx context.Context) error {
+		if err := s.Model.CatchUp(ctx); err != nil {
+			return err
+		}
+		return pushes.Run(ctx)
+	})
 	<-s.Web.Realtime.Running() // who logs in before counts as a session of an earlier process
 	s.Server.Start()
 	t.Cleanup(s.Server.Close)

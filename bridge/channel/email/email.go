@@ -3,6 +3,9 @@
 // Promises:
 //   - A mail is marked as seen only after it has been handled, so a crash loses none. Its Message-ID, or its UID if it
 //     has none, makes a repetition harmless. Mails are handled one at a time and in order.
+//   - A mail that fails bridge.Tries times is skipped: it is marked as seen and flagged, and the log says so.
+//   - Reading a mail takes time in proportion to its size, and ends with its context. Only the headers and the
+//     beginning of a stranger's mail are read, to find a pairing code.
 //   - The address in From is the sender only if the receiving server states, in its own header, that DKIM or SPF passed
 //     for exactly the domain of that address. The mailbox must be in To: a signed mail to another address, which a
 //     third person sends on, is not for the assistant. Any other mail is marked as seen, and has no effect.
@@ -35,7 +38,6 @@ import (
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/egress"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/sleep"
 )
 
 const (
@@ -45,10 +47,10 @@ const (
 	pollPause    = 30 * time.Second      // without IDLE
 	idleFor      = 2 * time.Minute       // a server may lose a change that happens as IDLE begins
 	maxSilence   = idleFor + time.Minute // of an IMAP server, which answers at the end of idleFor
-	retryPause   = 5 * time.Second
-	loginPause   = 5 * time.Minute // after a wrong password: further tries could lock the mailbox
-	maxMail      = 2 << 20         // bytes; larger mails are not fetched, except their headers
-	maxHeader    = 64 << 10        // bytes of the headers of a larger mail
+	loginPause   = 5 * time.Minute       // after a wrong password: further tries could lock the mailbox
+	maxMail      = 2 << 20               // bytes; larger mails are not fetched, except their headers
+	maxHeader    = 64 << 10              // bytes of the headers of a mail
+	maxStart     = 64 << 10              // bytes after the headers of a stranger's mail in which a code is searched
 	inbox        = "INBOX"
 	defaultIMAPS = "993"
 )
@@ -64,14 +66,18 @@ type Mailbox struct {
 	silence time.Duration         // after which the connection to the IMAP server ends
 	local   func(c net.Conn) bool // loopback, but for tests
 	logger  *slog.Logger
+	mails   map[mailID]mailState // those that failed, or that are not yet marked as seen
 
+	// Tries limits the work for one mail.
+	Tries bridge.Tries
 	// Roots are the authorities whose certificates the servers must have; nil stands for those of the operating system.
 	Roots *x509.CertPool
 }
 
 // New returns the mailbox of a channel. Without allowPrivate it reaches its servers at public addresses only.
 func New(c channel.Channel, password string, allowPrivate bool, logger *slog.Logger) (*Mailbox, error) {
-	m := &Mailbox{channel: c, secret: password, silence: maxSilence, local: loopback, logger: logger}
+	m := &Mailbox{channel: c, secret: password, silence: maxSilence, local: loopback, logger: logger,
+		mails: map[mailID]mailState{}, Tries: bridge.DefaultTries}
 	var valid bool
 	var err error
 	if m.address, valid = channel.MailAddress(c.Address); !valid {
@@ -215,6 +221,24 @@ func (c impatient) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// mailID identifies a mail of the mailbox.
+type mailID struct {
+	validity uint32
+	uid      imap.UID
+}
+
+// mailState is the state of a mail between searches. It outlives the connection: without it, a mail that breaks
+// connections would be fetched forever.
+type mailState struct {
+	failed int         // fetches that failed
+	flags  []imap.Flag // to set, because the mail was handled or skipped; nil before
+}
+
+var (
+	handled = []imap.Flag{imap.FlagSeen}
+	skipped = []imap.Flag{imap.FlagSeen, imap.FlagFlagged} // so that a person finds it
+)
+
 // receive hands over the mails that are not seen, and marks each as seen.
 func (m *Mailbox) receive(ctx context.Context, c *imapclient.Client, validity uint32, to bridge.Receiver) error {
 	found, err := c.UIDSearch(&imap.SearchCriteria{NotFlag: []imap.Flag{imap.FlagSeen, imap.FlagDeleted}}, nil).Wait()
@@ -222,31 +246,73 @@ func (m *Mailbox) receive(ctx context.Context, c *imapclient.Client, validity ui
 		return fmt.Errorf("search mails: %w", err)
 	}
 	for _, uid := range firstOf(found.All) {
-		in, err := m.fetch(c, uid)
-		logger := m.logger.With("channel", m.channel.Name, "uid", uid)
-		switch refused, why := (*imap.Error)(nil), ignored(""); {
-		case errors.As(err, &refused): // the next search has it again
-			logger.Error("email: the server does not deliver a mail", "err", err)
-			continue
-		case errors.As(err, &why):
-			logger.Warn("email: a mail has no effect", "reason", why)
-		case err != nil:
-			return fmt.Errorf("fetch mail %d: %w", uid, err)
-		default:
-			in.Channel, in.Update = m.channel, in.Address+" "+in.Thread.Message
-			if in.Thread.Message == "" {
-				in.Update = fmt.Sprintf("%d.%d", validity, uid)
-			}
-			if err := m.handOver(ctx, to, in); err != nil {
-				return fmt.Errorf("handle mail %d: %w", uid, err)
+		id := mailID{validity, uid}
+		if m.mails[id].flags == nil {
+			if err := m.take(ctx, c, id, to); err != nil {
+				return err
 			}
 		}
-		seen := &imap.StoreFlags{Op: imap.StoreFlagsAdd, Silent: true, Flags: []imap.Flag{imap.FlagSeen}}
-		if err := c.Store(imap.UIDSetNum(uid), seen, nil).Close(); err != nil {
+		flags := m.mails[id].flags
+		if flags == nil { // the next search has it again
+			continue
+		}
+		store := &imap.StoreFlags{Op: imap.StoreFlagsAdd, Silent: true, Flags: flags}
+		if err := c.Store(imap.UIDSetNum(uid), store, nil).Close(); err != nil {
 			return fmt.Errorf("mark mail %d as seen: %w", uid, err)
 		}
+		delete(m.mails, id)
 	}
 	return nil
+}
+
+// take fetches a mail and hands it over. It sets the flags of the mail if the mail needs no further work. It returns
+// the error of a connection that broke.
+func (m *Mailbox) take(ctx context.Context, c *imapclient.Client, id mailID, to bridge.Receiver) error {
+	logger := m.logger.With("channel", m.channel.Name, "uid", id.uid)
+	in, err := m.fetch(ctx, c, id.uid)
+	if why := ignored(""); errors.As(err, &why) {
+		logger.Warn("email: a mail has no effect", "reason", why)
+		m.mails[id] = mailState{flags: handled}
+		return nil
+	}
+	if err != nil {
+		return m.fetchFailed(ctx, logger, id, err)
+	}
+	in.Channel, in.Update = m.channel, in.Address+" "+in.Thread.Message
+	if in.Thread.Message == "" {
+		in.Update = fmt.Sprintf("%d.%d", id.validity, id.uid)
+	}
+	flags := handled
+	if m.Tries.HandOver(ctx, logger.With("mail", in.Update), func(ctx context.Context) error {
+		return to.Receive(ctx, in)
+	}) {
+		flags = skipped
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("handle mail %d: %w", id.uid, ctx.Err())
+	}
+	m.mails[id] = mailState{flags: flags}
+	return nil
+}
+
+// fetchFailed counts a failed fetch of a mail, and skips the mail after the last try. It returns err unless the server
+// refused the fetch, and thus still answers.
+func (m *Mailbox) fetchFailed(ctx context.Context, logger *slog.Logger, id mailID, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	state := m.mails[id]
+	if state.failed++; state.failed >= m.Tries.Most {
+		logger.Error("email: skipped a mail that the server does not deliver", "tries", state.failed, "err", err)
+		state.flags = skipped
+	} else {
+		logger.Error("email: the server does not deliver a mail", "failed", state.failed, "err", err)
+	}
+	m.mails[id] = state
+	if errors.As(err, new(*imap.Error)) {
+		return nil
+	}
+	return fmt.Errorf("fetch mail %d: %w", id.uid, err)
 }
 
 // maxFound is how many mails of a search are handled before the next search.
@@ -264,20 +330,8 @@ func firstOf(found imap.NumSet) (uids []imap.UID) {
 	return uids
 }
 
-// handOver hands over a mail until it is taken. It returns only the error of ctx.
-func (m *Mailbox) handOver(ctx context.Context, to bridge.Receiver, in channel.Incoming) error {
-	for {
-		err := to.Receive(ctx, in)
-		if err == nil || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		m.logger.Error("email", "channel", m.channel.Name, "mail", in.Update, "err", err)
-		_ = sleep.For(ctx, retryPause)
-	}
-}
-
 // fetch fetches a mail. The error may be ignored.
-func (m *Mailbox) fetch(c *imapclient.Client, uid imap.UID) (in channel.Incoming, err error) {
+func (m *Mailbox) fetch(ctx context.Context, c *imapclient.Client, uid imap.UID) (in channel.Incoming, err error) {
 	list, err := c.Fetch(imap.UIDSetNum(uid), &imap.FetchOptions{UID: true, RFC822Size: true}).Collect()
 	if err != nil {
 		return in, err
@@ -298,11 +352,7 @@ func (m *Mailbox) fetch(c *imapclient.Client, uid imap.UID) (in channel.Incoming
 	if len(list) == 0 || len(list[0].BodySection) == 0 {
 		return in, ignored("another client has deleted it")
 	}
-	raw := list[0].BodySection[0].Bytes
-	if size > maxMail && len(raw) >= maxHeader { // its end, and thus a field, may be cut
-		return in, ignored("its headers are too large")
-	}
-	return m.read(raw, size)
+	return m.read(ctx, list[0].BodySection[0].Bytes, size)
 }
 
 // wait waits until the mailbox changes, or for a time.

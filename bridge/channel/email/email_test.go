@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/channel/channeltest"
+	"pocketcoder/bridge/channel/email"
 	"pocketcoder/bridge/channel/emailtest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
@@ -274,6 +275,18 @@ func TestWhatCountsOfAMail(t *testing.T) {
 	s.confirmed(s.mail.Reply(t, paired, ann, "still there?"))
 	is.Equal(s.Submitted()[before:], []string{"still there?"})
 	is.True(s.chats()[0] != c)
+}
+
+func TestNoMailStopsTheMailbox(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.pair(ann, s.User("ann", account.User))
+	s.confirmed(s.mail.Say(t, stranger, "hello", email.Quotations))
+	s.confirmed(s.mail.Say(t, ann, "hello", email.Quotations))
+	s.confirmed(s.mail.Say(t, ann, "the build", "fix the build"))
+	all := s.Submitted()
+	is.Equal(all[len(all)-1], "fix the build")
 }
 
 func TestAFloodOfThreadsIsRefused(t *testing.T) {

@@ -34,10 +34,14 @@ type ignored string
 
 func (e ignored) Error() string { return string(e) }
 
-// read reads a mail, or the headers of one with a larger size. The error is ignored, for example if the sender is not
-// authentic.
-func (m *Mailbox) read(raw []byte, size int64) (in channel.Incoming, err error) {
-	e, err := message.Read(bytes.NewReader(raw))
+// read reads the headers of a mail and the beginning of its text. The Read of what it returns reads the rest. raw has
+// only the headers of a mail with a larger size. The error is ignored, for example if the sender is not authentic.
+func (m *Mailbox) read(ctx context.Context, raw []byte, size int64) (in channel.Incoming, err error) {
+	headers, found := headersOf(raw)
+	if !found { // a field may be cut
+		return in, ignored("its headers are too large")
+	}
+	e, err := message.Read(bytes.NewReader(raw[:headers]))
 	if err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
 		return in, ignored("it is not a mail")
 	}
@@ -60,18 +64,64 @@ func (m *Mailbox) read(raw []byte, size int64) (in channel.Incoming, err error) 
 		in.Files = refuse(fmt.Errorf("the mail has %d KiB, and the limit is %d KiB", size>>10, maxMail>>10))
 		return in, nil
 	}
-	var b body
-	err = b.read(e, 0)
-	if in.Text = b.text(); in.Text == "" && len(b.files) == 0 {
-		in.Text = in.Thread.Subject
-	}
-	switch {
-	case err != nil:
-		in.Files = refuse(err)
-	case len(b.files) > 0:
-		in.Files = func(context.Context) ([]events.Part, error) { return b.files, nil }
+	in.Text, _, _ = content(ctx, raw[:min(len(raw), headers+maxStart)], true) // an error is that of Read, too
+	in.Read = func(ctx context.Context, in *channel.Incoming) error {
+		text, files, err := content(ctx, raw, false)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if in.Text = text; text == "" && len(files) == 0 {
+			in.Text = in.Thread.Subject
+		}
+		switch {
+		case err != nil:
+			in.Files = refuse(err)
+		case len(files) > 0:
+			in.Files = func(context.Context) ([]events.Part, error) { return files, nil }
+		}
+		return nil
 	}
 	return in, nil
+}
+
+// headersOf returns the length of the headers of a mail, with the blank line that ends them. found is false if they are
+// too large.
+func headersOf(raw []byte) (length int, found bool) {
+	start := raw[:min(len(raw), maxHeader)]
+	for _, blank := range []string{"\r\n\r\n", "\n\n"} {
+		if at := bytes.Index(start, []byte(blank)); at >= 0 && (length == 0 || at+len(blank) < length) {
+			length = at + len(blank)
+		}
+	}
+	if length == 0 && len(raw) < maxHeader { // it has no text
+		return len(raw), true
+	}
+	return length, length > 0
+}
+
+// content returns the text and the files of a mail. Of a mail that is cut, it returns those before the end. The error
+// is a sentence for the sender, unless ctx has ended.
+func content(ctx context.Context, raw []byte, cut bool) (text string, files []events.Part, err error) {
+	e, err := message.Read(contextReader{ctx, bytes.NewReader(raw)})
+	if err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
+		return "", nil, errors.New("the mail cannot be read")
+	}
+	b := body{cut: cut}
+	err = b.read(e, 0)
+	return b.text(ctx), b.files, err
+}
+
+// contextReader ends with its context.
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
 }
 
 func refuse(err error) func(context.Context) ([]events.Part, error) {
@@ -123,6 +173,7 @@ func thread(h *message.Header) (t channel.Thread) {
 
 // body is the content of a mail.
 type body struct {
+	cut         bool // only the beginning of the mail is there
 	plain, html string
 	files       []events.Part
 	parts, size int
@@ -168,7 +219,7 @@ func (b *body) readLeaf(e *message.Entity, typ string, params map[string]string)
 		name = decoded
 	}
 	content, err := io.ReadAll(e.Body)
-	if err != nil {
+	if err != nil && !b.cut {
 		return errors.New("the mail cannot be read")
 	}
 	isText := (typ == "text/plain" || typ == "text/html" || typ == "") && disposition != "attachment" && name == ""
@@ -191,12 +242,12 @@ func (b *body) readLeaf(e *message.Entity, typ string, params map[string]string)
 }
 
 // text returns what the sender wrote, without quotations and the signature.
-func (b *body) text() string {
+func (b *body) text(ctx context.Context) string {
 	text := b.plain
 	if strings.TrimSpace(text) == "" {
-		text = plainText(b.html)
+		text = plainText(ctx, b.html)
 	}
-	return newText(text)
+	return newText(ctx, text)
 }
 
 // unflow joins the lines of paragraphs (RFC 3676).
@@ -224,60 +275,65 @@ var (
 	forwarded   = regexp.MustCompile(`(?i)^(-{3,} ?(original message|ursprüngliche nachricht|forwarded message)[ -]*|_{20,})$`)
 )
 
-// newText returns a text without quoted lines, the lines that introduce them, and the signature.
-func newText(text string) string {
+// newText returns a text without quoted lines, the lines that introduce them, and the signature. It visits each line
+// once, and stops when ctx ends.
+func newText(ctx context.Context, text string) string {
 	var kept []string
+	begin, end := 0, 0 // of the last paragraph among the kept lines; blank lines may follow it
 	quoted := false
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimRight(line, "\r")
-		if line == "-- " || forwarded.MatchString(strings.TrimSpace(line)) {
+		trimmed := strings.TrimSpace(line)
+		if line == "-- " || forwarded.MatchString(trimmed) || ctx.Err() != nil {
 			break
 		}
 		if strings.HasPrefix(line, ">") {
-			if !quoted {
-				kept = withoutAttribution(kept)
+			if !quoted && introduces(kept[begin:end]) {
+				kept, end = kept[:begin], begin
 			}
 			quoted = true
 			continue
 		}
-		if strings.TrimSpace(line) != "" {
-			quoted = false
-		} else if quoted && (len(kept) == 0 || strings.TrimSpace(kept[len(kept)-1]) == "") {
-			continue // the blank line before the quotation is enough
+		if trimmed == "" {
+			if quoted && end == len(kept) && end > begin || !quoted {
+				kept = append(kept, line)
+			}
+			continue // after other quotations, the blank line before is enough
 		}
-		kept = append(kept, line)
+		if end < len(kept) || end == begin { // a blank line or nothing is before it
+			begin = len(kept)
+		}
+		quoted, kept = false, append(kept, line)
+		end = len(kept)
 	}
 	return strings.TrimSpace(strings.Join(kept, "\n"))
 }
 
-// withoutAttribution removes a last paragraph of at most three lines such as "On 26 November, Ann wrote:".
-func withoutAttribution(lines []string) []string {
-	end := len(lines)
-	for end > 0 && strings.TrimSpace(lines[end-1]) == "" {
-		end--
+const maxAttribution = 1000 // bytes
+
+// introduces reports whether a paragraph introduces a quotation, such as "On 26 November, Ann wrote:".
+func introduces(paragraph []string) bool {
+	if len(paragraph) > 3 {
+		return false
 	}
-	begin := end
-	for begin > 0 && strings.TrimSpace(lines[begin-1]) != "" {
-		begin--
-	}
-	if end-begin <= 3 && attribution.MatchString(strings.Join(lines[begin:end], "\n")) {
-		return lines[:begin]
-	}
-	return lines
+	text := strings.Join(paragraph, "\n")
+	return len(text) <= maxAttribution && attribution.MatchString(text)
 }
 
-// plainText returns the text of HTML, without quotations.
-func plainText(source string) string {
+var htmlBlanks = strings.NewReplacer("\r", "", "\n", " ")
+
+// plainText returns the text of HTML, without quotations. It stops when ctx ends.
+func plainText(ctx context.Context, source string) string {
 	var out strings.Builder
 	hidden := 0
-	for z := html.NewTokenizer(strings.NewReader(source)); ; {
+	for z := html.NewTokenizer(contextReader{ctx, strings.NewReader(source)}); ; {
 		typ := z.Next()
 		name, _ := z.TagName()
 		switch tag := string(name); {
 		case typ == html.ErrorToken:
 			return out.String()
 		case typ == html.TextToken && hidden == 0:
-			out.WriteString(strings.NewReplacer("\r", "", "\n", " ").Replace(string(z.Text())))
+			out.WriteString(htmlBlanks.Replace(string(z.Text())))
 		case slices.Contains([]string{"blockquote", "style", "script", "head", "title"}, tag):
 			switch typ {
 			case html.StartTagToken:

@@ -126,11 +126,16 @@ type result struct {
 	properties    map[string]string // by their names in lower case, such as header.d
 }
 
+const maxResults = 8 << 10 // bytes of an Authentication-Results field
+
 // parseResults parses an Authentication-Results field (RFC 8601). It is strict, because parts of the field repeat what
 // the sender wrote: quoted texts and comments are one token each, and a field with anything unexpected is an error. So
 // is a quote in a comment: it begins a local part of the sender's choice, whose parenthesis would end the comment.
 func parseResults(field string) (id string, results []result, err error) {
-	parts, err := tokens(field)
+	parts, err := tokens(field[:min(len(field), maxResults)])
+	if len(field) > maxResults {
+		err = fmt.Errorf("the field has more than %d KiB", maxResults>>10)
+	}
 	if len(parts[0]) > 0 && !strings.Contains(parts[0][0], "=") { // else the first result takes the place of the name
 		id = parts[0][0]
 	}

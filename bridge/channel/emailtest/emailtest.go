@@ -46,6 +46,7 @@ type Server struct {
 	changed chan struct{} // closed on each change
 	last    imap.UID
 	seen    map[imap.UID]bool
+	flagged []imap.UID
 	sent    []Mail
 	before  func(command string) error
 }
@@ -144,10 +145,21 @@ func (x *session) Store(w *imapserver.FetchWriter, set imap.NumSet, flags *imap.
 		all, _ := uids.Nums()
 		for _, uid := range all {
 			x.server.seen[uid] = true
+			if slices.Contains(flags.Flags, imap.FlagFlagged) {
+				x.server.flagged = append(x.server.flagged, uid)
+			}
 		}
 	}
 	x.server.change()
 	return nil
+}
+
+// Fetch tells a test that a client fetches a mail.
+func (x *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, o *imap.FetchOptions) error {
+	if err := x.server.refused("FETCH"); err != nil {
+		return err
+	}
+	return x.Session.Fetch(w, set, o)
 }
 
 // Login tells a test that a client logs in.
@@ -184,8 +196,8 @@ func (x *session) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
 	return x.Session.Search(kind, c, o)
 }
 
-// Before sets what is called before the commands LOGIN, STORE, SEARCH, AUTH, MAIL, RCPT, DATA (before the text of the
-// mail) and END (after it). An error refuses the command. smtp.SMTPError sets the status.
+// Before sets what is called before the commands LOGIN, STORE, SEARCH, FETCH, AUTH, MAIL, RCPT, DATA (before the text
+// of the mail) and END (after it). An error refuses the command. smtp.SMTPError sets the status.
 func (s *Server) Before(fn func(command string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,6 +380,13 @@ func (s *Server) AwaitMore(t testing.TB, n int) Mail {
 	s.await(t, fmt.Sprintf("%d mails are sent", n+1), func() bool { return len(s.sent) > n })
 	all := s.Mails()
 	return all[len(all)-1]
+}
+
+// Flagged returns the mails that were flagged as they were marked as seen.
+func (s *Server) Flagged() []imap.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.flagged)
 }
 
 // Mails returns the mails that the assistant has sent.

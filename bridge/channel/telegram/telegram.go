@@ -1,7 +1,8 @@
 // Package telegram connects a channel to Telegram, as a bot: https://core.telegram.org/bots/api.
 //
 // Promises: an update is confirmed to Telegram only after it has been handled, so a crash loses none; Telegram repeats
-// it, and its id makes the repetition harmless. Updates are handled one at a time and in order. The sender of a message
+// it, and its id makes the repetition harmless. Updates are handled one at a time and in order. An update that fails
+// bridge.Tries times, or that cannot be read, is skipped, and the log says so. The sender of a message
 // is the numeric id that Telegram states. Texts are sent as plain text without previews of links: nothing in them is a
 // format, and no server of Telegram fetches an address that the model wrote.
 //
@@ -31,7 +32,6 @@ import (
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/sleep"
 )
 
 const (
@@ -41,8 +41,8 @@ const (
 	fileTimeout = 5 * time.Minute // to send a file
 	maxText     = 4096            // UTF-16 units of a message
 	maxAnswer   = 4 << 20         // bytes of a response
-	pollPause   = 5 * time.Second
-	maxCallback = 190 // bytes of the answer to a press; Telegram takes 200 characters
+	maxUpdates  = 100             // of one response
+	maxCallback = 190             // bytes of the answer to a press; Telegram takes 200 characters
 )
 
 // Bot is a bot of Telegram.
@@ -54,11 +54,15 @@ type Bot struct {
 	api     *bot.Bot
 	logger  *slog.Logger
 	name    string // of the bot, once it is known
+
+	// Tries limits the work for one update.
+	Tries bridge.Tries
 }
 
 // New returns the bot of a channel. Without allowPrivate it reaches its server over https at a public address only.
 func New(c channel.Channel, token string, allowPrivate bool, logger *slog.Logger) (*Bot, error) {
-	b := &Bot{channel: c, token: token, base: strings.TrimRight(c.Server, "/"), logger: logger}
+	b := &Bot{channel: c, token: token, base: strings.TrimRight(c.Server, "/"), logger: logger,
+		Tries: bridge.DefaultTries}
 	if b.base == "" {
 		b.base = server
 	}
@@ -81,6 +85,8 @@ func New(c channel.Channel, token string, allowPrivate bool, logger *slog.Logger
 	return b, err
 }
 
+var errTooLarge = fmt.Errorf("the response has more than %d MiB", maxAnswer>>20)
+
 // boundedResponses bounds the responses to calls of methods. The library reads a response as a whole, and its error
 // contains a response that is not JSON.
 type boundedResponses struct {
@@ -95,9 +101,11 @@ func (a boundedResponses) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && (len(body) > maxAnswer || !json.Valid(body)) {
-		err = fmt.Errorf("the server answered %d with something other than JSON of at most %d MiB", resp.StatusCode,
-			maxAnswer>>20)
+	switch {
+	case err == nil && len(body) > maxAnswer:
+		err = errTooLarge
+	case err == nil && !json.Valid(body):
+		err = fmt.Errorf("the server answered %d with something other than JSON", resp.StatusCode)
 	}
 	if err != nil {
 		return nil, err
@@ -114,27 +122,34 @@ func (b *Bot) Run(ctx context.Context, to bridge.Receiver) error {
 		return fmt.Errorf("ask Telegram for the name of the bot: %w", err)
 	}
 	b.name = me.Username
+	most := maxUpdates
 	for next := int64(0); ctx.Err() == nil; {
-		updates, err := b.updates(ctx, next)
+		updates, err := b.updates(ctx, next, most)
+		if errors.Is(err, errTooLarge) && most > 1 { // else the same updates would come again and again
+			most = 1
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		for _, u := range updates {
-			if err := b.handle(ctx, to, u); err != nil {
-				return fmt.Errorf("handle update %d of Telegram: %w", u.ID, err)
+		most = maxUpdates
+		for _, raw := range updates {
+			id, err := b.handle(ctx, to, raw)
+			if err != nil {
+				return fmt.Errorf("handle update %d of Telegram: %w", id, err)
 			}
-			next = u.ID + 1
+			next = id + 1
 		}
 	}
 	return ctx.Err()
 }
 
-// updates returns the updates from an id on, and confirms the earlier ones. It waits for the first.
-func (b *Bot) updates(ctx context.Context, next int64) (list []*models.Update, err error) {
+// updates returns at most so many updates from an id on, and confirms the earlier ones. It waits for the first.
+func (b *Bot) updates(ctx context.Context, next int64, most int) (list []json.RawMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pollFor+callTimeout)
 	defer cancel()
 	query := url.Values{"offset": {strconv.FormatInt(next, 10)}, "timeout": {strconv.Itoa(int(pollFor.Seconds()))},
-		"allowed_updates": {`["message","callback_query"]`}}
+		"limit": {strconv.Itoa(most)}, "allowed_updates": {`["message","callback_query"]`}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.base+"/bot"+b.token+"/getUpdates",
 		strings.NewReader(query.Encode()))
 	if err != nil {
@@ -147,7 +162,7 @@ func (b *Bot) updates(ctx context.Context, next int64) (list []*models.Update, e
 	}
 	var answer struct {
 		OK          bool
-		Result      []*models.Update
+		Result      []json.RawMessage
 		Description string
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -176,16 +191,23 @@ func (b *Bot) fetch(r *http.Request, most int64) ([]byte, error) {
 	return body, err
 }
 
-// handle passes an update to the receiver, and retries until that succeeds. It returns only the error of ctx.
-func (b *Bot) handle(ctx context.Context, to bridge.Receiver, u *models.Update) error {
-	for {
-		err := b.tryHandle(ctx, to, u)
-		if err == nil || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		b.logger.Error("telegram", "channel", b.channel.Name, "update", u.ID, "err", err)
-		_ = sleep.For(ctx, pollPause)
+// handle reads an update and passes it to the receiver. It skips an update that cannot be read, or that fails each
+// time. It returns the id of the update. The error is that of ctx, or that the update has no id.
+func (b *Bot) handle(ctx context.Context, to bridge.Receiver, raw json.RawMessage) (id int64, err error) {
+	var known struct {
+		ID int64 `json:"update_id"`
 	}
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return 0, fmt.Errorf("read the id of the update: %w", err)
+	}
+	logger := b.logger.With("channel", b.channel.Name, "update", known.ID)
+	var u models.Update
+	if err := json.Unmarshal(raw, &u); err != nil {
+		logger.Error("skipped an update of a channel that cannot be read", "err", bridge.ShortReason(err))
+		return known.ID, ctx.Err()
+	}
+	b.Tries.HandOver(ctx, logger, func(ctx context.Context) error { return b.tryHandle(ctx, to, &u) })
+	return known.ID, ctx.Err()
 }
 
 func (b *Bot) tryHandle(ctx context.Context, to bridge.Receiver, u *models.Update) error {

@@ -95,6 +95,11 @@ func (s *Server) Say(chat, from int64, text string) (update int64) {
 	return s.add("message", s.message(chat, from, map[string]any{"text": text}))
 }
 
+// SayTexts adds the update of a message whose text is a list of texts, which is not what a bot knows.
+func (s *Server) SayTexts(chat, from int64, texts ...string) (update int64) {
+	return s.add("message", s.message(chat, from, map[string]any{"text": texts}))
+}
+
 // Migrate adds the update of a group that becomes a supergroup.
 func (s *Server) Migrate(chat, from, to int64) (update int64) {
 	return s.add("message", s.message(chat, from, map[string]any{"migrate_to_chat_id": to}))
@@ -311,6 +316,10 @@ func (s *Server) carryOut(r *http.Request, method string) (result any, problem s
 func (s *Server) getUpdates(r *http.Request) any {
 	offset, _ := strconv.ParseInt(r.FormValue("offset"), 10, 64)
 	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
+	most, err := strconv.Atoi(r.FormValue("limit"))
+	if err != nil {
+		most = 100
+	}
 	limit := time.After(time.Duration(seconds) * time.Second)
 	s.confirm(offset) // once: a request of a bot that is gone must not confirm what Forget takes back meanwhile
 	for {
@@ -318,7 +327,7 @@ func (s *Server) getUpdates(r *http.Request) any {
 		list, changed := slices.Clone(s.updates), s.changed
 		s.mu.Unlock()
 		if len(list) > 0 {
-			return list[:min(len(list), 100)]
+			return list[:min(len(list), most)]
 		}
 		select {
 		case <-changed:

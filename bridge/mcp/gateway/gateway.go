@@ -8,6 +8,8 @@
 //   - Only an approved server runs. Its tools are offered once they are pinned. If a tool changes, the server ends, and
 //     a person has to approve it again. A server whose tools are refused ends too. It is started again later.
 //   - Every call is recorded before it is sent, and its result before it is returned.
+//   - A message of a server with more than maxAnswer bytes ends its session, whatever the transport. So do more bytes
+//     while a person answers its question.
 //   - A question of a server reaches only the person of the chat that calls it.
 //   - Values of the environment come from the secrets. They are not in the command, and they are redacted in events.
 //
@@ -69,6 +71,7 @@ type connection struct {
 	record.MCPServer
 	end   context.CancelFunc
 	ended chan struct{}
+	queue queue
 
 	// of the gateway's mu
 	session *mcp.ClientSession        // nil while it does not run

@@ -190,7 +190,7 @@ func TestMain(m *testing.M) {
 }
 
 var labTools = []string{"mcp_lab_ask", "mcp_lab_change", "mcp_lab_echo", "mcp_lab_exit",
-	"mcp_lab_fetch", "mcp_lab_hang", "mcp_lab_variable"}
+	"mcp_lab_fetch", "mcp_lab_hang", "mcp_lab_large", "mcp_lab_variable"}
 
 func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
 	t.Parallel()
@@ -488,6 +488,49 @@ func TestAServerThatIsPendingAgainEndsWithItsCalls(t *testing.T) {
 	is.True(<-hanging != nil)
 	f.save(id, map[string]any{"status": "denied"})
 	f.server("denied", func(s mcpserver.Server) bool { return s.Status == mcpserver.Denied })
+}
+
+func TestAnAnswerThatIsTooLargeEndsTheSession(t *testing.T) {
+	t.Parallel()
+	path, err := lab()
+	is.New(t).NoErr(err)
+	for name, c := range map[string]struct {
+		server func(*testing.T) map[string]any
+		limit  string // in the error
+	}{
+		"stdio": {func(*testing.T) map[string]any { return map[string]any{"command": path} }, "maximum line length"},
+		"stream": {func(t *testing.T) map[string]any {
+			return map[string]any{"url": "http://" + startRemote(t)}
+		}, "SSE event exceeded 4194304 bytes"},
+		"body": {func(t *testing.T) map[string]any {
+			return map[string]any{"url": "http://" + startRemote(t) + "/bodies"}
+		}, "more than the limit of 4 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			f := open(t)
+			fields := c.server(t)
+			fields["name"], fields["status"] = "lab", "approved"
+			if fields["url"] != nil {
+				fields["environment"] = []string{"X-Lab"}
+			}
+			f.save("", fields)
+			if fields["url"] != nil {
+				is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
+			}
+			f.offers(labTools...)
+			text, err := f.call("mcp_lab_large", "3")
+			is.NoErr(err)
+			is.Equal(len(text), 3<<20)
+			_, err = f.call("mcp_lab_large", "5")
+			expect.Contains(t, fmt.Sprint(err), c.limit)
+			expect.Eventually(t, "the server is started again", func() bool {
+				text, err := f.call("mcp_lab_echo", "hello")
+				return err == nil && text == "hello"
+			})
+		})
+	}
 }
 
 // A server elsewhere that does not answer must not keep the gateway from starting and ending others.

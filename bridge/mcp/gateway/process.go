@@ -60,7 +60,9 @@ func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[stri
 	return p
 }
 
-func (p *process) transport() mcp.Transport { return &mcp.IOTransport{Reader: p.stdout, Writer: p} }
+func (p *process) transport(q *queue) mcp.Transport {
+	return &mcp.IOTransport{Reader: queuedReader{p.stdout, q}, Writer: p, MaxLineLength: maxAnswer}
+}
 
 // Write writes to the command's stdin.
 func (p *process) Write(b []byte) (int, error) {

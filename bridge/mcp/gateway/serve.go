@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -25,6 +27,13 @@ const (
 	firstWait = time.Second     // before it is started again; doubled after each failure
 	longWait  = 5 * time.Minute
 )
+
+// maxAnswer is the size of the largest message of a server, whatever the transport, and of the list of all its tools,
+// in bytes. Such a message takes more than twenty times its size in memory.
+const maxAnswer = 4 << 20
+
+// errTooLarge is the error of a server that sends more than maxAnswer.
+var errTooLarge = fmt.Errorf("its answer has more than the limit of %d MiB", maxAnswer>>20)
 
 // Why a server ends.
 var (
@@ -79,6 +88,8 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "pocketcoder", Version: "1"}, &mcp.ClientOptions{
 		Logger: g.Logger, Capabilities: &mcp.ClientCapabilities{},
 		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			c.queue.begin()
+			defer c.queue.end()
 			return g.elicit(ctx, c, r.Params)
 		},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
@@ -95,7 +106,7 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	}
 	defer access.Done()
 	if c.Command == "" {
-		session, err := connect(ctx, client, remote(c.MCPServer, values, access.URL(g.Proxy)))
+		session, err := connect(ctx, client, remote(c.MCPServer, values, access.URL(g.Proxy), &c.queue))
 		if err != nil {
 			return err
 		}
@@ -112,7 +123,7 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	}
 	p := g.start(ctx, c.MCPServer, values, proxy, limits)
 	defer p.end()
-	session, err := connect(ctx, client, p.transport())
+	session, err := connect(ctx, client, p.transport(&c.queue))
 	if err != nil {
 		return p.explain(err)
 	}
@@ -191,6 +202,7 @@ func list(ctx context.Context, session *mcp.ClientSession) (r mcpserver.Report, 
 	if init := session.InitializeResult(); init != nil && init.ServerInfo != nil {
 		r.Version = init.ServerInfo.Version
 	}
+	size := 0 // of all pages
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return r, fmt.Errorf("list its tools: %w", err)
@@ -198,6 +210,9 @@ func list(ctx context.Context, session *mcp.ClientSession) (r mcpserver.Report, 
 		schema, err := json.Marshal(t.InputSchema)
 		if err != nil {
 			return r, fmt.Errorf("encode the input schema of %s: %w", t.Name, err)
+		}
+		if size += len(t.Name) + len(t.Description) + len(schema); size > maxAnswer {
+			return r, fmt.Errorf("list its tools: %w", errTooLarge)
 		}
 		r.Tools = append(r.Tools, mcpserver.Tool{Name: t.Name, Description: t.Description, InputSchema: schema})
 	}
@@ -210,13 +225,49 @@ func (g *Gateway) report(ctx context.Context, c *connection, r mcpserver.Report)
 }
 
 // remote is the transport to a server with a URL. It follows no redirects, because the secrets are for the URL alone.
-func remote(s record.MCPServer, headers map[string]string, proxy *url.URL) mcp.Transport {
+func remote(s record.MCPServer, headers map[string]string, proxy *url.URL, q *queue) mcp.Transport {
 	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
-		ResponseHeaderTimeout: startTime}
-	return &mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{
-		Transport:     withHeaders{transport, headers},
+		ResponseHeaderTimeout: startTime, MaxResponseHeaderBytes: 64 << 10}
+	return &mcp.StreamableClientTransport{Endpoint: s.URL, MaxEventSize: maxAnswer, HTTPClient: &http.Client{
+		Transport:     boundedAnswers{withHeaders{transport, headers}, q},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// boundedAnswers bounds the bodies of responses. The client reads a body as a whole. It bounds the events of a stream
+// by itself.
+type boundedAnswers struct {
+	http.RoundTripper
+	queue *queue
+}
+
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if typ, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); typ != "text/event-stream" ||
+		resp.StatusCode/100 != 2 {
+		resp.Body = &boundedBody{resp.Body, maxAnswer}
+	} else {
+		resp.Body = queuedReader{resp.Body, b.queue}
+	}
+	return resp, nil
+}
+
+// boundedBody fails instead of returning more than left bytes.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)]) // one more, to tell the end from the limit
+	if b.left -= n; b.left < 0 {
+		b.left = -1
+		return 0, errTooLarge
+	}
+	return n, err
 }
 
 // withHeaders adds headers to each request.

@@ -268,10 +268,10 @@ func (o *OpenCode) prompt(r *http.Request) (any, int) {
 	if _, ok := o.Sessions[session]; !ok {
 		return nil, 404
 	}
-	if o.prompts[in.MessageID] {
+	if _, known := o.prompts[in.MessageID]; known {
 		return nil, 204
 	}
-	o.prompts[in.MessageID] = true
+	o.prompts[in.MessageID] = o.process
 	frames := o.durablyLocked(session, "message.updated", UserMessage(session, in.MessageID))
 	frames = append(frames, Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"busy"}}`, session)))
 	for _, f := range frames {

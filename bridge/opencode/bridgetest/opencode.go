@@ -37,8 +37,9 @@ type OpenCode struct {
 	busy      map[string]json.RawMessage
 	asks      map[string]client.Request
 	Questions map[string]client.Request
-	prompts   map[string]bool // message ids it has accepted
-	Silent    bool            // carries out requests without an event
+	process   int            // number of the OpenCode process; Forget increments it
+	prompts   map[string]int // by message id, the process that accepted it
+	Silent    bool           // carries out requests without an event
 	received  []Request
 	serving   map[string]int    // by path, how many it has received and not answered
 	refuse    func(Request) int // see RefuseWith; called without the lock
@@ -48,7 +49,7 @@ type OpenCode struct {
 type Request struct{ Method, Path, Directory, Body string }
 
 func newOpenCode(t testing.TB) *OpenCode {
-	o := &OpenCode{T: t, Sessions: map[string]client.Session{}, seqs: map[string]int64{}, prompts: map[string]bool{},
+	o := &OpenCode{T: t, Sessions: map[string]client.Session{}, seqs: map[string]int64{}, prompts: map[string]int{},
 		serving: map[string]int{}}
 	o.Forget()
 	s := httptest.NewServer(o)
@@ -57,10 +58,11 @@ func newOpenCode(t testing.TB) *OpenCode {
 	return o
 }
 
-// Forget is what a restart does to OpenCode's memory.
+// Forget simulates a restart: OpenCode loses its memory and gets a new process number.
 func (o *OpenCode) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.process++
 	o.busy, o.asks, o.Questions = map[string]json.RawMessage{}, map[string]client.Request{}, map[string]client.Request{}
 }
 
@@ -78,7 +80,7 @@ func (o *OpenCode) Recorded() []json.RawMessage {
 	return slices.Clone(o.history)
 }
 
-// Disconnect ends the stream once everything said so far is sent, and refuses connections until Back.
+// Disconnect ends the stream once everything said so far is sent, and refuses connections until Reconnect.
 func (o *OpenCode) Disconnect() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +91,7 @@ func (o *OpenCode) Disconnect() {
 	o.streams = nil
 }
 
-// Reconnect accepts connections again after Cut.
+// Reconnect accepts connections again after Disconnect.
 func (o *OpenCode) Reconnect() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,6 +102,19 @@ func (o *OpenCode) Reconnect() {
 func (o *OpenCode) Happen(frames ...[]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.happenLocked(frames)
+}
+
+// HappenIn is Happen if OpenCode still is this process. Otherwise it does nothing.
+func (o *OpenCode) HappenIn(process int, frames ...[]byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if process == o.process {
+		o.happenLocked(frames)
+	}
+}
+
+func (o *OpenCode) happenLocked(frames [][]byte) {
 	for _, f := range frames {
 		o.hold(f)
 		o.stream(f)
@@ -221,14 +236,17 @@ func (o *OpenCode) durablyLocked(session, typ, properties string) [][]byte {
 	}
 }
 
-// AwaitPrompt waits until a prompt that was received is accepted. What answers it must not come before.
-func (o *OpenCode) AwaitPrompt(message string) {
+// AwaitPrompt waits until OpenCode has accepted a prompt, and returns the process that did. An answer before that would
+// be out of order.
+func (o *OpenCode) AwaitPrompt(message string) (process int) {
 	o.T.Helper()
-	expect.Eventually(o.T, "prompt "+message+" is accepted", func() bool {
+	expect.Eventually(o.T, "prompt "+message+" is accepted", func() (accepted bool) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return o.prompts[message]
+		process, accepted = o.prompts[message]
+		return accepted
 	})
+	return process
 }
 
 // UserMessage holds the properties of message.updated for a user message.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
@@ -39,6 +41,10 @@ type System struct {
 	Permissions *permission.Permissions
 	Budgets     *budget.Budgets
 
+	// Refuse makes the log refuse commands with the error that it returns, unless it is nil. Store it before or while the
+	// system runs.
+	Refuse atomic.Pointer[func() error]
+
 	server  *server.Server
 	models  string   // directory of the read models
 	secrets []string // that the log conceals
@@ -58,11 +64,19 @@ func NewSystem(t testing.TB, secrets ...string) *System {
 // open opens the log and everything over it.
 func (s *System) open() {
 	s.NC, s.logConn = eventstest.Conn(s.T, s.server), eventstest.Conn(s.T, s.server)
-	s.Log = eventstest.Open(s.T, s.logConn, s.secrets...)
+	options := log.DefaultOptions
+	options.Refuse = func() error {
+		if refuse := s.Refuse.Load(); refuse != nil {
+			return (*refuse)()
+		}
+		return nil
+	}
+	var err error
+	s.Log, err = log.Open(s.T.Context(), s.logConn, options, secret.NewRedactor(s.secrets...))
+	s.Must(err)
 	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log},
 		&permission.Permissions{Log: s.Log}
 	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
-	var err error
 	s.Model, err = projectionstest.Open(s.T.Context(), s.models, s.Log)
 	s.Must(err)
 	ctx, cancel := context.WithCancel(s.T.Context())
@@ -86,6 +100,24 @@ func (s *System) Killed(stop func()) *System {
 	return next
 }
 
+// Lost returns the system of the next process after the log has lost the events from a sequence on, and the sequence
+// that follows those that are left. OpenCode is the same. What runs must be stopped.
+func (s *System) Lost(from uint64) (next *System, after uint64) {
+	s.T.Helper()
+	var left []events.Event
+	for _, e := range s.Events(events.AllEvents) {
+		if e.Seq < from {
+			left = append(left, e)
+		}
+	}
+	next = &System{OpenCode: s.OpenCode, server: eventstest.Server(s.T, expect.MemoryDir(s.T)),
+		models: expect.MemoryDir(s.T), secrets: s.secrets}
+	next.open()
+	last, err := next.Log.AppendAll(s.T.Context(), left)
+	s.Must(err)
+	return next, last + 1
+}
+
 // Running is an outbox and its ingest, with their workers.
 type Running struct {
 	*outbox.Outbox
@@ -102,7 +134,7 @@ func (s *System) Outbox() (*outbox.Outbox, *expect.Buffer) {
 		Ingest: &ingest.Ingest{
 			Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.Log, Model: s.Model, Logger: slog.New(slog.NewTextHandler(logged, nil)),
 			Client: func(context.Context) (*client.Client, error) { return api, nil },
-			Pause:  5 * time.Millisecond, Changed: func() {},
+			Pause:  5 * time.Millisecond, Changed: func() {}, IdleLimit: 5 * time.Millisecond,
 		},
 		Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
 		Rules:      permission.Gate{Permissions: s.Permissions, Records: s.Records}.RulesOf,

@@ -109,12 +109,6 @@ func (c *Client) Health(ctx context.Context) (version string, err error) {
 	return out.Version, nil
 }
 
-// Dispose ends every instance cleanly: OpenCode sends SIGTERM to running tools, and completes unfinished messages as
-// aborted. A server that is killed without it does neither.
-func (c *Client) Dispose(ctx context.Context) error {
-	return c.do(ctx, call{op: "dispose opencode", method: "POST", path: "/global/dispose"})
-}
-
 // call is one request: in is sent as JSON unless nil, the answer is decoded into out unless nil.
 type call struct {
 	op      string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,16 @@ func TestIDsAscendAndAreOpenCodes(t *testing.T) {
 		is.True(id > last)
 		last = id
 	}
+}
+
+func TestAnIDIsFoundByItsName(t *testing.T) {
+	is := is.New(t)
+	now := time.Now()
+	id, again := NewIDOf("msg", "m1", now), NewIDOf("msg", "m1", now)
+	is.True(regexp.MustCompile(`^msg_[0-9a-f]{12}[0-9A-Za-z]{14}$`).MatchString(id))
+	is.True(id < again)
+	is.True(strings.HasSuffix(id, TailOf("m1")) && strings.HasSuffix(again, TailOf("m1")))
+	is.True(TailOf("m1") != TailOf("m2"))
 }
 
 // The hex digits of a recorded message id are those NewID makes of the time the message was created.

@@ -15,9 +15,11 @@ import (
 	"pocketcoder/sleep"
 )
 
+const heartbeat = "server.heartbeat" // every 10 s
+
 // noise holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
 var noise = map[string]bool{
-	"server.heartbeat": true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
+	heartbeat: true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
 }
 
 // errGap means that the live stream skipped a durable event. The caller must fetch the history and try again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -35,12 +36,8 @@ func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
 	directories := in.tracker.directories()
 	directories[in.Directory] = true
 	for dir := range directories {
-		busy, err := in.Current().Statuses(ctx, dir)
-		if err != nil {
+		if err := in.readStatuses(ctx, dir, held.busy); err != nil {
 			return held, err
-		}
-		for id, status := range busy {
-			held.busy[id] = status
 		}
 		requests, err := in.Current().PermissionRequests(ctx, dir)
 		if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
@@ -60,6 +57,13 @@ func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
 		}
 	}
 	return held, nil
+}
+
+// readStatuses adds the sessions of a directory that are not idle to busy.
+func (in *Ingest) readStatuses(ctx context.Context, directory string, busy map[string]client.Status) error {
+	found, err := in.Current().Statuses(ctx, directory)
+	maps.Copy(busy, found)
+	return err
 }
 
 // comparison compares the read model with what OpenCode holds in memory, and collects the missing events.
@@ -131,20 +135,28 @@ func (c *comparison) statuses(ctx context.Context) error {
 	return nil
 }
 
-// turns records turn.lost for turns that OpenCode no longer runs and has not completed. First it resends messages whose
-// turns have not begun.
+// turns loses the turns that OpenCode no longer runs. First it resends messages whose turns have not begun.
 func (c *comparison) turns(ctx context.Context) error {
 	begun, err := c.resend(ctx)
 	if err != nil {
 		return err
 	}
+	return c.loseTurns(ctx, func(s projections.Session) bool { return !begun[s.ID] })
+}
+
+// loseTurns records turn.lost for unfinished turns, of those that match, that OpenCode does not run. First it keeps the
+// text of their answers.
+func (c *comparison) loseTurns(ctx context.Context, matches func(projections.Session) bool) error {
 	unfinished, err := turns.Unfinished(ctx, c.Model)
 	if err != nil {
 		return err
 	}
 	for _, s := range unfinished {
-		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
+		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || !matches(s) {
 			continue
+		}
+		if err := c.keepText(ctx, s); err != nil {
+			c.Logger.Warn("keep the text of a lost turn", "chat", s.Chat, "err", err)
 		}
 		if err := c.record(s.Chat, events.TurnLost{Session: s.ID}); err != nil {
 			return err
@@ -229,6 +241,13 @@ func (c *comparison) permissions(ctx context.Context) error {
 // it. The exception is a tool call that shows that OpenCode got the reply: it must not run again.
 func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) error {
 	_, answered := c.busy[p.Session]
+	if p.Status == projections.PermissionDraft && !answered { // its decision may be lost
+		status, _, err := c.endOf(ctx, p.EngineMessage, p.Call)
+		if err != nil {
+			return err
+		}
+		answered = status == "completed"
+	}
 	if p.Status == projections.PermissionDraft && answered {
 		return c.record(p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
 			Reason: "it was answered elsewhere, or its tool call is over"})
@@ -249,11 +268,20 @@ func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) erro
 	return c.reconciled(p.Session, events.PermissionReplied, reply)
 }
 
+// rejection is the error of a tool call whose request was rejected without a text (measured, OpenCode 1.18.33).
+const rejection = "The user rejected permission to use this specific tool call."
+
 // hasRun reports whether the tool call of the request has ended by itself, or what it does has begun: its command, its
-// question to a person, its worker or its message.
+// question to a person, its worker or its message. An approved call that failed as rejected has not run.
 func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error) {
-	if over, err := c.hasEnded(ctx, p.EngineMessage, p.Call); err != nil || over {
-		return over, err
+	status, failure, err := c.endOf(ctx, p.EngineMessage, p.Call)
+	if err != nil {
+		return false, err
+	}
+	// an OpenCode that is asked to stop rejects the requests that wait, also one whose approval it did not get
+	missed := p.Status == projections.PermissionAuthorized && failure == rejection
+	if status != "" && !missed {
+		return true, nil
 	}
 	asked, err := pending.QuestionsOf(ctx, c.Model, questions.OwnID(p.Session, p.EngineMessage, p.Call))
 	if err != nil || len(asked) > 0 {
@@ -276,22 +304,18 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 	}), nil
 }
 
-// hasEnded reports whether a tool call has ended by itself.
-func (c *comparison) hasEnded(ctx context.Context, engineMessage, call string) (bool, error) {
-	status, err := c.endOf(ctx, engineMessage, call)
-	return status != "", err
-}
-
-// endOf returns the status of a tool call that has ended by itself (completed or error), or "".
-func (c *comparison) endOf(ctx context.Context, engineMessage, call string) (status string, err error) {
+// endOf returns the status (completed or error) and the error text of a tool call that has ended by itself. Both are
+// empty if it has not.
+func (c *comparison) endOf(ctx context.Context, engineMessage, call string) (status, failure string, err error) {
 	m, _, err := c.Model.Message(ctx, store.RecordID(engineMessage))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	var parts []struct {
 		CallID string
 		State  struct {
 			Status   string
+			Error    string
 			Metadata struct{ Interrupted bool } // by an abort or a stop of OpenCode, which also end a waiting call
 		}
 	}
@@ -299,8 +323,8 @@ func (c *comparison) endOf(ctx context.Context, engineMessage, call string) (sta
 	for _, part := range parts {
 		s := part.State
 		if part.CallID == call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {
-			return s.Status, nil
+			return s.Status, s.Error, nil
 		}
 	}
-	return "", nil
+	return "", "", nil
 }

@@ -63,17 +63,38 @@ func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 // missedFrames is how many frames arrive while the bridge is away.
 const missedFrames = 4
 
-// step returns the distance between the frames at which a test cuts a recording. With -short it is five times as large.
-func step(n int) int {
-	if testing.Short() {
-		return 5 * n
+// cuts returns where a test cuts a row of events: once between each two kinds that follow each other somewhere. With
+// -short it returns a fifth of these places.
+func cuts(kinds []string) (all []int) {
+	seen, before := map[[2]string]bool{}, ""
+	for k, kind := range kinds {
+		pair := [2]string{before, kind}
+		if !seen[pair] && (!testing.Short() || len(seen)%5 == 0) {
+			all = append(all, k)
+		}
+		seen[pair], before = true, kind
 	}
-	return n
+	return all
 }
+
+// kindsOf returns the kinds of frames. The two frames of a durable event have different kinds, and so have the states
+// of a tool's call.
+func kindsOf(frames [][]byte) (kinds []string) {
+	for _, f := range frames {
+		p := bridgetest.Parsed(f).Payload
+		kinds = append(kinds, p.Type+p.SyncEvent.Type+string(stateOfCall.Find(f)))
+	}
+	return kinds
+}
+
+var stateOfCall = regexp.MustCompile(`"status":"[a-z]+"`)
 
 func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	for k := 0; k < len(frames); k += step(3) { // a reconnect takes half a second
+	for i, k := range cuts(kindsOf(frames)) {
+		if i%2 == 1 { // TestARestartOfTheBridgeLosesNoDurableEvent has them all
+			continue
+		}
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
@@ -105,12 +126,12 @@ func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 
 func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	for k := 0; k < len(frames); k += step(1) {
+	for i, k := range cuts(kindsOf(frames)) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
-			if k%2 == 0 { // the others are stopped while they take the burst
+			if i%2 == 0 { // the others are stopped while they take the burst
 				s.Drained()
 			}
 			r.Stop()
@@ -120,7 +141,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 			s.Happen(frames[rest:]...)
 			s.Drained()
 			checkDurable(t, s, frames)
-			if k%2 == 0 {
+			if i%2 == 0 {
 				awaitAppendedOnce(s, r, restarted)
 			}
 		})
@@ -129,7 +150,10 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 
 func TestACutLosesNoSubagentsEvent(t *testing.T) {
 	frames := recording.Events(t, "9i-perm-task")[1:]
-	for k := 3; k < len(frames); k += step(12) {
+	for i, k := range cuts(kindsOf(frames)) {
+		if k < 3 || i%3 != 0 {
+			continue
+		}
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
@@ -170,12 +194,13 @@ func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
 	var durable []int
-	for i, f := range frames {
-		if bridgetest.Parsed(f).Payload.Type == "sync" {
-			durable = append(durable, i)
+	var kinds []string
+	for i, kind := range kindsOf(frames) {
+		if bridgetest.Parsed(frames[i]).Payload.Type == "sync" {
+			durable, kinds = append(durable, i), append(kinds, kind)
 		}
 	}
-	for i := 0; i < len(durable)-1; i += step(1) { // after the last there is nothing to notice a gap by
+	for _, i := range cuts(kinds[:len(kinds)-1]) { // after the last there is nothing to notice a gap by
 		k := durable[i]
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -202,7 +227,11 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 		}
 	}
 	end := slices.IndexFunc(all, func(e client.Event) bool { return e.Seq == 26 }) // two before the last
-	for k := 0; k < end; k += step(1) {
+	var kinds []string
+	for _, e := range all[:end] {
+		kinds = append(kinds, e.Type)
+	}
+	for _, k := range cuts(kinds) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)

@@ -5,6 +5,7 @@
 //	burst      the stream, event by event. It binds each new session to its chat, that of a subagent to the chat of its
 //	           parent. Any other session that PocketCoder did not create gets a new chat
 //	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models
+//	idle       turns that OpenCode has left without an end
 //
 // Promises:
 //   - A durable event of OpenCode is in the log once, in the order of its session, even if one side was away or has
@@ -46,6 +47,10 @@ type Ingest struct {
 	// accepted it again. After an error Ingest reconnects and tries again.
 	Resend func(context.Context, pending.Message) (accepted bool, err error)
 
+	// Compare is called after each connection, when the log holds what OpenCode holds, and before the outbox sends
+	// anything. After an error Ingest reconnects and tries again. It may be nil.
+	Compare func(context.Context) error
+
 	// KeepOriginal receives each permission request that contains a secret, before Ingest stores its redacted form. After
 	// each connection, it receives those that OpenCode still lists. Without a gate it is nil.
 	KeepOriginal func(events.PermissionAsk)
@@ -53,9 +58,15 @@ type Ingest struct {
 	Pause   time.Duration // between attempts to connect to OpenCode, to store what it reports, and to reply to it
 	Changed func()        // called when Condition may have changed
 
+	// IdleLimit is how long nothing changes in an idle session with a message that has not ended, before the session is
+	// compared with OpenCode. See DefaultIdleLimit.
+	IdleLimit time.Duration
+
 	tracker tracker
-	running map[string]bool // running tool parts; used by the goroutine that takes bursts
-	resent  map[string]bool // messages that were sent again; used by the goroutine that reconciles
+	taking  sync.Mutex          // held while events of OpenCode are taken, and for the three fields below
+	running map[string]bool     // running tool parts
+	idle    map[string]idleTurn // by session
+	resent  map[string]bool     // messages that were sent again
 	current atomic.Pointer[client.Client]
 	live    readiness
 	last    atomic.Uint64 // sequence of the newest event that Ingest appended
@@ -125,6 +136,8 @@ func (in *Ingest) connected(ctx context.Context) error {
 	in.current.Store(c)
 	ready := false
 	return c.Stream(ctx, client.Silence, func(burst []client.Event) error {
+		in.taking.Lock()
+		defer in.taking.Unlock()
 		if !ready { // the first event is server.connected: from here on no event is missed
 			if err := in.reconcile(ctx); err != nil {
 				return err
@@ -134,7 +147,10 @@ func (in *Ingest) connected(ctx context.Context) error {
 			in.live.open()
 			in.Changed()
 		}
-		return in.takeLive(ctx, burst)
+		if err := in.takeLive(ctx, burst); err != nil {
+			return err
+		}
+		return in.watchIdle(ctx, burst)
 	})
 }
 

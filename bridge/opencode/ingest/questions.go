@@ -60,8 +60,8 @@ func (c *comparison) ownQuestions(ctx context.Context) error {
 		if _, busy := c.busy[q.Session]; busy || q.Engine != c.Engine {
 			continue
 		}
-		ended, err := c.hasEnded(ctx, q.EngineMessage, q.Call)
-		if err == nil && !ended {
+		status, _, err := c.endOf(ctx, q.EngineMessage, q.Call)
+		if err == nil && status == "" {
 			err = c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
 		}
 		if err != nil {
@@ -79,7 +79,7 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	q := group[0]
 	_, answered := c.busy[q.Session]
 	if !answered {
-		status, err := c.endOf(ctx, q.EngineMessage, q.Call)
+		status, _, err := c.endOf(ctx, q.EngineMessage, q.Call)
 		if err != nil {
 			return err
 		}

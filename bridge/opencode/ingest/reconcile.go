@@ -41,7 +41,10 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 			return fmt.Errorf("reconcile: %w", err)
 		}
 	}
-	return nil
+	if in.Compare == nil {
+		return nil
+	}
+	return in.Compare(ctx)
 }
 
 // fetchHistory appends the durable events the log lacks, of all sessions.

@@ -213,6 +213,28 @@ func TestAnAcceptedReplyIsNoInterruption(t *testing.T) {
 	}
 }
 
+// A stopping OpenCode rejects the waiting requests. An approval that it did not get is carried out after the restart.
+func TestAnApprovalThatAStoppingOpenCodeMissedIsKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := bridgetest.Connected(t)
+	s.Asking("ses_1", "per_1")
+	s.Locked(func() { s.Silent = true })
+	s.Decide("per_1", events.Authorized, "")
+	expect.Eventually(t, "OpenCode gets it", func() bool {
+		return len(s.Requests("POST", "/permission/per_1/reply")) == 1
+	})
+	s.Reconnected(r, func() {
+		s.AppendUnsent(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1",
+			`{"status":"error","error":"The user rejected permission to use this specific tool call."}`))...)
+		s.AppendUnsent(bridgetest.Plain("session.status", bridgetest.Idle))
+	})
+	p := s.Permission("per_1")
+	is.Equal(p.Status, projections.PermissionAuthorized)
+	is.True(p.Interrupted)
+	is.True(!p.Replied)
+}
+
 func TestQuestionsAreComparedWithOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

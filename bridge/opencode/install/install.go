@@ -108,7 +108,7 @@ func (in Options) findOnPath(ctx context.Context, name string) (path, version st
 
 // versionOf runs path --version and returns the first line.
 func versionOf(ctx context.Context, path string) (string, error) {
-	const most = 30 * time.Second
+	const most = time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %s", most))
 	defer cancel()
 	home, err := os.MkdirTemp("", "pocketcoder-version-") // OpenCode makes its directories whatever it is asked

@@ -65,9 +65,15 @@ const Worker = "notes"
 func (n *Notes) Run(ctx context.Context) error {
 	filters := []string{events.ConfigSubject(note.Collection, "*", "*"), events.ChatOpenCodeSubject("*", "session.idle")}
 	failed := func(e events.Event, err error) { n.Logger.Error("keep the notes of agents", "seq", e.Seq, "err", err) }
-	if err := n.Sync(ctx); err != nil {
-		failed(events.Event{}, err)
+	synced, err := n.Log.Last(ctx)
+	if err == nil {
+		err = n.Sync(ctx)
 	}
+	if err != nil {
+		failed(events.Event{}, err)
+		synced = 0
+	}
+	ctx = log.BeginWork(ctx, func(context.Context) (uint64, error) { return synced, nil })
 	sync := func(ctx context.Context, _ events.Event) error { return n.Sync(ctx) }
 	return n.Log.WorkAll(ctx, Worker, filters, sync, failed)
 }

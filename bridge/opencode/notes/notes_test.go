@@ -2,6 +2,7 @@ package notes_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,9 +11,12 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
@@ -21,13 +25,15 @@ import (
 
 type system struct {
 	*notes.Notes
-	t   *testing.T
-	log bytes.Buffer
+	t    *testing.T
+	conn *nats.Conn
+	log  bytes.Buffer
 }
 
 func open(t *testing.T) *system {
-	l := eventstest.Log(t, "hunter2-secret")
-	s := &system{t: t}
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l := eventstest.Open(t, nc, "hunter2-secret")
+	s := &system{t: t, conn: nc}
 	s.Notes = &notes.Notes{Log: l, Records: &record.Records{Log: l}, Workspace: expect.MemoryDir(t),
 		State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	s.save("ai_agents", "a1", `{"name":"Reviewer"}`)
@@ -220,4 +226,33 @@ func TestALinkedFolderIsLeftAlone(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(string(text), "private")
 	expect.Contains(t, s.log.String(), "symbolic link")
+}
+
+// As after a restore. Run reads all files when it starts.
+func TestAWorkerWithoutProgressSkipsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	s.saveNote("plan", "by a person")
+	stored := s.events()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	js, err := jetstream.New(s.conn)
+	is.NoErr(err)
+	handled := func(last int) func() bool {
+		return func() bool {
+			c, err := js.Consumer(t.Context(), log.EventsStream, notes.Worker)
+			return err == nil && c.CachedInfo().AckFloor.Stream == uint64(last)
+		}
+	}
+	expect.Eventually(t, "it has begun", handled(stored))
+	s.saveNote("plan", "once more")
+	expect.Eventually(t, "the next event is handled", handled(stored+1))
+	is.Equal(s.file("plan.md"), "once more")
+	c, err := js.Consumer(t.Context(), log.EventsStream, notes.Worker)
+	is.NoErr(err)
+	is.Equal(c.CachedInfo().Delivered.Consumer, uint64(1))
+	stop()
+	<-ended
 }

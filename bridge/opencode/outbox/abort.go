@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections/effects"
@@ -28,7 +29,15 @@ func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
 	if err := o.awaitBegin(ctx, f.Session); err != nil {
 		return err
 	}
-	return o.stop(ctx, f.Session)
+	s, _, err := o.Model.Session(ctx, f.Session)
+	if err != nil {
+		return err
+	}
+	if err := o.stop(ctx, f.Session); err != nil || !ingest.IsIdle(s) {
+		return err
+	}
+	// OpenCode answers an abort when nothing runs in the session any more. So a message that is open then never ends.
+	return o.LoseIdle(ctx, f.Session)
 }
 
 // beginTimeout limits the wait for the beginning of a turn. OpenCode may have lost the message.

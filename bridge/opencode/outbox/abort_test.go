@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -11,6 +12,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turnstate"
 )
 
 func (s *system) abortTurn(chatID, session string) {
@@ -135,4 +137,31 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	s.Reconnect()
 	expect.Eventually(t, "the other is taken", func() bool { return len(s.Requests("POST", "/abort")) == before+1 })
+}
+
+// OpenCode reported idle and could not store the end of the message, so no event of OpenCode ends the turn.
+func TestAnAbortOfAnIdleSessionEndsItsTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := connected(t)
+	idle := func(session string) []byte {
+		return bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", session))
+	}
+	s.Asking("ses_1")
+	s.Asking("ses_2")
+	s.Happen(idle("ses_1"), idle("ses_2"))
+	s.Drained()
+	s.AppendUnsent(s.Durably("ses_2", "message.updated", bridgetest.AssistantMessage("ses_2",
+		`{"created":1,"completed":2}`))...) // its end is on its way
+	for session, want := range map[string]string{"ses_1": turnstate.Lost, "ses_2": turnstate.Completed} {
+		s.abortTurn(s.ChatOf(session), "")
+		state := ""
+		expect.Eventually(t, "the turn is over", func() bool {
+			row, _, err := s.Model.Session(t.Context(), session)
+			s.Must(err)
+			state = row.TurnState
+			return turnstate.Ended(state)
+		})
+		is.Equal(state, want)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pocketcoder/events"
@@ -14,6 +15,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
@@ -28,11 +30,14 @@ const BudgetPrompt = "Your turn was paused because what may be spent was used up
 // and withdraws requests that are no longer needed. A step's cost is known only at its end, so the last step may
 // exceed the limit. The cost of a stopped step stays unknown. CarryOut holds back new messages.
 func (o *Outbox) Budgets(ctx context.Context) error {
+	seen := o.Model.Seq()
 	warn := func(e events.Event, err error) {
 		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 	}
 	return handlers.RunAll(ctx,
 		func(ctx context.Context) error {
+			// the next step finds that a limit is reached, too
+			ctx = log.BeginWork(ctx, func(context.Context) (uint64, error) { return seen, nil })
 			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func(ctx context.Context) error {
@@ -128,9 +133,16 @@ func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 	return nil
 }
 
+// releaseBudgets expires pending requests for more that are obsolete. If none is pending it does not read the log,
+// which has few such requests among all events.
 func (o *Outbox) releaseBudgets(ctx context.Context) error {
 	err := o.Model.CatchUp(ctx)
+	var waiting []projections.Permission
 	if err == nil {
+		waiting, err = o.Model.Permissions(ctx, "", projections.PermissionDraft)
+	}
+	isForMore := func(p projections.Permission) bool { return p.Permission == permission.TypeBudget }
+	if slices.ContainsFunc(waiting, isForMore) {
 		err = o.Limits.Release(ctx, time.Now(), o.spent)
 	}
 	if err != nil && ctx.Err() == nil {

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
@@ -23,11 +24,11 @@ import (
 
 // messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs
 // one turn at a time. At most MaxTurns run across all chats, and one account gets at most three quarters of them. A
-// steered message waits for no turn of its chat. Messages that are held because a person stopped the turn are left out.
+// steered message waits for no turn of its chat. Messages that wait for a person are left out.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	waiting, err := pending.Messages(ctx, s.Model)
 	for _, m := range waiting {
-		if m.Engine != s.Engine || m.IsHeldByStop() {
+		if m.Engine != s.Engine || m.WaitsForPerson() {
 			continue
 		}
 		key := "message/" + m.ID
@@ -46,7 +47,8 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 
 // deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message
 // before it sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted
-// chats. It returns errChanged if a person has changed the queue of the chat after seen.
+// chats. It returns errChanged if a person has changed the queue of the chat after seen, and a log.Unavailable while
+// the log does not store commands.
 func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
 	if err != nil || row.Removed {
@@ -54,7 +56,7 @@ func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, ea
 	}
 	m.Bound = row.Session
 	ids, err := o.sendAnywhere(ctx, m, seen)
-	if errors.Is(err, errChanged) {
+	if errors.Is(err, errChanged) || isUnavailable(err) {
 		return err
 	}
 	if err == nil {
@@ -90,6 +92,12 @@ func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message,
 // chosen.
 var errChanged = errors.New("the queue of the chat has changed")
 
+// isUnavailable reports whether the log does not store commands at present, for example because the disk is full.
+func isUnavailable(err error) bool {
+	unavailable := log.Unavailable("")
+	return errors.As(err, &unavailable)
+}
+
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
 func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
@@ -100,7 +108,7 @@ func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64)
 	if s.Session, err = o.session(ctx, m); err != nil {
 		return s, err
 	}
-	s.EngineMessage = client.NewID("msg", time.Now())
+	s.EngineMessage = client.NewIDOf("msg", m.ID, time.Now())
 	for range parts {
 		s.EngineParts = append(s.EngineParts, client.NewID("prt", time.Now()))
 	}

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 )
 
@@ -84,6 +85,25 @@ func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)
 	is.Equal(texts(s.promptsReceived()), []string{"bad", "good"})
+}
+
+func TestAQueuedMessageWaitsWhileCommandsAreRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Millisecond} })
+	chat := s.Chat("one", "two")
+	p := s.awaitPrompts(1)
+	var refused atomic.Int64
+	refuse := func() error { refused.Add(1); return log.Unavailable("The disk is full.") }
+	s.Refuse.Store(&refuse)
+	s.Answer(p[0].session, p[0].MessageID)
+	expect.Eventually(t, "it is tried more often than a message that OpenCode refuses",
+		func() bool { return refused.Load() > 3 })
+	s.RefuseNext("POST", "/prompt_async", 1, 503) // none of those tries counts
+	s.Refuse.Store(nil)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 2 })
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
 }
 
 func TestAChatOfAnotherWorkspaceIsNotSent(t *testing.T) {

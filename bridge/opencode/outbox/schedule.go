@@ -402,6 +402,8 @@ func (s *schedule) end(a attempt) {
 	case errors.As(a.err, &l): // the message was not sent, so this does not count as a try
 		s.Logger.Warn("check budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
 		t.after = time.Now().Add(s.Pause)
+	case a.kind == messageKind && isUnavailable(a.err): // nor does this
+		t.after = time.Now().Add(a.pause)
 	default:
 		s.Logger.Warn("carry out effect in opencode", "effect", a.key, "chat", a.chat, "try", t.times+1, "err", a.err)
 		t.times, t.after = t.times+1, time.Now().Add(a.pause)

@@ -172,14 +172,13 @@ func checkData(d datadir.Dir) check {
 		return fail("%v", err)
 	}
 	v, err := os.ReadFile(d.Path("version"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if err == nil {
+		err = datadir.CheckVersion(string(v))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		c.Found += ", empty"
-	case err != nil:
+	} else if err != nil {
 		return fail("%v", err)
-	case strings.TrimSpace(string(v)) != datadir.LayoutVersion:
-		return fail("its layout has version %q and this pocketcoder knows version %s", strings.TrimSpace(string(v)),
-			datadir.LayoutVersion)
 	}
 	if r, err := d.Running(); err == nil {
 		c.Found += fmt.Sprintf(", in use by pid %d since %s", r.PID, r.Started.Local().Format("2006-01-02 15:04"))
@@ -297,28 +296,24 @@ func checkLosses(d datadir.Dir) check {
 	return c
 }
 
+// checkConsumers asks a running system for the consumers of the log that do no work.
+func checkConsumers(ctx context.Context, d datadir.Dir) check {
+	c := check{Name: "consumers", State: checkOK, Found: "all of them work",
+		For: "what follows from events, such as decisions by rules and notifications"}
+	var stalled []string
+	if c.query(ctx, d, "consumers", nil, &stalled) && len(stalled) > 0 {
+		c.State, c.Found = checkWrong, strings.Join(stalled, "\n")
+		c.Get = `see what "pocketcoder up" says, or start it again`
+	}
+	return c
+}
+
 // checkEvents asks a running system for the events that cannot be read.
 func checkEvents(ctx context.Context, d datadir.Dir) check {
 	c := check{Name: "events", State: checkOK, Found: "all of them can be read",
 		For: "replaying chats, and what is computed from the log"}
-	if _, err := d.Running(); err != nil {
-		c.Found = "not checked: no system runs on this data directory"
-		return c
-	}
-	fail := func(found string) check {
-		c.State, c.Found, c.Get = checkWrong, found, `see what "pocketcoder up" says`
-		return c
-	}
-	s, err := client.Connect(ctx, d)
-	if err != nil {
-		return fail(err.Error())
-	}
-	defer s.Close()
 	var letters store.DeadLetters
-	if err := s.Query(ctx, "dead_letters", map[string]any{"limit": namedEvents}, &letters); err != nil {
-		return fail(err.Error())
-	}
-	if letters.Count == 0 {
+	if !c.query(ctx, d, "dead_letters", map[string]any{"limit": namedEvents}, &letters) || letters.Count == 0 {
 		return c
 	}
 	named := []string{fmt.Sprintf("%d cannot be read or applied", letters.Count)} // one line each
@@ -332,4 +327,21 @@ func checkEvents(ctx context.Context, d datadir.Dir) check {
 	c.Get = "everything else works without them; an event of a newer form needs a newer pocketcoder, and an older copy of the " +
 		"data directory may still have a lost body"
 	return c
+}
+
+// query asks a running system. It reports whether the system has answered; otherwise c says why not.
+func (c *check) query(ctx context.Context, d datadir.Dir, name string, args map[string]any, answer any) bool {
+	if _, err := d.Running(); err != nil {
+		c.Found = "not checked: no system runs on this data directory"
+		return false
+	}
+	s, err := client.Connect(ctx, d)
+	if err == nil {
+		defer s.Close()
+		err = s.Query(ctx, name, args, answer)
+	}
+	if err != nil {
+		c.State, c.Found, c.Get = checkWrong, err.Error(), `see what "pocketcoder up" says`
+	}
+	return err == nil
 }

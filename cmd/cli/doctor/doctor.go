@@ -111,6 +111,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 		checkHTTP(ctx, o),
 		checkLosses(o.data),
 		checkEvents(ctx, o.data),
+		checkConsumers(ctx, o.data),
 	}
 }
 

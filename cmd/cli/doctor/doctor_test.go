@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -8,15 +9,22 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
 
+	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections/queries"
 )
 
 func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
@@ -37,7 +45,7 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	delete(state, "limits") // which depend on the machine alone
 	is.Equal(state, map[string]checkState{
 		"node": checkMissing, "npm": checkMissing, "opencode": checkMissing, "rg": checkMissing,
-		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "quarantine": checkOK, "http": checkOK, "log": checkOK, "events": checkOK,
+		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "quarantine": checkOK, "http": checkOK, "log": checkOK, "events": checkOK, "consumers": checkOK,
 	})
 }
 
@@ -88,7 +96,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	is.NoErr(os.WriteFile(d.Path("version"), []byte("99\n"), 0o600))
 	c := checkData(d)
 	is.Equal(c.State, checkWrong)
-	expect.Contains(t, c.Found, `version "99"`)
+	expect.Contains(t, c.Found, `version 99`)
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
@@ -126,6 +134,49 @@ func TestDoctorShowsTheHealthOfWhatRuns(t *testing.T) {
 	is.Equal(c.Found, s.URL+": log ready, opencode starting")
 	status = http.StatusServiceUnavailable
 	is.Equal(checkHTTP(t.Context(), o).State, checkWrong)
+}
+
+func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := datadir.Dir(expect.MemoryDir(t))
+	is.Equal(checkConsumers(t.Context(), d).State, checkOK) // no system runs
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
+	is.NoErr(err)
+	server, err := natsconf.Start(t.Context(), app.NATSConfig(d, keys))
+	is.NoErr(err)
+	t.Cleanup(server.Close)
+	options, err := keys.Options(natsconf.Core, "test")
+	is.NoErr(err)
+	nc, err := nats.Connect(server.ClientURL(), options...)
+	is.NoErr(err)
+	t.Cleanup(nc.Close)
+	l, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor())
+	is.NoErr(err)
+	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), NATS: server.ClientURL()}))
+	c := checkConsumers(t.Context(), d)
+	is.Equal(c.State, checkWrong) // the system does not answer
+
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	running.Go(func() {
+		queries.ServeOne(ctx, nc, "consumers", func() any { return l.StalledWorkers() })
+	})
+	becomes := func(state checkState) {
+		expect.Eventually(t, string(state), func() bool { c = checkConsumers(t.Context(), d); return c.State == state })
+	}
+	becomes(checkOK)
+	is.Equal(c.Found, "all of them work")
+	for _, name := range []string{"gate", "gate-2"} { // the server can create neither
+		expect.WriteFile(t, d.Path("nats", "jetstream", "APP", "streams", "EVENTS", "obs", name, "o.dat"), "no state")
+	}
+	running.Go(func() {
+		l.Work(ctx, "gate", events.ChatFilter("*"),
+			func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
+	})
+	becomes(checkWrong)
+	expect.Contains(t, c.Found, "the consumer gate cannot be opened: ")
 }
 
 // servedAt is a data directory that says that this process runs on it.

@@ -38,7 +38,7 @@ type Turn struct {
 	session turnstate.Turn
 
 	resumes      string            // the newest prompt that resumes a turn
-	Held         map[string]string // messages that wait for a budget, and the request that decides about it
+	Held         map[string]string // messages that wait for a budget, and its request, or after a loss, and ""
 	unreferred   map[string]bool   // budget requests that the policy has not evaluated
 	pendingStops map[string]bool   // aborts and reverts of the whole turn
 	// budget requests that stopped the turn: it resumes when they are granted
@@ -116,7 +116,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	}
 	if events.ReleasesQueue(e, d) {
 		for message := range t.queue {
-			if t.Held[message] == "" {
+			if _, held := t.Held[message]; !held {
 				t.outbox[message] = true
 			}
 		}
@@ -139,6 +139,11 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		delete(t.outbox, d.Message)
 		delete(t.Held, d.Message)
 		return true
+	case events.MessageSteered:
+		if by, held := t.Held[d.Message]; held && by == "" {
+			delete(t.Held, d.Message)
+			t.outbox[d.Message] = true
+		}
 	case events.MessageHeld:
 		delete(t.outbox, d.Message)
 		t.Held[d.Message] = d.Permission

@@ -205,6 +205,19 @@ func TestExitStatusOfATurnWithoutAWholeAnswer(t *testing.T) {
 	}
 }
 
+func TestAMessageThatALossHoldsWaitsUntilAPersonSendsIt(t *testing.T) {
+	is := is.New(t)
+	f := New("ses_1")
+	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
+	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1"}))
+	is.Equal(f.Whose(), projections.TurnUser)
+	f.Apply(cmdtest.Own(t, 3, "user:u", events.MessageSubmitted{Message: "m2"})) // does not send it
+	f.Apply(cmdtest.Own(t, 4, "user:u", events.MessageWithdrawn{Message: "m2"}))
+	is.Equal(f.Whose(), projections.TurnUser)
+	f.Apply(cmdtest.Own(t, 5, "user:u", events.MessageSteered{Message: "m1"}))
+	is.Equal(f.Whose(), projections.TurnAssistant)
+}
+
 func TestDeniedBudgetRequestEndsAsDenied(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")

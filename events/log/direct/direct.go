@@ -17,6 +17,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/sleep"
 )
 
 // firstBatch is how many messages are requested at first. Many readers stop after a few messages, but the server looks
@@ -30,6 +32,7 @@ const maxDirectBytes = 1 << 20
 type Reader struct {
 	Conn   *nats.Conn
 	Prefix string // of the JetStream API
+	Yields bool   // in a context of Work it pauses after each request that takes long
 }
 
 // maxBatch is the most messages of a batch.
@@ -42,6 +45,10 @@ func (r Reader) Read(ctx context.Context, stream, filter string, after uint64,
 	return r.readFrom(ctx, stream, filter, after, firstBatch, fn)
 }
 
+// slowAnswer is a time after which the next batch is smaller. While the server collects a batch it stores nothing in
+// the stream, and it may have to load a block for each message.
+const slowAnswer = 50 * time.Millisecond
+
 // readFrom is Read with the size of the first batch. The others are no larger than what the server says is left,
 // because it looks for what is missing in a batch up to the end of the stream.
 func (r Reader) readFrom(ctx context.Context, stream, filter string, after uint64, batch int,
@@ -51,7 +58,8 @@ func (r Reader) readFrom(ctx context.Context, stream, filter string, after uint6
 		return after, err
 	}
 	defer q.close()
-	for left := batch; left > 0; batch = min(4*batch, maxBatch) {
+	for left := batch; left > 0; {
+		began := time.Now()
 		request := map[string]any{"seq": after + 1, "next_by_subj": filter, "batch": min(batch, left),
 			"max_bytes": maxDirectBytes}
 		end, err := q.request(ctx, request, func(m *nats.Msg, seq uint64) error {
@@ -67,7 +75,11 @@ func (r Reader) readFrom(ctx context.Context, stream, filter string, after uint6
 		if err != nil {
 			return after, fmt.Errorf("read %s of %s after %d: %w", filter, stream, after, err)
 		}
-		left = end.left
+		if left = end.left; time.Since(began) > slowAnswer {
+			batch = max(batch/4, 1)
+		} else {
+			batch = min(4*batch, maxBatch)
+		}
 	}
 	return after, nil
 }
@@ -109,6 +121,11 @@ func (q *requester) request(ctx context.Context, request map[string]any,
 	if err != nil {
 		return end, err
 	}
+	defer func(began time.Time) {
+		if err == nil {
+			err = q.yield(ctx, time.Since(began))
+		}
+	}(time.Now())
 	for wait := answerTime; ; wait *= 2 {
 		if err := q.Conn.PublishRequest(q.Prefix+".DIRECT.GET."+q.stream, q.inbox, body); err != nil {
 			return end, err
@@ -141,6 +158,25 @@ func Patient(ctx context.Context) context.Context {
 func isPatient(ctx context.Context) bool {
 	patient, _ := ctx.Value(noTimeoutKey{}).(bool)
 	return patient
+}
+
+type workKey struct{}
+
+// Work returns a context for work for which no person waits.
+func Work(ctx context.Context) context.Context { return context.WithValue(ctx, workKey{}, true) }
+
+// yieldAfter is how long a request may take without a pause after it.
+const yieldAfter = 5 * time.Millisecond
+
+// maxYield limits a pause. A person may wait for a state that the work reads.
+const maxYield = time.Second
+
+// yield pauses after a request that took a time. The server stores nothing in a stream while it answers.
+func (r Reader) yield(ctx context.Context, took time.Duration) error {
+	if isWork, _ := ctx.Value(workKey{}).(bool); !r.Yields || !isWork || took <= yieldAfter {
+		return nil
+	}
+	return sleep.For(ctx, min(3*took, maxYield))
 }
 
 // receive receives the answers to one request: messages with their sequence in a header, then an empty message with a
@@ -217,7 +253,11 @@ func (r Reader) Get(ctx context.Context, stream string, request map[string]any) 
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	m, err := r.answer(ctx, r.Prefix+".DIRECT.GET."+stream, body)
+	if err == nil {
+		err = r.yield(ctx, time.Since(began))
+	}
 	if err != nil {
 		return nil, err
 	}

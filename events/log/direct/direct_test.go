@@ -66,3 +66,52 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 	is.Equal(got, []uint64{1, 2, 3}) // each once
 	<-answered
 }
+
+// While the server collects a batch it stores nothing in the stream.
+func TestSlowAnswersMakeBatchesSmaller(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	sizes := answerSlowly(t, nc, 3)
+	l, err := log.Attach(nc, "slow")
+	is.NoErr(err)
+	_, err = l.Fold(t.Context(), events.AllEvents, 0, func(events.Event) error { return nil })
+	is.NoErr(err)
+	is.Equal([]int{<-sizes, <-sizes, <-sizes}, []int{1, 1, 1})
+}
+
+func TestWorkYields(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	answerSlowly(t, nc, 3)
+	l, err := log.Attach(nc, "slow")
+	is.NoErr(err)
+	began := time.Now()
+	_, err = l.Fold(direct.Work(t.Context()), events.AllEvents, 0, func(events.Event) error { return nil })
+	is.NoErr(err)
+	is.True(time.Since(began) >= 3*4*slowTime) // after each answer a pause of three times as long
+}
+
+// slowTime is how long each answer takes to a test.
+const slowTime = 60 * time.Millisecond
+
+// answerSlowly answers requests with one event each, n times in all, and returns the sizes of the requested batches.
+func answerSlowly(t *testing.T, nc *nats.Conn, n int) (sizes chan int) {
+	t.Helper()
+	sizes = make(chan int, n)
+	_, err := nc.Subscribe("slow.DIRECT.GET.EVENTS", func(m *nats.Msg) {
+		var r struct{ Seq, Batch int }
+		_ = json.Unmarshal(m.Data, &r)
+		sizes <- r.Batch
+		time.Sleep(slowTime) // as a server that loads a block
+		e, end := nats.NewMsg(m.Reply), nats.NewMsg(m.Reply)
+		e.Header.Set(jetstream.SubjectHeader, events.ChatSubject("chat1", "created"))
+		e.Header.Set(jetstream.SequenceHeader, fmt.Sprint(r.Seq))
+		end.Header.Set("Status", "204")
+		end.Header.Set("Nats-Num-Pending", fmt.Sprint(n-r.Seq))
+		_, _ = nc.PublishMsg(e), nc.PublishMsg(end)
+	})
+	is.New(t).NoErr(err)
+	return sizes
+}

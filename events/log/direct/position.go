@@ -41,6 +41,11 @@ func (p *Position) Last(filter string) uint64 { return p.last[slices.Index(p.fil
 // Through returns a sequence up to which every event that matches a filter of the position was read.
 func (p *Position) Through() uint64 { return p.through }
 
+// isStart reports whether nothing was read yet.
+func (p *Position) isStart() bool {
+	return p.through == 0 && !slices.ContainsFunc(p.last, func(seq uint64) bool { return seq > 0 })
+}
+
 // Stream is a stream whose new messages are read from a position.
 type Stream struct {
 	Reader
@@ -48,6 +53,9 @@ type Stream struct {
 	// it has one replica, so that what one request found the next one finds, too
 	Alone bool
 	Last  func(context.Context) (uint64, error) // returns the sequence of its last message
+	// reads from the start of a position. Such a read may take long, and the server answers the requests of a
+	// connection one after the other
+	FromStart Reader
 }
 
 // Newest returns the sequence of the newest event that matches one of the subjects, 0 if there is none.
@@ -94,6 +102,9 @@ func (r Stream) ReadTo(ctx context.Context, filter string, after, end uint64, fn
 // more events ends at the end of the log, and loads all that is not in memory. So Advance first requests the newest
 // event of each subject, which costs the same in every log, and reads no further than these.
 func (r Stream) Advance(ctx context.Context, p *Position, fn func(*nats.Msg, uint64) error) error {
+	if p.isStart() {
+		r.Reader = r.FromStart
+	}
 	newest, upTo, err := r.newest(ctx, p)
 	isListed := !errors.Is(err, errNotListed)
 	if err != nil && isListed {

@@ -142,6 +142,7 @@ type RunningGate struct {
 	Stop      func()
 	T         testing.TB
 	Gate      permission.Gate // that runs
+	Evaluated uint64          // all requests up to this sequence count as evaluated; 0 for none
 
 	Mu      sync.Mutex
 	Cwds    map[string]string // of calls, when it is not the directory; empty is not known
@@ -174,6 +175,7 @@ func (g *RunningGate) Start() {
 			return permission.Session{Chat: "c1", Directory: g.Directory}, id == "ses_1"
 		},
 		Call: g.call, History: history(g.Log), LastOfExecution: lastOfExecution(g.Log),
+		Evaluated: func(context.Context) (uint64, error) { return g.Evaluated, nil },
 	}
 	gate := g.Gate
 	go func() { done <- gate.Run(ctx) }()

@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	harmlessCases = flag.Int("harmless.cases", 400, "`number` of allowed commands to run")
+	harmlessCases = flag.Int("harmless.cases", 100, "`number` of allowed commands to run")
 	harmlessSeed  = flag.Uint64("harmless.seed", 0,
 		"`seed` of the commands; 0 is a fixed one for one half and a new one for the other")
 )
@@ -42,6 +42,7 @@ var (
 func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 	expect.Long(t, "runs some thousand programs")
 	r := openTestbed(t)
+	r.noticesHarm(t)
 	seeds := []uint64{*harmlessSeed}
 	if *harmlessSeed == 0 {
 		seeds = []uint64{1, uint64(time.Now().UnixNano())}
@@ -67,24 +68,25 @@ func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 	}
 }
 
-// TestHarmfulCommandsAreNoticed runs what must be noticed, so that the test above can fail.
-func TestHarmfulCommandsAreNoticed(t *testing.T) {
-	expect.Long(t, "runs some thousand programs")
-	r := openTestbed(t)
+// noticesHarm runs what must be noticed, so that the test can fail. What a command has done is still there when the
+// next one runs, because a reset takes longer.
+func (r *testbed) noticesHarm(t *testing.T) {
 	for _, command := range []string{
 		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt",
 		"sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
 		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt",
 		"echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
 		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0",
-		"cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir src/d && rmdir src/d", "git branch new",
-		"find . -name a.txt -exec ./canary ';'",
+		"cat private/plan", "echo x > ~/new", "mkdir src/d && rmdir src/d", "git branch new",
+		"find . -name a.txt -exec ./canary ';'", "chmod 600 canary",
 	} {
-		if before, after := r.before, r.run(t, []string{command})+r.settled(t); before == after {
+		if after := r.run(t, []string{command}) + r.settled(t); after == r.before {
 			t.Errorf("%s: not noticed", command)
 		}
-		r.reset(t)
+		os.Remove(filepath.Join(r.workspace(), "HIT")) // a canary does not write a file that exists
+		r.before = r.snapshot(t)
 	}
+	r.reset(t)
 }
 
 // testbed is a worker, its workspace and what lies in them.

@@ -104,8 +104,8 @@ func openPocketCoder(ctx context.Context, dir string) (o web.Options, stop func(
 	records := &record.Records{Log: log}
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
-		Log: log, Tail: tail.New(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate, Accounts: accounts, Secrets: secrets,
-		Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
+		Log: log, Tail: tail.New(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate,
+		Accounts: accounts, Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }
 

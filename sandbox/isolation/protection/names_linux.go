@@ -111,8 +111,8 @@ type Name struct {
 	// Worktrees marks the directory in which git keeps a directory for each linked worktree. See worktreeNames.
 	Worktrees bool
 
-	// instructions marks texts for agents. A symbolic link is not protected: projects often have one text under two
-	// names.
+	// instructions marks texts for agents. Protect does not cover a symbolic link, and does not refuse it: projects often
+	// have one text under two names.
 	instructions bool
 }
 

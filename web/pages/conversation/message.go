@@ -131,13 +131,21 @@ func (p part) name() string {
 // summary says in one line what a tool call is about.
 func (p part) summary() string {
 	in := p.State.input()
-	return visible.Line(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query,
-		in.Description, in.Prompt, in.Question, in.Message, p.State.Title))
+	return visible.Line(cmp.Or(p.edited(), in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL,
+		in.Query, in.Description, in.Prompt, in.Question, in.Message, p.State.Title))
+}
+
+// edited returns the command of a call that ran in place of the model's, "" if no person has edited it.
+func (p part) edited() string {
+	if p.end == nil {
+		return ""
+	}
+	return p.end.Edited
 }
 
 // arguments returns the command of a tool call, or all of its arguments.
 func (p part) arguments() string {
-	if command := p.State.input().Command; command != "" {
+	if command := cmp.Or(p.edited(), p.State.input().Command); command != "" {
 		return command
 	}
 	input := p.State.Input

@@ -14,24 +14,28 @@ import (
 	"pocketcoder/web/pages/texts"
 )
 
-// queueEntry is a message of a person that the assistant has not read, and where it can be moved.
+// queueEntry is a message that the assistant has not read, and where it can be moved.
 type queueEntry struct {
 	projections.ShownMessage
 	up, down *string // the message that it is put before to move it, "" for the end; nil if it cannot be moved so
 }
 
-// canChange reports whether the message can still be changed.
+// canChange reports whether the message can still be sent at once or deleted.
 func (q queueEntry) canChange() bool { return q.UserStatus == "pending" }
+
+// canEdit reports whether the message can still be changed. One of PocketCoder has neither a text of a person nor a
+// place in the queue.
+func (q queueEntry) canEdit() bool { return q.canChange() && q.Role == "user" }
 
 func queueOf(waiting []projections.ShownMessage) []queueEntry {
 	all := make([]queueEntry, len(waiting))
 	for i, m := range waiting {
 		all[i].ShownMessage = m
-		if i == 0 || !all[i-1].canChange() || !all[i].canChange() {
+		if i == 0 || !all[i-1].canEdit() || !all[i].canEdit() {
 			continue
 		}
 		all[i].up, all[i-1].down = &waiting[i-1].ID, new("")
-		if i+1 < len(waiting) {
+		if i+1 < len(waiting) && waiting[i+1].Role == "user" {
 			all[i-1].down = &waiting[i+1].ID
 		}
 	}

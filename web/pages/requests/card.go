@@ -31,6 +31,7 @@ type requestContent struct {
 	diff    bool     // text is a diff
 	details []detail // what the request says besides
 	command string   // the command, if a person can edit it
+	edited  string   // the command that runs instead of text; empty if no person changed it
 	noHosts bool     // the command needs a network, but has none
 	note    string   // what the text lacks; empty for nothing
 
@@ -42,7 +43,7 @@ func (a requestContent) summary() string {
 	if a.diff {
 		return texts.Details // the title names the file
 	}
-	return cmp.Or(visible.Line(a.text), texts.Details)
+	return cmp.Or(visible.Line(cmp.Or(a.edited, a.text)), texts.Details)
 }
 
 type detail struct{ name, value string }
@@ -60,7 +61,7 @@ func describe(r *timeline.Request) (a requestContent) {
 		return describeKeep(ask)
 	case ask.Command() != "": // its patterns are parts of the command
 		a = requestContent{title: commandTitle(about.Command), text: about.Command, noHosts: missingNetwork(r) != "",
-			details: otherDetails(ask, "command", "description", saidInReason(r))}
+			edited: r.Edited, details: otherDetails(ask, "command", "description", saidInReason(r))}
 		var others []string
 		for _, f := range r.RequestFiles() {
 			if f.Path = strings.TrimPrefix(f.Path, r.Cwd+"/"); f.Text != "" {
@@ -88,7 +89,18 @@ func describe(r *timeline.Request) (a requestContent) {
 			details: otherDetails(ask)}
 	}
 	a.title = visible.Line(a.title)
+	if a.diff {
+		a.title = joinCounts(a.title)
+	}
 	return a
+}
+
+// joinCounts keeps the counts of changed lines at the end of a title on one line: "(+3 −0)".
+func joinCounts(title string) string {
+	if at := strings.LastIndex(title, " −"); at >= 0 {
+		return title[:at] + "\u00a0" + title[at+1:]
+	}
+	return title
 }
 
 // describeKeep returns what a person keeps or deletes: the name, and its content as far as it is text.

@@ -89,6 +89,7 @@ const (
 	Why            = "why you are asked"
 	Reason         = "reason"
 	EditedInto     = "What runs instead:"
+	EditedCall     = "edited by a person"
 	Approve        = "Approve"
 	Deny           = "Deny"
 	DenyAndStop    = "Deny and stop"    // ends the turn
@@ -129,13 +130,14 @@ const (
 	SetupCodeHint   = "The server shows a one-time link when it starts for the first time. The code is the part of the link after #."
 	SetupLinkVoid   = "The code is wrong, was used already or has expired. Restart the server to get a new link, or log in if the account exists."
 	Name            = "Name (optional)"
+	NewPassword     = "Password (at least 8 characters)"
 	PasswordAgain   = "Password again"
 	PasswordsDiffer = "The two passwords differ."
 	CreateAccount   = "Create account"
 
 	Welcome   = Product + " is a coding assistant that works on the files of your workspace and runs commands in a sandbox. It asks you before it does anything that no rule allows."
 	StartDemo = "Start a demo chat"
-	DemoHint  = "The assistant asks to write a small text file. You approve or deny it."
+	DemoHint  = "The assistant asks to run a command that writes a small text file. You approve or deny it."
 	Demo      = "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"
 )
 

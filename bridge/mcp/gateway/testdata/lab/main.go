@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -85,6 +87,10 @@ func main() {
 			}
 			return say(answer.Action + " " + string(content))
 		})
+	add("large", "returns a text of some MiB", func(mib string) string {
+		n, _ := strconv.Atoi(mib)
+		return strings.Repeat("x", n<<20)
+	})
 	add("hang", "never answers", func(string) string { select {} })
 	add("exit", "ends the server", func(string) string {
 		fmt.Fprintln(os.Stderr, "asked to exit")
@@ -100,12 +106,18 @@ func main() {
 		panic(err)
 	}
 	fmt.Println(l.Addr())
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	theServer := func(*http.Request) *mcp.Server { return server }
+	events := mcp.NewStreamableHTTPHandler(theServer, nil)
+	bodies := mcp.NewStreamableHTTPHandler(theServer, &mcp.StreamableHTTPOptions{JSONResponse: true})
 	_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Lab") != os.Getenv("LAB_SECRET") {
 			http.Error(w, "who are you", http.StatusUnauthorized)
 			return
 		}
-		handler.ServeHTTP(w, r)
+		if r.URL.Path == "/bodies" {
+			bodies.ServeHTTP(w, r)
+			return
+		}
+		events.ServeHTTP(w, r)
 	}))
 }
