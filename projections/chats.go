@@ -35,6 +35,7 @@ type Chat struct {
 	Outbox      int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
 	// ids of the messages of a person that wait, in order, with a space between them
 	Queue string `db:"queue" json:"-"`
+	Holds bool   `db:"holds" json:"-"` // a stop may hold messages of the queue
 
 	Parent    string `db:"parent" json:"parent"`       // of a worker: the chat that delegated to it
 	Root      string `db:"root" json:"root"`           // the chat at the root of its tree: its own id if it is no worker

@@ -16,6 +16,7 @@ CREATE TABLE chats(
   titled               INTEGER NOT NULL, -- a person gave it its title, or it is a fork: its title does not follow the session's
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
   queue                TEXT NOT NULL,    -- ids of the messages of a person that wait, in order, with a space between them
+  holds                INTEGER NOT NULL, -- a stop may hold messages of the queue
   parent               TEXT NOT NULL,    -- of a worker: the chat that delegated to it
   root                 TEXT NOT NULL,    -- the chat at the root of its tree: its own id if it is no worker
   depth                INTEGER NOT NULL, -- in the tree, 0 at its root

@@ -52,17 +52,31 @@ func (t *tables) holdQueue(chatID string) {
 			t.messages.Put(m)
 		}
 	}
+	if chat.Queue != "" {
+		t.setHolds(chatID, true)
+	}
 }
 
-// releaseQueue ends the hold of a queue.
+// releaseQueue ends the hold of a queue. It reads the messages only after a stop, because it is called for each new
+// message, and a queue can be long.
 func (t *tables) releaseQueue(chatID string) {
 	chat, _ := t.chats.Get(chatID)
+	if !chat.Holds {
+		return
+	}
 	for _, id := range strings.Fields(chat.Queue) {
 		if m, _ := t.messages.Get(id); m.IsHeldByStop() {
 			t.changeOutbox(&m, func() { m.Held = "" })
 			t.messages.Put(m)
 		}
 	}
+	t.setHolds(chatID, false)
+}
+
+func (t *tables) setHolds(chatID string, holds bool) {
+	chat, _ := t.chats.Get(chatID)
+	chat.Holds = holds
+	t.chats.Put(chat)
 }
 
 // enqueue adds a new message to the queue of its chat: to the end, or behind those of its kind that come first.
@@ -72,8 +86,8 @@ func (t *tables) enqueue(m Message) {
 		t.moveBehind(m, func(other Message) bool { return other.Delivery == events.DeliverySteer })
 	case m.Schedule != "":
 		t.moveBehind(m, func(other Message) bool { return other.Delivery == events.DeliverySteer || other.Schedule != "" })
-	default:
-		t.move(m, "")
+	default: // its position is that of its event, behind all others: they need not be read
+		t.setQueue(m.Chat, append(t.queueWithout(m), m.ID))
 	}
 }
 
