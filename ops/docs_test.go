@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -43,4 +45,35 @@ func TestTheFilesThatAreReferredToExist(t *testing.T) {
 	}
 	is.True(named > 10) // the patterns find them
 	is.True(linked > 10)
+}
+
+// faultRow is a row of docs/faults.md: how often, what was seen, and the test.
+var faultRow = regexp.MustCompile(`(?m)^\|.*\| (\d+) \| (.*) \| ` + "`" + `(\./[\w/]+) -run '\^(\w+)\$'` + "`" + ` \|$`)
+
+func TestEachFaultWasTried(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	text, err := os.ReadFile("../docs/faults.md")
+	is.NoErr(err)
+	rows := faultRow.FindAllStringSubmatch(string(text), -1)
+	is.True(len(rows) > 10)
+	is.Equal(len(rows), strings.Count(string(text), " -run '^")-1) // one is the example
+	for _, row := range rows {
+		times, seen, dir, name := row[1], row[2], row[3], row[4]
+		if times == "0" || seen == "" {
+			t.Errorf("run %s with -faults.write", name)
+		}
+		files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+		is.NoErr(err)
+		found := slices.ContainsFunc(files, func(path string) bool {
+			body, err := os.ReadFile(path)
+			is.NoErr(err)
+			_, test, found := strings.Cut(string(body), "func "+name+"(t *testing.T) {")
+			test, _, _ = strings.Cut(test, "\n}\n")
+			return found && strings.Contains(test, "expect.CountFault(t, ")
+		})
+		if !found {
+			t.Errorf("%s has no test %s that counts a fault", dir, name)
+		}
+	}
 }

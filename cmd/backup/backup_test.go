@@ -169,6 +169,7 @@ func contents(t testing.TB, dir string) map[string]string {
 func TestABackupOfABusySystemIsRestoredByteForByte(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "events backed up", "restored")
 	i, to := running(t), filepath.Join(expect.MemoryDir(t), "backup")
 	o := i.options(to)
 	o.maxPart = 64 << 10
@@ -246,6 +247,8 @@ func TestABackupOfABusySystemIsRestoredByteForByte(t *testing.T) {
 	third, err := Write(t.Context(), r.options(to)) // the restored system goes on with the same backup
 	is.NoErr(err)
 	is.Equal(third.NewEvents, uint64(1))
+	fault.Tried()
+	fault.Saw(int(second.Events), int(n))
 }
 
 func TestASystemWithoutEventsIsRestoredToo(t *testing.T) {
@@ -513,12 +516,15 @@ func TestABackupWithTheTextOfAnErasedChatIsNotContinued(t *testing.T) {
 func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "completed by the next run")
 	i, to := running(t), filepath.Join(expect.MemoryDir(t), "backup")
 	want := i.digest(701)
 	i.stop()
 	d := datadir.Dir(filepath.Join(expect.MemoryDir(t), "restored"))
 	var parts int
+	steps := 0
 	for _, step := range []string{"events", "large contents", "secrets"} {
+		steps++
 		killed(t, "backup", step, i.Dir, to)
 		_, err := Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: quiet})
 		is.True(err != nil)
@@ -526,6 +532,7 @@ func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 		now := len(contents(t, to))
 		is.True(now > parts) // the next run went on
 		parts = now
+		fault.Tried()
 	}
 	result, err := Write(t.Context(), i.options(to))
 	is.NoErr(err)
@@ -534,16 +541,19 @@ func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 		is.True(!strings.HasPrefix(name, ".new-"))
 	}
 	for _, step := range []string{"events", "read back events", "large contents", "read back large contents"} {
+		steps++
 		killed(t, "restore", step, d, to)
 		_, err := d.Open()
 		is.True(err != nil) // "up" does not take it
 		expect.Contains(t, err.Error(), "the restore of it is unfinished; run it again: pocketcoder restore")
+		fault.Tried()
 	}
 	_, err = Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: quiet})
 	is.NoErr(err)
 	r := &installation{Dir: d, t: t}
 	r.serve()
 	is.Equal(r.digest(701), want)
+	fault.Saw(steps)
 }
 
 // killed runs a backup or a restore in a process of its own, which is killed in the middle of a step.

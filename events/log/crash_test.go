@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 )
 
 const appenderDir = "EVENTS_TEST_APPENDER"
@@ -70,34 +71,75 @@ func appendForever(dir string) error {
 	}
 }
 
+// appender is a process that appends.
+type appender struct {
+	*exec.Cmd
+	t    *testing.T
+	ids  *bufio.Scanner // of acknowledged events
+	seen int
+}
+
+func startAppender(t *testing.T, dir string) *appender {
+	t.Helper()
+	is := is.New(t)
+	a := &appender{Cmd: exec.Command(os.Args[0]), t: t}
+	a.Env, a.Stderr = append(os.Environ(), appenderDir+"="+dir), os.Stderr
+	out, err := a.StdoutPipe()
+	is.NoErr(err)
+	is.NoErr(a.Start())
+	t.Cleanup(func() { a.Process.Kill() })
+	a.ids = bufio.NewScanner(out)
+	return a
+}
+
+// read reads n acknowledgements, or all if n is 0. Every process appends what the last one did first, as a comparison
+// with OpenCode does.
+func (a *appender) read(n int) {
+	a.t.Helper()
+	for a.seen < n || n == 0 {
+		if !a.ids.Scan() {
+			break
+		}
+		is.New(a.t).Equal(a.ids.Text(), fmt.Sprint("evt_", a.seen))
+		a.seen++
+	}
+	is.New(a.t).True(a.seen >= n)
+}
+
+// kill kills the process and reads what it had printed.
+func (a *appender) kill() {
+	a.t.Helper()
+	is.New(a.t).NoErr(a.Process.Kill())
+	a.read(0)
+	a.Wait()
+}
+
+// checkStored checks that a log holds at least so many events, none repeated, in order. It returns how many of the
+// acknowledged ones are there.
+func checkStored(t *testing.T, dir string, acknowledged int) (found int) {
+	t.Helper()
+	is := is.New(t)
+	for i, e := range read(t, eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, dir))), 0) {
+		is.NoErr(e.Malformed)
+		is.Equal(e.ID, fmt.Sprint("evt_", i))
+		if i < acknowledged {
+			found++
+		}
+	}
+	is.Equal(found, acknowledged)
+	return found
+}
+
 func TestAcknowledgedEventsSurviveAKill(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	dir := t.TempDir()
-	acknowledged := 0
+	fault := expect.CountFault(t, "events acknowledged", "of them found once")
+	dir, acknowledged := t.TempDir(), 0
 	for round := range 3 {
-		child := exec.Command(os.Args[0])
-		child.Env, child.Stderr = append(os.Environ(), appenderDir+"="+dir), os.Stderr
-		out, err := child.StdoutPipe()
-		is.NoErr(err)
-		is.NoErr(child.Start())
-		t.Cleanup(func() { child.Process.Kill() })
-		// Every round appends what the last one did first, as reconcile does: no event is stored twice.
-		seen := 0
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			is.Equal(lines.Text(), fmt.Sprint("evt_", seen))
-			if seen++; seen == 80*(round+1) {
-				is.NoErr(child.Process.Kill()) // read on: ids that it printed before it died count
-			}
-		}
-		child.Wait()
-		is.True(seen >= 80*(round+1))
-		acknowledged = max(acknowledged, seen)
+		a := startAppender(t, dir)
+		a.read(80 * (round + 1))
+		a.kill()
+		acknowledged = max(acknowledged, a.seen)
+		fault.Tried()
 	}
-	stored := read(t, eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, dir))), 0)
-	is.True(len(stored) >= acknowledged)
-	for i, e := range stored {
-		is.NoErr(e.Malformed)
-		is.Equal(e.ID, fmt.Sprint("evt_", i)) // none lost, none repeated, in order
-	}
+	fault.Saw(acknowledged, checkStored(t, dir, acknowledged))
 }

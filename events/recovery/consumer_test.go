@@ -7,6 +7,8 @@ import (
 
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/expect"
 )
 
 // consume acknowledges events of the consumer "worker", and returns the sequences of all that it got.
@@ -30,6 +32,7 @@ func (s *system) consume(n int) (seqs []uint64) {
 // Without Check, NATS answers each request to create the consumer with an error, for ever.
 func TestAConsumerWithADamagedStateBeginsAgain(t *testing.T) {
 	t.Parallel()
+	fault := expect.CountFault(t, "workers went on with the next event")
 	varint := func(numbers ...uint64) (state []byte) {
 		for _, n := range numbers {
 			state = binary.AppendUvarint(state, n)
@@ -71,7 +74,10 @@ func TestAConsumerWithADamagedStateBeginsAgain(t *testing.T) {
 			is.NoErr(err)
 			s.stop()
 			s.start(0)
-			is.Equal(s.consume(1), []uint64{43})
+			next := s.consume(1)
+			is.Equal(next, []uint64{43})
+			fault.Tried()
+			fault.Saw(len(next))
 		})
 	}
 }

@@ -294,6 +294,7 @@ var shortCases = []string{
 func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 	t.Parallel()
 	first := bounds(t)
+	fault := expect.CountFault(t, "events lost", "events reported as lost")
 	between := func(from, to uint64) recovery.Ranges { return recovery.Ranges{{First: from, Last: to}} }
 	for name, c := range map[string]struct {
 		damage damage
@@ -377,6 +378,8 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 			is.NoErr(os.RemoveAll(s.guard.Losses()[0].Directory))
 			is.Equal(s.guard.Trouble(), "") // acknowledged
 			is.Equal(len(s.guard.Losses()), 1)
+			fault.Tried()
+			fault.Saw(int(lost.Count()), int(s.lost().Count()))
 		})
 	}
 }

@@ -30,6 +30,7 @@ func (s *system) other(stream string, path ...string) string {
 // NATS opens a stream whose block file was deleted without an error.
 func TestADeletedBlockOfSecretsOrBlobsIsALoss(t *testing.T) {
 	t.Parallel()
+	fault := expect.CountFault(t, "reported")
 	for name, c := range map[string]struct {
 		stream string
 		remove []string
@@ -75,6 +76,8 @@ func TestADeletedBlockOfSecretsOrBlobsIsALoss(t *testing.T) {
 			if c.stream == "KV_SECRETS" {
 				is.Equal(before, uint64(3)) // no revision is used again
 			}
+			fault.Tried()
+			fault.Saw(len(s.guard.Losses()))
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
 	t.Parallel()
+	fault := expect.CountFault(t, "files have the same content again")
 	for name, spoil := range map[string]func(t *testing.T, path string) error{
 		"no database": func(_ *testing.T, path string) error {
 			return os.WriteFile(path, []byte(strings.Repeat("not SQLite ", 1000)), 0o600)
@@ -63,6 +64,8 @@ func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
 			_, err = os.Stat(m.path() + ".corrupt-1")
 			is.NoErr(err)
 			is.Equal(digestOf(t, again.waited(t, last)), want)
+			fault.Tried()
+			fault.Saw(1)
 		})
 	}
 }
@@ -99,6 +102,7 @@ func TestFileDamagedWhileInUseIsMadeAgain(t *testing.T) {
 // A system that runs for months, with pages that nothing reads.
 func TestDamageOfAFileThatNothingReadsIsFound(t *testing.T) {
 	t.Parallel()
+	fault := expect.CountFault(t, "damaged file found and computed again")
 	is := is.New(t)
 	log, dir := eventstest.Log(t), expect.MemoryDir(t)
 	all := many(t, 200)
@@ -125,6 +129,8 @@ func TestDamageOfAFileThatNothingReadsIsFound(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(m.Wait(t.Context(), last))
 	is.Equal(text(t, m, "note198"), "text of note198")
+	fault.Tried()
+	fault.Saw(1)
 }
 
 func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
