@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/expect"
 )
 
 func TestUnresponsiveOpenCodeIsReportedAndRestarted(t *testing.T) {
@@ -66,6 +67,7 @@ func TestPausedSupervisorKeepsOpenCode(t *testing.T) {
 	}
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "questions to OpenCode afterwards")
 	asked, hold := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -87,9 +89,11 @@ func TestPausedSupervisorKeepsOpenCode(t *testing.T) {
 	<-time.After(limits.Restart + 2*maxLate) // the pause
 	is.NoErr(watching.Process.Signal(syscall.SIGCONT))
 	close(hold)
+	fault.Tried()
 	for range 3 {
 		select {
 		case <-asked: // it goes on
+			fault.Saw(1)
 		case err := <-ended:
 			t.Fatal("the watch ended:", err)
 		}

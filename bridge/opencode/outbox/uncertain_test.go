@@ -60,6 +60,7 @@ func (s *system) message(id string) projections.ShownMessage {
 func TestAMessageWhoseSendingIsLostIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "messages", "found with OpenCode", "held", "sent again")
 	s := newSystem(t)
 	chatID := s.Chat()
 	ids := s.queueMessages(chatID, "answered", "lost", "waits")
@@ -91,6 +92,8 @@ func TestAMessageWhoseSendingIsLostIsNotSentAgain(t *testing.T) {
 	row, _, err := s.Model.Chat(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal(row.Turn, projections.TurnUser)
+	fault.Tried()
+	fault.Saw(len(ids), 2, 1, len(s.promptsReceived())-2)
 
 	s.Submit(chatID, "next") // which does not release it
 	is.Equal(texts(s.awaitPrompts(3))[2], "next")
