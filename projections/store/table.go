@@ -14,14 +14,15 @@ import (
 // memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name
 // the columns; id is the first.
 type Table[R comparable] struct {
-	tx         *Tx
-	name       string
-	shown      bool
-	record     func(*R) *Record
-	load, save string // the SQL that does it
-	rows       map[string]*cached[R]
-	dirty      []string     // ids of the rows to write
-	before     []earlier[R] // what the changes of the event being applied have replaced, in order
+	tx           *Tx
+	name         string
+	shown        bool
+	record       func(*R) *Record
+	columns      []string
+	load, insert string // the SQL that does it
+	rows         map[string]*cached[R]
+	dirty        []string     // ids of the rows to write
+	before       []earlier[R] // what the changes of the event being applied have replaced, in order
 }
 
 // earlier is a cached row before a change.
@@ -33,6 +34,7 @@ type earlier[R any] struct {
 type cached[R any] struct {
 	row          R
 	found, dirty bool
+	stored       *R // the row in the file, nil for none
 }
 
 // row is a pointer to a struct that embeds Record.
@@ -43,17 +45,11 @@ type row[R any] interface {
 
 // OpenTable opens a table. Feeds report its changed rows if shown is true. Definition.Open calls it.
 func OpenTable[R comparable, P row[R]](tx *Tx, name string, shown bool) *Table[R] {
-	columns := Columns[R]()
-	set := make([]string, 0, len(columns))
-	for _, c := range columns[1:] {
-		set = append(set, c+"=excluded."+c)
-	}
 	t := &Table[R]{tx: tx, name: name, shown: shown, record: func(r *R) *Record { return P(r).record() },
-		rows: map[string]*cached[R]{}}
-	t.load = "SELECT " + strings.Join(columns, ",") + " FROM " + name + " WHERE id=?"
-	t.save = "INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" +
-		strings.Repeat(",?", len(columns)-1) +
-		") ON CONFLICT(id) DO UPDATE SET " + strings.Join(set, ",")
+		columns: Columns[R](), rows: map[string]*cached[R]{}}
+	columns := strings.Join(t.columns, ",")
+	t.load = "SELECT " + columns + " FROM " + name + " WHERE id=?"
+	t.insert = "INSERT INTO " + name + "(" + columns + ") VALUES(?" + strings.Repeat(",?", len(t.columns)-1) + ")"
 	tx.tables = append(tx.tables, t)
 	return t
 }
@@ -65,7 +61,8 @@ func (t *Table[R]) Get(id string) (R, bool) {
 		c = &cached[R]{}
 		t.record(&c.row).ID = id
 		if err := t.read(id, &c.row); err == nil {
-			c.found = true
+			stored := c.row
+			c.found, c.stored = true, &stored
 		} else if !errors.Is(err, sql.ErrNoRows) {
 			t.tx.fail(fmt.Errorf("read %s %s: %w", t.name, id, err))
 		}
@@ -111,22 +108,48 @@ func (t *Table[R]) change(id string, row R) {
 	if !c.dirty {
 		t.dirty = append(t.dirty, id)
 	}
-	*c = cached[R]{row: row, found: true, dirty: true}
+	*c = cached[R]{row: row, found: true, dirty: true, stored: c.stored}
 }
 
 // flush writes the changed rows in the order of their first change.
 func (t *Table[R]) flush() error {
 	for _, id := range t.dirty {
 		c := t.rows[id]
-		if err := t.tx.run(t.save, values(&c.row)...); err != nil {
+		if err := t.write(c); err != nil {
 			return fmt.Errorf("write %s %s: %w", t.name, id, err)
 		}
-		c.dirty = false
 		if t.shown {
 			t.tx.changed = append(t.tx.changed, changedRow{t.name, *t.record(&c.row)})
 		}
 	}
 	t.dirty = t.dirty[:0]
+	return nil
+}
+
+// write inserts a row, or updates the columns that differ: SQLite would change each index of a column that is set, also
+// to an equal value.
+func (t *Table[R]) write(c *cached[R]) error {
+	query, args := t.insert, values(&c.row)
+	if c.stored != nil {
+		var changed []any
+		var set strings.Builder
+		for i, old := range values(c.stored) {
+			if args[i] != old {
+				changed = append(changed, args[i])
+				set.WriteString(", " + t.columns[i] + "=?")
+			}
+		}
+		if len(changed) == 0 {
+			c.dirty = false
+			return nil
+		}
+		query, args = "UPDATE "+t.name+" SET "+set.String()[2:]+" WHERE id=?", append(changed, args[0])
+	}
+	if err := t.tx.run(query, args...); err != nil {
+		return err
+	}
+	stored := c.row
+	c.stored, c.dirty = &stored, false
 	return nil
 }
 
