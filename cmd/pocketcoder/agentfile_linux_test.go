@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"pocketcoder/expect"
 	"pocketcoder/handlers/agentfile"
+	"pocketcoder/projections"
 )
 
 const auditor = `---
@@ -25,14 +27,24 @@ permission:
 Read every file.
 `
 
+// editWith returns an environment with an editor.
+func editWith(editor string) (getenv func(string) string) {
+	return func(name string) string {
+		if name == "EDITOR" {
+			return editor
+		}
+		return os.Getenv(name)
+	}
+}
+
 // One agent goes from a file to a chat, and back to a file.
 func TestAgentFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	run := func(env []string, stdin string, args ...string) string {
+	run := func(args ...string) string {
 		t.Helper()
-		stdout, stderr, code := runProgram(t, env, stdin, append(args, "--data", string(p.data))...)
+		stdout, stderr, code := runCommand(t, editWith("sed -i s/every/each/"), "", append(args, "--data", string(p.data))...)
 		if code != 0 {
 			t.Fatalf("%v: %d %s%s", args, code, stdout, stderr)
 		}
@@ -40,10 +52,10 @@ func TestAgentFileRoundTrip(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "auditor.md")
 	expect.WriteFile(t, path, auditor)
-	expect.Contains(t, run(nil, "", "agent", "add", path), "created agent Auditor")
-	expect.Contains(t, run(nil, "", "agent", "add", path), "agent Auditor is already as in the file")
+	expect.Contains(t, run("agent", "add", path), "created agent Auditor")
+	expect.Contains(t, run("agent", "add", path), "agent Auditor is already as in the file")
 	var agents []agentfile.Listed
-	decode(t, run(nil, "", "agent", "list", "--json"), &agents)
+	decode(t, run("agent", "list", "--json"), &agents)
 	id := ""
 	for _, a := range agents {
 		if a.Name == "Auditor" {
@@ -52,32 +64,22 @@ func TestAgentFileRoundTrip(t *testing.T) {
 				Rules: 2})
 		}
 	}
-	is.Equal(run(nil, "", "agent", "show", "Auditor"), auditor)
+	is.Equal(run("agent", "show", "Auditor"), auditor)
 
-	s := p.startConversation(t)
-	s.awaitText("› ")
-	s.typeText("/agent nosuch\r")
-	s.awaitText(`there is no agent "nosuch"; available: `)
-	s.typeText("/agent Auditor\r")
-	s.awaitText("agent of the next messages: Auditor")
-	s.typeText(`@@call bash {"command":"touch audited.txt","description":"test"}` + "\r")
-	s.awaitText("deny bash: touch *")
-	s.typeText("/agent\r")
-	s.awaitText("* Auditor")
-	s.typeText("/agent none\r")
-	s.awaitText("agent of the next messages: none")
-	s.typeText("/quit\r")
-	s.awaitExit()
+	chat := p.chat(t, "@@say hello")
+	p.turnEnds(t, chat)
+	admin := p.admin(t)
+	admin.must(t, "PATCH", recordPath("chats", chat), record{"agent": id}, nil)
+	admin.say(t, chat, bash("touch audited.txt"))
+	p.turnEnds(t, chat)
+	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
+	is.Equal([]string{denied.Status, denied.Rule}, []string{projections.PermissionDenied, "deny bash: touch *"})
 
-	run([]string{"EDITOR=sed -i s/every/each/"}, "", "agent", "edit", "Auditor")
+	run("agent", "edit", "Auditor")
 	stdout, _, code := p.cli(t, "", "agent", "add", path) // the file would undo the edit
 	is.Equal(code, 1)
 	expect.Contains(t, stdout, "-Read each file.\n+Read every file.\n")
-	admin := p.admin(t)
 	r := admin.do(t, "GET", "/api/agents/"+id+"/export", nil)
 	is.Equal([]string{r.body, r.header.Get("Content-Disposition")},
 		[]string{strings.Replace(auditor, "every", "each", 1), "attachment; filename=Auditor.md"})
-	b := p.openBrowser(t, phoneScreen)
-	b.visit("/settings/ai_agents")
-	is.True(evaluate[bool](b, `document.querySelector('a[href="/api/agents/`+id+`/export"][download]') !== null`))
 }

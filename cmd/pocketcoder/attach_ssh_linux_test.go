@@ -20,7 +20,7 @@ import (
 
 // startWithSSH starts a system with an SSH server. Only the current user can write in the directories above its data,
 // because sshd requires that.
-func startWithSSH(t *testing.T) *process {
+func startWithSSH(t *testing.T, args ...string) *process {
 	t.Helper()
 	is := is.New(t)
 	expect.Program(t, "ssh")
@@ -33,7 +33,7 @@ func startWithSSH(t *testing.T) *process {
 	dir, err := os.MkdirTemp(u.HomeDir, ".pocketcoder-ssh-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := prepare(t, dir, "--ssh", "127.0.0.1:0")
+	p := prepare(t, dir, append(args, "--ssh", "127.0.0.1:0")...)
 	p.runForTest()
 	return p
 }
@@ -44,12 +44,6 @@ func (p *process) sshPort(t *testing.T) string {
 	found := regexp.MustCompile(`at 127\.0\.0\.1:(\d+), host key SHA256:`).FindStringSubmatch(p.output.String())
 	is.New(t).True(found != nil) // it says where
 	return found[1]
-}
-
-func TestOverSSH(t *testing.T) {
-	t.Parallel()
-	runStages(t, startWithSSH(t), stage{"a key lands in the viewer", sshKeyLandsInTheViewer},
-		stage{"a chat that gets another owner closes its viewer and shells", newOwnerClosesViewerAndShells})
 }
 
 // dial is a person's ssh. It has no locale, and a terminal that this machine may not know.
@@ -153,7 +147,8 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	out, _ := dial(t, port, key).CombinedOutput() // without a terminal of its own, ssh asks for none there
 	expect.Contains(t, string(out), "it needs a terminal")
 
-	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
+	_, stderr, code = p.cli(t, "", "key", "remove", id)
+	is.Equal([]any{code, stderr}, []any{0, ""})
 	s.awaitExit() // the open connection is closed
 	named.awaitExit()
 	second := startTerminal(t, dial(t, port, key))

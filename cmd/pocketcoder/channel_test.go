@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,18 +40,11 @@ func (p *process) pair(t testing.TB, bot *telegramtest.Server) (chat string) {
 	return p.chatOfMessage(t, "You are paired")
 }
 
-// addMailbox adds a mailbox as a channel.
-func (p *process) addMailbox(t testing.TB, name string, server *emailtest.Server) {
-	t.Helper()
-	p.command(t, emailtest.Password+"\n", "channel", "add", name, "--address", emailtest.Address, "--imap", server.IMAP,
-		"--smtp", server.SMTP, "--authserv-id", emailtest.Authserv)
-}
-
 // pairingCode returns a code that pairs a person with the administrator.
 func (p *process) pairingCode(t testing.TB, name string) string {
 	t.Helper()
 	var code channel.Code
-	if err := json.Unmarshal([]byte(p.command(t, "", "pair", name, "--json")), &code); err != nil {
+	if err := json.Unmarshal([]byte(p.command(t, "", "pair", name, "--user", adminEmail, "--json")), &code); err != nil {
 		t.Fatal(err)
 	}
 	return code.Code
@@ -72,122 +64,57 @@ func (p *process) chatOfMessage(t testing.TB, text string) string {
 	return sent[i].Chat
 }
 
-// TestKillLosesAndRepeatsNothingOfMessengersAndSchedules kills the system between the steps of a conversation in
-// Telegram and of one by mail. The first two kills are right after a schedule has fired, mostly before OpenCode has its
-// message.
-func TestKillLosesAndRepeatsNothingOfMessengersAndSchedules(t *testing.T) {
-	t.Parallel()
-	p := start(t, "--push-allow-private")
-	phone, mail := p.startPhoneTalk(t), p.startMailTalk(t)
-	defer func() {
-		if t.Failed() {
-			t.Log(p.describeChat(phone.chat), p.describeChat(mail.chat))
-		}
-	}()
-	added := strings.Fields(p.command(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run",
-		"--overlap", "queue", "--yes"))
-	often := added[len(added)-1]
-	awaitFired := func() {
-		p.awaitRunsOver(t, often) // else the kill also ends the turn of an earlier run
-		last, err := p.Log.Last(t.Context())
-		is.New(t).NoErr(err)
-		p.awaitFired(t, last)
-	}
-
-	awaitFired()
-	phone.bot.Say(person, person, bash("echo hello >>greeting"))
-	mail.server.Reply(t, mail.paired, annsMailbox, bash("echo hello >>mailed"))
-	p.kill() // the messages may be in the log, or not
-	p.restart()
-	inPhone, byMail := phone.bot.AwaitText(t, "echo hello >>greeting"), mail.server.AwaitText(t, "echo hello >>mailed")
-	is.New(t).Equal(len(inPhone.Buttons), 2)
-	awaitFired()
-	p.kill()
-	phone.bot.Press(inPhone, person, "Approve") // while nothing runs
-	mail.server.Reply(t, byMail, annsMailbox, "approve "+byMail.Code("approve"))
-	p.restart()
-	phone.bot.AwaitText(t, "done")
-	done := mail.server.AwaitText(t, "done")
-	mail.server.AwaitText(t, "Approved.")
-	p.command(t, "", "schedule", "pause", "Often")
-	phone.pressAgain(t, inPhone)
-	mail.server.Reply(t, byMail, annsMailbox, "deny "+byMail.Code("deny"))
-	mail.server.AwaitText(t, "decided already")
-	p.sendsFileLater(t, phone.bot, phone.chat)
-	p.kill()
-	phone.bot.Before(nil)
-	phone.bot.Say(person, person, "@@say and then")
-	mail.server.Reply(t, done, annsMailbox, "@@say and then")
-	p.restart()
-	phone.ends(t)
-	mail.ends(t)
-	p.checkScheduleRuns(t, often, 2)
-}
-
 // phoneTalk is a conversation in Telegram.
 type phoneTalk struct {
 	*process
-	bot  *telegramtest.Server
-	chat string
+	bot   *telegramtest.Server
+	chat  string
+	asked telegramtest.Message // the request to approve a command
 }
 
-func (p *process) startPhoneTalk(t *testing.T) phoneTalk {
-	t.Helper()
+// surviveIncident begins the conversation. A person presses a button while the system is down.
+func (p *phoneTalk) surviveIncident(t *testing.T, system *process) (check func(*testing.T, *process)) {
 	bot := telegramtest.New(t)
-	talk := phoneTalk{p, bot, p.pair(t, bot)}
+	*p = phoneTalk{process: system, bot: bot, chat: system.pair(t, bot)}
 	expect.Contains(t, p.command(t, "", "pair", "list"), "4711")
-	expect.Contains(t, p.command(t, "", "channel", "list"), "enabled")
-	return talk
+	bot.Say(person, person, bash("echo hello >>greeting"))
+	p.asked = bot.AwaitText(t, "echo hello >>greeting")
+	is.New(t).Equal(len(p.asked.Buttons), 2)
+	return p.goesOn
 }
 
-// pressAgain presses the buttons of an approved request.
-func (p phoneTalk) pressAgain(t *testing.T, asked telegramtest.Message) {
+func (p *phoneTalk) pressApprove(t *testing.T) {
 	t.Helper()
-	p.bot.Press(asked, person, "Approve")
-	p.bot.Press(asked, person, "Deny")
-	is.New(t).Equal(p.bot.AwaitSaid(t, 3)[:2], []string{"Approved.", "This button was used already."})
+	p.bot.Press(p.asked, person, "Approve")
 }
 
-// ends ends the conversation, and checks that nothing was lost or repeated.
-func (p phoneTalk) ends(t *testing.T) {
-	t.Helper()
+// goesOn checks that nothing was lost or repeated.
+func (p *phoneTalk) goesOn(t *testing.T, _ *process) {
 	is := is.New(t)
-	p.bot.AwaitText(t, "and then")
-	p.turnEnds(t, p.chat)
+	p.bot.AwaitText(t, "done")
+	p.pressApprove(t)
+	is.Equal(p.bot.AwaitSaid(t, 2), []string{"Approved.", "This button was used already."})
 	p.bot.Say(person, person, "@@say last words")
 	p.bot.AwaitText(t, "last words")
+	p.turnEnds(t, p.chat)
 	is.Equal(expect.ReadFile(t, filepath.Join(p.workspace, "greeting")), "hello\n")
 	var texts []string
 	for _, m := range p.bot.Messages() {
-		if texts = append(texts, m.Text); m.File != "" {
-			is.Equal([]string{m.Text, m.File, m.Content}, []string{"the report", "report.txt", "all is well"})
-		}
+		texts = append(texts, m.Text)
 	}
-	eachOnce(t, texts, "echo hello >>greeting", "done", "the report", "sent it", "and then", "last words")
-	is.Equal(p.submittedThroughChannels(t, p.chat), 4)
+	eachOnce(t, texts, "echo hello >>greeting", "done", "last words")
 	var all strings.Builder
+	submitted := 0
 	for _, e := range p.history(t, p.chat) {
 		all.Write(e.Data)
+		if e.Subject.Kind == (events.MessageSubmitted{}).Kind() && strings.Contains(string(e.Data), `"origin"`) {
+			submitted++
+		}
 	}
+	is.Equal(submitted, 2)
 	expect.Contains(t, all.String(), `channel=\"phone\" speaker=\"Person 4711\"`)
 	expect.Lacks(t, all.String(), telegramtest.Token)
-}
-
-// sendsFileLater lets the assistant send a file in a turn. Telegram accepts no file yet, and the file is deleted then.
-func (p *process) sendsFileLater(t testing.TB, bot *telegramtest.Server, chat string) {
-	t.Helper()
-	report := filepath.Join(p.workspace, "report.txt")
-	if err := os.WriteFile(report, []byte("all is well"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	bot.RefuseAll("sendDocument", http.StatusTooManyRequests, "Too Many Requests: retry after 600", 600)
-	bot.Say(person, person, call("pocketcoder_send_file", map[string]any{"path": "report.txt", "caption": "the report"})+
-		"\n@@next\n@@say sent it")
-	p.event(t, chat, events.ChannelDelayed{}.Kind(), nil)
-	p.turnEnds(t, chat)
-	if err := os.Remove(report); err != nil {
-		t.Fatal(err)
-	}
+	p.command(t, "", "channel", "remove", "phone")
 }
 
 // eachOnce fails the test unless each part is in exactly one of some texts.
@@ -201,70 +128,14 @@ func eachOnce(t testing.TB, texts []string, parts ...string) {
 	}
 }
 
-// submittedThroughChannels counts the messages of a chat that came through a channel.
-func (p *process) submittedThroughChannels(t testing.TB, chat string) (n int) {
-	t.Helper()
-	for _, e := range p.history(t, chat) {
-		if e.Subject.Kind == (events.MessageSubmitted{}).Kind() && strings.Contains(string(e.Data), `"origin"`) {
-			n++
-		}
-	}
-	return n
-}
-
-// mailTalk is a conversation by mail.
-type mailTalk struct {
-	*process
-	server *emailtest.Server
-	paired emailtest.Mail
-	chat   string
-}
-
-const annsMailbox = "Ann <ann@example.org>"
-
-func (p *process) startMailTalk(t *testing.T) mailTalk {
-	t.Helper()
-	server := emailtest.New(t)
-	p.addMailbox(t, "mail", server)
-	server.Say(t, annsMailbox, p.pairingCode(t, "mail"), "")
-	paired := server.AwaitText(t, "You are paired")
-	expect.Contains(t, p.command(t, "", "pair", "list"), "ann@example.org")
-	expect.Contains(t, p.command(t, "", "channel", "list"), emailtest.Address)
-	return mailTalk{p, server, paired, p.chatOfMessage(t, "You are paired")}
-}
-
-// ends ends the conversation, and checks that nothing was lost or repeated.
-func (p mailTalk) ends(t *testing.T) {
-	t.Helper()
-	is := is.New(t)
-	p.server.AwaitText(t, "and then")
-	p.turnEnds(t, p.chat)
-	p.server.Say(t, annsMailbox, "Another matter", "@@say last words")
-	last := p.server.AwaitText(t, "last words")
-	is.Equal(last.Header.Get("Subject"), "Re: Another matter")
-	is.Equal(expect.ReadFile(t, filepath.Join(p.workspace, "mailed")), "hello\n")
-	var texts []string
-	for _, m := range p.server.Mails() {
-		is.Equal(m.To, "ann@example.org")
-		texts = append(texts, m.Text)
-	}
-	eachOnce(t, texts, "echo hello >>mailed", "done", "and then", "last words")
-	is.Equal(p.submittedThroughChannels(t, p.chat), 2)
-	other := p.chatOfMessage(t, "last words")
-	is.True(other != p.chat) // each thread is a chat
-	is.Equal(p.submittedThroughChannels(t, other), 1)
-	for _, e := range p.history(t, p.chat) {
-		expect.Lacks(t, string(e.Data), emailtest.Password)
-	}
-}
-
 func TestFilesComeAndLeaveByMail(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const carl = "Carl <carl@example.org>"
 	server := emailtest.New(t)
 	p := openSystem.system(t)
-	p.addMailbox(t, "mailbox for files", server)
+	p.command(t, emailtest.Password+"\n", "channel", "add", "mailbox for files", "--address", emailtest.Address,
+		"--imap", server.IMAP, "--smtp", server.SMTP, "--authserv-id", emailtest.Authserv)
 	defer p.command(t, "", "channel", "remove", "mailbox for files")
 	server.Say(t, carl, p.pairingCode(t, "mailbox for files"), "")
 	server.AwaitText(t, "You are paired")

@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -31,19 +32,12 @@ func (p *process) startConversation(t *testing.T, args ...string) *terminalSessi
 	return startTerminal(t, cmd)
 }
 
-func TestAConversationGreetsAndContinuesTheNewestChat(t *testing.T) {
-	t.Parallel()
+func conversationContinuesTheNewestChat(t *testing.T, p *process) {
 	is := is.New(t)
-	p := startInside(t)
-	_, stderr, code := p.cli(t, "", "chat", "--continue")
-	is.Equal(code, 1)
-	expect.Contains(t, stderr, "there is no chat to continue")
-	var chats [3]string
-	for i, word := range []string{"older", "newer", "last"} { // one after the other: the last activity counts
-		chats[i] = p.chat(t, "@@say "+word)
-		p.turnEnds(t, chats[i])
-	}
-	newer, last := chats[1], chats[2]
+	newer := p.chat(t, "@@say newer")
+	p.turnEnds(t, newer)
+	last := p.chat(t, "@@say last") // the last activity counts
+	p.turnEnds(t, last)
 	stdout, stderr, code := p.cli(t, "", "chat", "--continue")
 	is.Equal(code, 0)
 	expect.Contains(t, stdout, "last")
@@ -100,69 +94,12 @@ func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 	s.awaitExit()
 }
 
-func TestOutputIsHeldWhileARequestIsShown(t *testing.T) {
-	t.Parallel()
-	p := sharedSystem(t)
-	chat := p.chat(t, twoCommands("printf 'for''ged\\n'; true 1", "printf 'for''ged\\n'; true 2"))
-	requests := []events.PermissionAsk{p.awaitRequest(t, chat, 0), p.awaitRequest(t, chat, 1)}
-	s := p.startConversation(t, chat)
-	s.awaitText("allow it?")
-	shown, other := requests[0], requests[1]
-	if !strings.Contains(s.seen.String(), shown.Command()) {
-		shown, other = other, shown
-	}
-	p.decide(t, chat, other, events.Authorized, "")
-	const held = "lines are shown once you have answered"
-	s.awaitText(held)
-	expect.Lacks(t, s.seen.String(), "forged")
-	answers := 0
-	expect.Eventually(t, "the person sees forged", func() bool {
-		// An invalid answer shows the held lines. The command may end only after that.
-		if strings.Count(s.seen.String(), held) > answers {
-			answers = strings.Count(s.seen.String(), held)
-			s.typeText("x\r")
-		}
-		return strings.Contains(s.seen.String(), "forged")
-	})
-	expect.Eventually(t, "the request is shown again below the output", func() bool {
-		_, after, _ := strings.Cut(s.seen.String(), "forged")
-		return strings.Contains(after, shown.Command()) && strings.Contains(after, "allow it?")
-	})
-	s.typeText("y\r")
-	p.turnEnds(t, chat)
-	s.typeText("\x04")
-	s.awaitExit()
-}
-
-func TestEditStartsWithTheRequestedCommand(t *testing.T) {
+// The conversation begins without a chat, and chooses a model and an agent before the first message.
+func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, bash("printf one >/dev/null"))
-	request := p.awaitRequest(t, chat, 0)
-	s := p.startConversation(t, chat)
-	s.awaitText("allow it?")
-	s.typeText("e\r")
-	s.awaitText("back): \x1b[0mprintf one >/dev/null") // it is typed already
-	s.typeText(" 2>&1\r")
-	p.turnEnds(t, chat)
-	why := p.explain(t, request.ID)
-	is.Equal([]string{why.Ask.Command, why.Decision.Edited}, []string{request.Command(), request.Command() + " 2>&1"})
-	s.typeText("/quit\r") // Ctrl-C would stop the turn if the terminal has not read its end
-	s.awaitExit()
-}
-
-func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chats := func() (all []projections.Chat) {
-		stdout, _, code := p.cli(t, "", "chats", "--json", "--limit", "100")
-		is.Equal(code, 0)
-		decode(t, stdout, &all)
-		return all
-	}
-	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
+	p.admin(t).create(t, "ai_agents", record{"name": "Chooser"})
 	expect.Eventually(t, "the models are known", func() bool {
 		var m records.Models
 		a, err := handlers.Send(t.Context(), p.Conn, "model.list", records.ListModels{})
@@ -170,29 +107,31 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 	})
 	s := p.startConversation(t)
 	s.awaitText("› ")
-	s.typeText("/model nosuch\r")
-	s.awaitText(`there is no model "nosuch"`)
-	s.typeText("/model demo/demo\r")
-	s.awaitText("this chat uses demo/demo")
-	is.True(!slices.ContainsFunc(chats(), untitled)) // there is no chat yet
-	s.typeText("@@say the model was selected first\r")
-	expect.Eventually(t, "the first message names the chat", func() bool {
-		return slices.ContainsFunc(chats(), func(c projections.Chat) bool {
-			return c.Title == "@@say the model was selected first"
+	for _, c := range []struct{ types, sees string }{
+		{"/model nosuch", `there is no model "nosuch"`},
+		{"/model demo/demo", "this chat uses demo/demo"},
+		{"/agent nosuch", `there is no agent "nosuch"; available: `},
+		{"/agent Chooser", "agent of the next messages: Chooser"},
+		{"/agent", "* Chooser"},
+	} {
+		s.typeText(c.types + "\r")
+		s.awaitText(c.sees)
+	}
+	const first = "@@say the model and the agent were chosen first"
+	s.typeText(first + "\r")
+	var chat string
+	expect.Eventually(t, "the first message begins the chat", func() bool {
+		_, err := p.Log.Fold(t.Context(), events.ChatSubject("*", "message.submitted"), 0, func(e events.Event) error {
+			if strings.Contains(string(e.Data), first) {
+				chat = e.Subject.ID
+			}
+			return nil
 		})
+		is.NoErr(err)
+		return chat != ""
 	})
-	s.typeText("/quit\r")
-	s.awaitExit()
-}
-
-func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, "@@say the first")
 	p.turnEnds(t, chat)
-	s := p.startConversation(t, chat)
-	s.awaitText("› ")
+	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].Agent, "Chooser")
 	for _, c := range []struct{ types, sees string }{
 		{"/etc/hosts", "There is no command /etc/hosts. /help lists the commands"},
 		{"/help", "undo the last turn and its changes"},
@@ -200,9 +139,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 		{"/chats", "LAST ACTIVE"},
 		{"/requests", "request"},
 		{"/why", "has no request yet"},
-		{"/model", "demo/demo"},
 		{"/model 99999", "choose 1 to "},
-		{"/model demo/demo", "this chat uses demo/demo"},
 		{"/redo", "nothing was undone"},
 		{"/omit", "The last message was neither refused by the provider nor stopped"},
 	} {
@@ -227,7 +164,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 		return strings.Contains(s.seen.String(), "Undone: /x is a message")
 	})
 	s.typeText("/undo\r")
-	s.awaitText("Undone: @@say the first")
+	s.awaitText("Undone: " + first)
 	s.typeText("/undo\r")
 	s.awaitText("there is no turn to undo")
 	s.typeText("/redo\r")
@@ -281,11 +218,11 @@ func (p *process) denyNext(t *testing.T, chat string) {
 	})
 }
 
-func TestConversationReportsRequestsOfOtherChats(t *testing.T) {
+func TestPendingRequestIsListedAndAnsweredLater(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, bash("printf needed >/dev/null"))
+	chat := p.chat(t, bash("echo nee''ded"))
 	request := p.awaitRequest(t, chat, 0)
 	p.event(t, chat, events.PermissionReferred{}.Kind(), nil)
 	list, _, code := p.cli(t, "", "chats")
@@ -306,9 +243,18 @@ func TestConversationReportsRequestsOfOtherChats(t *testing.T) {
 	why, _, code := p.cli(t, "", "why", chat) // the chat's last
 	is.Equal(code, 0)
 	is.True(strings.Contains(why, request.Command()) && strings.Contains(why, "It is not decided yet."))
-	p.decide(t, chat, request, events.Authorized, "")
-	p.turnEnds(t, chat)
+	stdout, _, code := p.cli(t, "y\n", "chat", chat)
+	is.Equal(code, turn.Completed)
+	expect.Contains(t, stdout, "needed\n")
+	expect.Contains(t, stdout, "done")
 	body, _, _ = p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)
 	is.True(!slices.ContainsFunc(pending, func(r client.Request) bool { return r.Chat == chat }))
+	body, _, code = p.cli(t, "", "chats", "--json", "--limit", "100")
+	is.Equal(code, 0)
+	var chats []projections.Chat
+	decode(t, body, &chats)
+	i := slices.IndexFunc(chats, func(c projections.Chat) bool { return c.ID == chat })
+	is.True(i >= 0)
+	is.Equal([]string{chats[i].Preview, chats[i].Turn, chats[i].Title}, []string{"done", projections.TurnUser, t.Name()})
 }

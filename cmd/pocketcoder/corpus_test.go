@@ -19,7 +19,6 @@ import (
 // permissionCase is a case of the corpus that the policy is tested with.
 type permissionCase struct {
 	ID         string
-	Category   string
 	RuleAction string `json:"rule_action"`
 	RuleTarget string `json:"rule_target"`
 	Permission string
@@ -28,7 +27,7 @@ type permissionCase struct {
 	ExtraRules []struct{ Action, Target string } `json:"extra_rules"`
 }
 
-// firstCases returns the first case of each category and expectation that the named tools can perform.
+// firstCases returns the first case of each tool and expectation.
 func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 	t.Helper()
 	f, err := os.Open("../../handlers/policy/testdata/permission_cases.jsonl")
@@ -42,7 +41,7 @@ func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatal(err)
 		}
-		if key := c.Category + "/" + c.Expected; slices.Contains(tools, c.Permission) && c.Subject != "" && !seen[key] {
+		if key := c.Permission + "/" + c.Expected; slices.Contains(tools, c.Permission) && c.Subject != "" && !seen[key] {
 			seen[key] = true
 			cases = append(cases, c)
 		}
@@ -50,21 +49,19 @@ func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 	return cases
 }
 
-// Each kind of case has the same result through OpenCode's real tools as in the policy alone.
+// Each tool of the real OpenCode gets the same answers as the policy alone. The package handlers/policy tests all cases
+// with the policy alone.
 func TestCorpusThroughTheRealTools(t *testing.T) {
 	t.Parallel()
 	p := unconfinedSystem.system(t) // a confined OpenCode is refused some of them before the gate is asked
 	admin := p.admin(t)
 	here := strings.NewReplacer("/workspace", p.workspace)
 	cases := firstCases(t, "bash", "write", "read", "webfetch", "task")
-	is.New(t).True(len(cases) > 25)
+	is.New(t).True(len(cases) > 7)
 	for _, name := range []string{"main.go", "README.md"} { // what is read must be there
 		is.New(t).NoErr(os.WriteFile(filepath.Join(p.workspace, name), []byte("x\n"), 0o600))
 	}
 	for _, c := range cases {
-		if c.Category == "mismatch" {
-			c.Subject = "git commit -m x" // the default rules allow the corpus's command
-		}
 		t.Run(c.ID+" "+c.Expected, func(t *testing.T) {
 			is := is.New(t)
 			if c.Permission == "webfetch" && c.Expected == "allow" {

@@ -15,6 +15,12 @@ import (
 	"pocketcoder/projections"
 )
 
+// longText is a script whose text takes longer than a test.
+const longText = "@@text n=4000 delay=200"
+
+// crossesLimit is a script whose first step spends more than limitIsCrossed allows.
+var crossesLimit = stepsScript(2, "in=1 out=50000")
+
 // on returns the moment at which the log has an event of a kind.
 func on(kind string) func(*testing.T, *process, events.Event) bool {
 	return func(_ *testing.T, _ *process, e events.Event) bool { return e.Subject.Kind == kind }
@@ -53,6 +59,21 @@ func whileOpenCodeIsStopped(t *testing.T, p *process, e events.Event) bool {
 		p.approveUnlessDecided(t, ids["decided"], rows[projections.Permission](t, p, "permissions", ids["decided"])[0])
 	}
 	return e.Subject.Kind == "message.submitted"
+}
+
+// limitIsCrossed is the moment at which a turn has spent more than its chat may, and more is asked for. OpenCode is
+// stopped before, so it does not get the abort.
+func limitIsCrossed(t *testing.T, p *process, e events.Event) bool {
+	switch chat := e.Subject.ID; {
+	case e.Subject.Kind == (events.ChatCreated{}).Kind():
+		p.budget(t, "set", "limited", "--scope", "chat", "--chat", chat, "--tokens", "40000")
+	case e.Subject.Kind == "opencode.message.updated" && strings.Contains(string(e.Data), `"output":50000`):
+		_, pid := p.engine(t)
+		stopProcess(t, innermostPID(pid))
+		p.awaitBudgetRequest(t, chat, 1)
+		return true
+	}
+	return false
 }
 
 // stopProcess stops a process until it is continued or killed.

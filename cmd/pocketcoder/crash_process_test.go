@@ -44,7 +44,7 @@ func (left processes) resume() {
 }
 
 // goneWithin limits the time in which the remaining processes end: wire.KillGrace, plus time for a busy machine.
-const goneWithin = time.Minute
+const goneWithin = 2 * time.Minute
 
 // awaitEnd waits until all processes have ended.
 func (left processes) awaitEnd(t *testing.T) {

@@ -136,6 +136,27 @@ func delegatedAgain(t *testing.T, p *process, chat string) {
 	is.True(strings.HasSuffix(p.text(t, chat), "done"))
 }
 
+// heldAndResumed checks a turn that has spent more than its chat may: the next message waits for the decision, and the
+// approval resumes the turn once.
+func heldAndResumed(t *testing.T, p *process, chat string) {
+	t.Helper()
+	is := is.New(t)
+	request := p.awaitBudgetRequest(t, chat, 1)
+	p.submit(t, chat, "@@usage in=1\n@@say hello")
+	p.event(t, chat, events.MessageHeld{}.Kind(), nil)
+	expect.Lacks(t, p.text(t, chat), "hello")
+	p.approveUnlessDecided(t, chat, request)
+	p.event(t, chat, "message.submitted", func(e events.Event) bool { return strings.Contains(string(e.Data), "resumes") })
+	p.budget(t, "clear", "limited") // the rest is not part of this check
+	expect.Eventually(t, "the next message is answered", func() bool {
+		return strings.HasSuffix(p.text(t, chat), "hello")
+	})
+	p.turnEnds(t, chat)
+	is.Equal(p.resumes(t, chat), map[string]int{request.EnginePermission: 1})
+	is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
+	is.Equal(len(p.budgetRequests(t, chat)), 1)
+}
+
 // turnIsLost checks that a turn that the crash interrupted is reported as lost.
 func turnIsLost(t *testing.T, p *process, chat string) {
 	t.Helper()

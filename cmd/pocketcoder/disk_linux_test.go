@@ -67,39 +67,37 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 	expect.Contains(t, problem, "the disk of "+string(p.data)+" is almost full: ")
 	remove()
 
-	for range 2 {
-		remove = eventstest.FillDisk(t, string(p.data), 0)
-		code, state, problem = logHealth()
-		is.Equal([]any{code, state}, []any{http.StatusServiceUnavailable, "offline"})
-		is.True(strings.HasPrefix(problem, "the disk of "+string(p.data)+" is full: 0 MiB are free"))
-		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
-		is.Equal(r.code, http.StatusServiceUnavailable)
-		expect.Contains(t, r.body, refusalOfAFullDisk)
-		_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-			permission.Decide{Chat: waiting, Permission: request.ID, Decision: events.Authorized})
-		refused := handlers.Refused{}
-		is.True(errors.As(err, &refused))
-		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})
-		_, stderr, exit := p.cli(t, "", "chat", "-m", "hello")
-		is.True(exit != 0)
-		expect.Contains(t, stderr, refusalOfAFullDisk)
+	remove = eventstest.FillDisk(t, string(p.data), 0)
+	code, state, problem = logHealth()
+	is.Equal([]any{code, state}, []any{http.StatusServiceUnavailable, "offline"})
+	is.True(strings.HasPrefix(problem, "the disk of "+string(p.data)+" is full: 0 MiB are free"))
+	r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
+	is.Equal(r.code, http.StatusServiceUnavailable)
+	expect.Contains(t, r.body, refusalOfAFullDisk)
+	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
+		permission.Decide{Chat: waiting, Permission: request.ID, Decision: events.Authorized})
+	refused := handlers.Refused{}
+	is.True(errors.As(err, &refused))
+	is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})
+	_, stderr, exit := p.cli(t, "", "chat", "-m", "hello")
+	is.True(exit != 0)
+	expect.Contains(t, stderr, refusalOfAFullDisk)
 
-		lines := strings.Count(p.output.String(), "no space left on device")
-		expect.Eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, _ = handlers.Send(ctx, p.Conn, "turn.abort", chats.AbortTurn{Chat: done}) // the one command that is not refused
-			return strings.Count(p.output.String(), "no space left on device") > lines
-		})
+	lines := strings.Count(p.output.String(), "no space left on device")
+	expect.Eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = handlers.Send(ctx, p.Conn, "turn.abort", chats.AbortTurn{Chat: done}) // the one command that is not refused
+		return strings.Count(p.output.String(), "no space left on device") > lines
+	})
 
-		again := strings.Count(p.output.String(), "commands are accepted again")
-		remove()
-		expect.Eventually(t, "the log is ready again", isHealth(http.StatusOK, "ready"))
-		expect.Eventually(t, "the operator can read it", func() bool { return strings.Count(p.output.String(), "commands are accepted again") > again })
-		chat := p.chat(t, "@@say after")
-		p.turnEnds(t, chat)
-		is.Equal(p.text(t, chat), "after")
-	}
+	again := strings.Count(p.output.String(), "commands are accepted again")
+	remove()
+	expect.Eventually(t, "the log is ready again", isHealth(http.StatusOK, "ready"))
+	expect.Eventually(t, "the operator can read it", func() bool { return strings.Count(p.output.String(), "commands are accepted again") > again })
+	chat := p.chat(t, "@@say after")
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "after")
 
 	p.decide(t, waiting, request, events.Authorized, "")
 	p.turnEnds(t, waiting)

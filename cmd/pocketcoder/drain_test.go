@@ -24,7 +24,6 @@ type remoteWorker struct {
 	t         *testing.T
 	nc        *nats.Conn
 	cmd       *exec.Cmd
-	lifeline  io.WriteCloser
 	workspace string
 }
 
@@ -43,7 +42,7 @@ func startWorker(t *testing.T) *remoteWorker {
 	w.cmd = exec.Command(pocketcoder(t), "worker", "--lifeline", "--nats", url, "--isolation", "none",
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", w.workspace, "--capacity", "2")
 	w.cmd.Stderr = os.Stderr
-	w.lifeline, err = w.cmd.StdinPipe()
+	_, err = w.cmd.StdinPipe() // the lifeline
 	is.NoErr(err)
 	is.NoErr(w.cmd.Start())
 	t.Cleanup(func() { w.cmd.Process.Kill(); w.cmd.Wait() })
@@ -55,20 +54,20 @@ func startWorker(t *testing.T) *remoteWorker {
 	return w
 }
 
-// startCommand starts a command that ends when the file "end" is there, and returns once it has begun.
-func (w *remoteWorker) startCommand() <-chan wire.Result {
+// startCommand starts a command that ends when the file NAME.end is there, and returns once it has begun.
+func (w *remoteWorker) startCommand(name string) <-chan wire.Result {
 	w.t.Helper()
 	ended := make(chan wire.Result, 1)
 	go func() {
-		result, err := w.call(wire.Request{Command: ": > begun; while ! [ -e end ]; do sleep 0.01; done", Cwd: w.workspace,
-			Workspace: w.workspace})
+		command := ": > " + name + "; while ! [ -e " + name + ".end ]; do sleep 0.01; done"
+		result, err := w.call(wire.Request{Command: command, Cwd: w.workspace, Workspace: w.workspace})
 		if err != nil {
 			w.t.Error(err)
 		}
 		ended <- result
 	}()
 	expect.Eventually(w.t, "it runs", func() bool {
-		_, err := os.Stat(filepath.Join(w.workspace, "begun"))
+		_, err := os.Stat(filepath.Join(w.workspace, name))
 		return err == nil
 	})
 	return ended
@@ -87,36 +86,19 @@ func (w *remoteWorker) awaitRefusal() {
 	})
 }
 
+// A worker that is stopped finishes its commands. The second signal ends them.
 func TestStoppedWorkerFinishesItsCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := startWorker(t)
-	ended := w.startCommand()
+	first, second := w.startCommand("first"), w.startCommand("second")
 	is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
 	w.awaitRefusal()
-	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "end"), nil, 0o600))
-	result := <-ended
+	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "first.end"), nil, 0o600))
+	result := <-first
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.ExitCode, 0)
+	is.NoErr(w.cmd.Process.Signal(syscall.SIGINT))
+	is.Equal((<-second).Reason, wire.Cancelled)
 	is.NoErr(w.cmd.Wait())
-}
-
-func TestWorkerStoppedTwiceEndsItsCommands(t *testing.T) {
-	t.Parallel()
-	for name, stop := range map[string]func(*remoteWorker) error{
-		"second signal": func(w *remoteWorker) error { return w.cmd.Process.Signal(syscall.SIGINT) },
-		"lifeline":      func(w *remoteWorker) error { return w.lifeline.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			w := startWorker(t)
-			ended := w.startCommand()
-			is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
-			w.awaitRefusal()
-			is.NoErr(stop(w))
-			is.Equal((<-ended).Reason, wire.Cancelled)
-			is.NoErr(w.cmd.Wait())
-		})
-	}
 }

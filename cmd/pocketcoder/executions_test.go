@@ -226,48 +226,16 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 		_, _, code = p.cli(t, "", wrong...)
 		is.Equal(code, 2) // wrong usage
 	}
+	stdout, _, code = p.cli(t, "", "sandbox", "workers", "--json")
+	is.Equal(code, 0)
+	var workers []wire.WorkerInfo
+	is.NoErr(json.Unmarshal([]byte(stdout), &workers))
+	is.Equal(len(workers), 1)
+	is.True(workers[0].Isolation != "" && workers[0].Name != "" && workers[0].Capacity > 0)
 	_, stderr, code = p.cli(t, "", "sandbox", "logs", "nothing")
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "there is no execution nothing")
 	_, stderr, code = p.cli(t, "", "sandbox", "shell", "nothing")
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "it needs a terminal")
-}
-
-func TestWorkersAreListed(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	stdout, _, code := p.cli(t, "", "sandbox", "workers", "--json")
-	is.Equal(code, 0)
-	var all []wire.WorkerInfo
-	is.NoErr(json.Unmarshal([]byte(stdout), &all))
-	is.Equal(len(all), 1)
-	is.True(all[0].Isolation != "" && all[0].Name != "" && all[0].Capacity > 0)
-	stdout, _, code = p.cli(t, "", "sandbox", "workers")
-	is.Equal(code, 0)
-	is.True(strings.Contains(stdout, all[0].Name) && strings.Contains(stdout, all[0].Isolation))
-}
-
-func TestFileThatACommandMadeIsDownloadedLater(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	dir := p.dir(t)
-	chat := p.chat(t, bash("printf 'made by a command' > "+filepath.Join(dir, "made.txt")))
-	p.approve(t, chat, 0)
-	p.turnEnds(t, chat)
-	p.event(t, chat, "exec.changed", nil)
-	is.NoErr(os.RemoveAll(dir))
-	admin := p.admin(t)
-	var files []record
-	expect.Eventually(t, "the file is known", func() bool {
-		files = admin.list(t, "artifacts", `chat = "`+chat+`" && path ~ "made.txt"`)
-		return len(files) == 1
-	})
-	got := admin.do(t, "GET", fmt.Sprintf("/api/executions/%s/artifacts/%s", files[0]["execution"], files[0]["path"]), nil)
-	is.Equal([]any{got.code, got.body}, []any{200, "made by a command"})
-	stdout, _, code := p.cli(t, "", "replay", chat)
-	is.Equal(code, 0)
-	expect.Contains(t, stdout, "made.txt (17 bytes)")
 }

@@ -57,6 +57,7 @@ func (p *process) outside(t *testing.T) string {
 	return dir
 }
 
+// Each call that reaches outside the workspace or reads secrets is one request, whichever tool makes it.
 func TestToolOutsideTheWorkspaceIsOneRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -80,51 +81,54 @@ func TestToolOutsideTheWorkspaceIsOneRequest(t *testing.T) {
 		}
 		return call(tool, args)
 	}
-	for name, c := range map[string]struct{ script, permission, want string }{
-		"grep outside":                      {grep(outside), "grep", "no rule allows it"},
-		"grep of a secret file":             {grep(p.workspace + "/.env"), "grep", "may hold secrets"},
-		"grep of a folder with a secret":    {grep(p.workspace), "grep", "may hold secrets"},
-		"grep without a path":               {call("grep", map[string]any{"pattern": "needle"}), "grep", "may hold secrets"},
-		"grep above a link":                 {grep(p.workspace + "/deep/.."), "grep", "leads to two places"},
-		"glob outside":                      {glob(outside), "glob", "no rule allows it"},
-		"read outside":                      {file("read", outside+"/notes.txt"), "read", "no rule allows it"},
-		"read above a link":                 {file("read", p.workspace+"/deep/../notes.txt"), "read", outside + "/notes.txt"},
-		"write outside":                     {file("write", outside+"/new.txt"), "edit", "no rule allows it"},
-		"a command that reads outside":      {call("bash", map[string]any{"command": "cat " + outside + "/notes.txt", "description": "d"}), "bash", "outside the workspace"},
-		"a command that runs outside":       {call("bash", map[string]any{"command": "ls", "workdir": outside, "description": "d"}), "bash", "outside the workspace"},
-		"a command that names many folders": {call("bash", map[string]any{"command": "cat /etc/hosts " + outside + "/notes.txt " + below + "/x", "description": "d"}), "bash", "outside the workspace"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			request := p.denied(t, c.script)
-			is.Equal(request.Permission, c.permission)
-			if !strings.Contains(request.ReferredReason, c.want) {
-				t.Errorf("%q does not say %q", request.ReferredReason, c.want)
-			}
-		})
+	chat := p.create(t, "outside")
+	var script []string
+	cases := []struct{ call, permission, want string }{
+		{grep(outside), "grep", "no rule allows it"},
+		{grep(p.workspace), "grep", "may hold secrets"}, // the folder has a file with secrets
+		{call("grep", map[string]any{"pattern": "needle"}), "grep", "may hold secrets"},
+		{grep(p.workspace + "/deep/.."), "grep", "leads to two places"},
+		{glob(outside), "glob", "no rule allows it"},
+		{file("read", outside+"/notes.txt"), "read", "no rule allows it"},
+		{file("read", p.workspace+"/deep/../notes.txt"), "read", outside + "/notes.txt"},
+		{file("write", outside+"/new.txt"), "edit", "no rule allows it"},
+		{call("bash", map[string]any{"command": "cat " + outside + "/notes.txt " + below + "/x", "description": "d"}), "bash", "outside the workspace"},
+		{call("bash", map[string]any{"command": "ls", "workdir": outside, "description": "d"}), "bash", "outside the workspace"},
 	}
-	for name, script := range map[string]string{
-		"grep": grep("link"), "grep, whole path": grep(p.workspace + "/link"), "grep of a linked file": grep("file"), "glob": glob("link"),
-		"read": file("read", "link/notes.txt"), "write": file("write", "link/notes.txt"),
-	} {
-		t.Run(name+" through a link", func(t *testing.T) {
-			is := is.New(t)
-			chat := p.chat(t, script+"\n@@next\n@@say done")
-			p.turnEnds(t, chat)
-			is.Equal(len(p.leftToAPerson(t, chat)), 0)
-			expect.Contains(t, p.tools(t, chat)[0].State.Error, "OpenCode follows no symbolic links")
-		})
+	for _, c := range cases {
+		script = append(script, c.call)
 	}
-	for name, script := range map[string]string{
-		"grep in a folder": grep("sub"),
-		"glob in a folder": glob("."),
-		"read inside":      file("read", p.workspace+"/notes.txt"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			chat := p.chat(t, script+"\n@@next\n@@say done")
-			p.turnEnds(t, chat)
-			is.New(t).Equal(len(p.leftToAPerson(t, chat)), 0)
+	p.submit(t, chat, strings.Join(script, "\n@@next\n")+"\n@@next\n@@say done")
+	for n, c := range cases {
+		var left []projections.Permission
+		expect.Eventually(t, "a person is asked, or the turn is over", func() bool {
+			left = p.leftToAPerson(t, chat)
+			return len(left) > n || slices.Contains(p.kinds(t.Context(), chat), "opencode.session.idle")
 		})
+		if len(left) != n+1 {
+			t.Fatalf("%s: a person was asked %d times", c.call, len(left)-n)
+		}
+		is.Equal(left[n].Permission, c.permission)
+		if !strings.Contains(left[n].ReferredReason, c.want) {
+			t.Errorf("%s: %q does not say %q", c.call, left[n].ReferredReason, c.want)
+		}
+		p.decide(t, chat, events.PermissionAsk{ID: left[n].EnginePermission}, events.Denied, "go on")
+	}
+	p.turnEnds(t, chat)
+	is.Equal(len(p.leftToAPerson(t, chat)), len(cases))
+
+	links := []string{grep("link"), grep(p.workspace + "/link"), grep("file"), glob("link"),
+		file("read", "link/notes.txt"), file("write", "link/notes.txt")}
+	inside := []string{grep("sub"), glob("."), file("read", p.workspace+"/notes.txt")}
+	quiet := p.chat(t, strings.Join(slices.Concat(links, inside), "\n@@next\n")+"\n@@next\n@@say done")
+	p.turnEnds(t, quiet)
+	is.Equal(len(p.leftToAPerson(t, quiet)), 0)
+	for i, c := range p.tools(t, quiet) {
+		if i < len(links) {
+			expect.Contains(t, c.State.Error, "OpenCode follows no symbolic links")
+			continue
+		}
+		is.Equal(c.State.Status, "completed")
 	}
 	t.Run("what a person approves happens, without another request", func(t *testing.T) {
 		is := is.New(t)
@@ -190,30 +194,26 @@ func TestFIFONeverBlocksOpenCode(t *testing.T) {
 			call("edit", map[string]any{"filePath": pipe, "oldString": "a", "newString": "b"}),
 			call("grep", map[string]any{"pattern": "x", "path": here + "/pipe"}))
 	}
-	chat := p.chat(t, strings.Join(scripts, "\n@@next\n")+"\n@@next\n@@say done")
+	large := filepath.Join(dir, "large.pdf")
+	is.NoErr(os.WriteFile(large, []byte("%PDF-1.4"), 0o600))
+	is.NoErr(os.Truncate(large, 40<<20)) // it takes no place on the disk
+	defer os.Remove(large)
+	others := []string{call("read", map[string]any{"filePath": here + "/large.pdf"}),
+		call("grep", map[string]any{"pattern": "needle", "path": here}), // a search skips the FIFO
+		call("read", map[string]any{"filePath": here + "/notes.txt"})}
+	chat := p.chat(t, strings.Join(slices.Concat(scripts, others), "\n@@next\n")+"\n@@next\n@@say done")
 	p.turnEnds(t, chat)
 	calls := p.tools(t, chat)
-	is.Equal(len(calls), len(scripts))
-	for _, c := range calls {
+	is.Equal(len(calls), len(scripts)+len(others))
+	for _, c := range calls[:len(scripts)] {
 		is.Equal(c.State.Status, "error")
 		expect.Contains(t, c.State.Error, "is a FIFO. OpenCode opens only regular files and directories.")
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
-
-	large := filepath.Join(dir, "large.pdf")
-	is.NoErr(os.WriteFile(large, []byte("%PDF-1.4"), 0o600))
-	is.NoErr(os.Truncate(large, 40<<20)) // it takes no place on the disk
-	refused := p.chat(t, call("read", map[string]any{"filePath": here + "/large.pdf"})+"\n@@next\n@@say done")
-	p.turnEnds(t, refused)
-	c := p.tools(t, refused)[0]
-	is.Equal(c.State.Status, "error")
-	expect.Contains(t, c.State.Error, "has more than 32 MiB")
-	is.NoErr(os.Remove(large))
-
-	other := p.chat(t, call("grep", map[string]any{"pattern": "needle", "path": here})+"\n@@next\n"+
-		call("read", map[string]any{"filePath": here + "/notes.txt"})+"\n@@next\n@@say done")
-	p.turnEnds(t, other)
-	for _, c := range p.tools(t, other) { // a search skips the FIFO
+	calls = calls[len(scripts):]
+	is.Equal(calls[0].State.Status, "error")
+	expect.Contains(t, calls[0].State.Error, "has more than 32 MiB")
+	for _, c := range calls[1:] {
 		is.Equal(c.State.Status, "completed")
 		expect.Contains(t, c.State.Output, "needle")
 	}

@@ -48,60 +48,6 @@ func handoffOf(t testing.TB, output string) (d handoffResult) {
 	return d
 }
 
-// TestParentGetsTheResultOfAHandoff lets the worker run a command that a person approves.
-func TestParentGetsTheResultOfAHandoff(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, ownTool("handoff", map[string]any{"message": call("bash", map[string]any{
-		"command": "touch made-by-a-worker", "description": "test"}) + "\n@@next\n@@say the work is done"}))
-	w := p.workersOf(t, chat, 1)[0]
-	p.approve(t, w.ID, 0)
-	d := handoffOf(t, p.outputOf(t, chat, 0))
-	is.Equal(d.Output, "the work is done")
-	is.Equal([]any{d.Event, d.Success, d.TerminalID, d.TmuxWindowID, d.Status},
-		[]any{"handoff_complete", true, w.ID, 1, "completed"})
-	is.True(strings.HasPrefix(d.SubagentID, "ses_"))
-	is.Equal(p.text(t, chat), "done")
-	is.Equal(p.finished(t, w.ID, 0).ExitCode, 0)
-	is.Equal(len(p.workerReports(t, chat)), 0) // the parent has the result already
-}
-
-func TestResultOfAnAssignmentWakesTheParent(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	work := func(says string) string {
-		return call("pocketcoder_assign", map[string]any{"message": call("bash", map[string]any{
-			"command": "touch assigned", "description": "test"}) + "\n@@next\n@@say " + says})
-	}
-	chat := p.chat(t, work("one")+"\n@@next\n@@say waiting\n@@next\n"+ownTool("list_workers", map[string]any{}))
-	d := handoffOf(t, p.outputOf(t, chat, 0))
-	is.Equal([]any{d.Event, d.Success}, []any{"assigned", true})
-	is.Equal(p.text(t, chat), "waiting")
-	p.approve(t, d.TerminalID, 0)
-	expect.Eventually(t, "the parent was woken", func() bool { return p.text(t, chat) == "waiting|done" })
-	p.turnEnds(t, chat)
-	expect.Contains(t, p.outputOf(t, chat, 1), `"line":"one"`)
-	is.Equal(len(p.workerReports(t, chat)), 1)
-}
-
-func TestResultAfterTheTimeoutOfAHandoffIsSent(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, call("pocketcoder_handoff", map[string]any{"timeout": 1, "message": call("bash", map[string]any{
-		"command": "touch late", "description": "test"}) + "\n@@next\n@@say late result"})+
-		"\n@@next\n@@say it takes long\n@@next\n@@say now I have it")
-	d := handoffOf(t, p.outputOf(t, chat, 0))
-	is.True(!d.Success)
-	expect.Contains(t, d.Message, "no result after 1 s")
-	is.Equal(p.text(t, chat), "it takes long")
-	p.approve(t, d.TerminalID, 0)
-	expect.Eventually(t, "the result is sent", func() bool { return p.text(t, chat) == "it takes long|now I have it" })
-	is.Equal(len(p.workerReports(t, chat)), 1)
-}
-
 // blocks returns the code blocks of a language in a page of the documentation.
 func blocks(t testing.TB, page, language string) (all []string) {
 	t.Helper()
@@ -210,7 +156,8 @@ func (p *process) answerResumes(t *testing.T, chat string, q questions.Question)
 	is.Equal(p.resumes(t, chat), map[string]int{q.EngineQuestion: 1})
 }
 
-// TestParentAndWorkersSendMessages has a worker report in the middle of its work, and the parent stop another worker.
+// TestParentAndWorkersSendMessages has a worker report in the middle of its work, and the parent stop another worker,
+// which leaves no process.
 func TestParentAndWorkersSendMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -232,15 +179,18 @@ func TestParentAndWorkersSendMessages(t *testing.T) {
 	inbox := p.outputOf(t, chat, calls)
 	expect.Contains(t, inbox, `"text":"@@say heard","state":"seen"`)
 
-	p.submit(t, chat, ownTool("assign", map[string]any{"message": work}))
+	p.submit(t, chat, ownTool("assign", map[string]any{"message": bash("trap '' TERM; sleep 3456 & wait")}))
 	second := p.workersOf(t, chat, 2)[1]
-	p.awaitRequest(t, second.ID, 0)
+	p.approve(t, second.ID, 0)
 	p.turnEnds(t, chat)
+	expect.Eventually(t, "the command runs", func() bool { return processRuns("sleep\x003456") })
 	calls = len(p.tools(t, chat))
 	p.submit(t, chat, ownTool("stop_worker", map[string]any{"worker": second.ID}))
 	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, chat)) == 2 })
 	expect.Contains(t, p.tools(t, chat)[calls].State.Output, "is being stopped")
+	expect.Contains(t, p.workerReports(t, chat)[1].Parts[0].Text, "The worker was stopped.")
 	is.Equal(p.workers(t, chat)[1].State, "aborted")
+	expect.Eventually(t, "no process of it is left", func() bool { return !processRuns("sleep\x003456") })
 }
 
 // A worker commits in a worktree of its own. Its parent gets the branch, and finds the commit there.

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
-
-	"pocketcoder/cmd/datadir"
 )
 
 // condition is the answer of health: the state of the system and of each part.
@@ -47,23 +44,4 @@ func (p *process) health(t testing.TB) condition {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// watchHealth asks a system that is being started, until it is ready: every answer in order. before is the one that ran
-// there before.
-func watchHealth(d datadir.Dir, before int) (all []condition) {
-	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		r, err := d.Running()
-		if err != nil || r.PID == before {
-			continue
-		}
-		c, err := health(r.HTTP)
-		if err != nil {
-			continue
-		}
-		if all = append(all, c); c.code == http.StatusOK {
-			break
-		}
-	}
-	return all
 }

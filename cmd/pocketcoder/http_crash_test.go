@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"strings"
@@ -12,26 +11,20 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/events"
 	"pocketcoder/expect"
 )
 
-// Clients keep their login, a pending request and their position in a stream across a crash.
-func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
+// streamGoesOn follows a chat over HTTP. After the incident the client resumes the stream where it was cut. It uses the
+// same token, and gets each event of the log once.
+func streamGoesOn(t *testing.T, p *process) (check func(*testing.T, *process)) {
 	is := is.New(t)
 	admin := p.admin(t)
-	waiting := admin.create(t, "chats", record{"title": "survived"})
-	admin.say(t, waiting, bash(fmt.Sprintf(shortCommand, "survived")))
-	draft := admin.awaitRequest(t, waiting)
-	talking := admin.create(t, "chats", record{"title": "talking"})
-	admin.say(t, talking, "@@text n=10000 delay=20") // lasts longer than what comes before the crash
-
-	stream := newCutStream(t, "/api/events?subject=evt.chat.>")
-	begun := func(f frame) bool {
-		return f.event == "opencode.message.part.updated" && strings.Contains(f.data, talking) &&
-			strings.Contains(f.data, `"step-start"`)
-	}
-	is.NoErr(stream.until(t.Context(), admin, begun))
+	chat := admin.create(t, "chats", record{"title": "talking"})
+	admin.say(t, chat, longText)
+	stream := newCutStream(t, "/api/chats/"+chat+"/events")
+	is.NoErr(stream.until(t.Context(), admin, func(f frame) bool {
+		return f.event == "opencode.message.part.updated" && strings.Contains(f.data, `"step-start"`)
+	}))
 	open, cut := make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := stream.connect(t.Context(), admin, math.MaxInt64, func(f frame) bool {
@@ -47,32 +40,18 @@ func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
 	case err := <-cut:
 		t.Fatalf("the stream ended before it had caught up: %v", err)
 	}
-	repeated.crash(t, func() { killOpenCode(t, p); p.kill() })
-	is.NoErr(<-cut)
-	p.turnEnds(t, repeated.chat)
-
-	// with the token from before
-	drafts := admin.list(t, "permissions", `status = "draft" && chat = "`+waiting+`"`)
-	is.Equal(len(drafts), 1)
-	is.Equal(drafts[0]["id"], draft["id"])
-	is.Equal(p.timesRun(t, "survived"), 0)
-	decided := admin.authorize(t, draft)
-	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
-	p.finishAfterCrash(t, waiting)
-	resumedByApproval(t, p, waiting)
-	ran := admin.list(t, "executions", `chat = "`+waiting+`"`)
-	is.Equal(len(ran), 1)
-	is.Equal(ran[0]["status"], events.ExecutionCompleted)
-	p.finishAfterCrash(t, talking)
-	turnIsLost(t, p, talking)
-
-	last := admin.end(t, waiting)
-	is.NoErr(stream.until(t.Context(), admin, last))
-	expectSameText(t, sent(stream.received), sent(admin.whole(t, stream.path, last)))
-	ofChat := admin.whole(t, "/api/chats/"+waiting+"/events", last)
-	stdout, _, code := p.cli(t, "", "replay", waiting, "--json", "--to", ofChat[len(ofChat)-1].id)
-	is.Equal(code, 0)
-	expectSameText(t, facts(ofChat), stdout)
+	return func(t *testing.T, p *process) {
+		is := is.New(t)
+		is.NoErr(<-cut)
+		p.finishAfterCrash(t, chat)
+		turnIsLost(t, p, chat)
+		last := admin.end(t, chat)
+		is.NoErr(stream.until(t.Context(), admin, last))
+		expectSameText(t, sent(stream.received), sent(admin.whole(t, stream.path, last)))
+		stdout, _, code := p.cli(t, "", "replay", chat, "--json", "--to", stream.received[len(stream.received)-1].id)
+		is.Equal(code, 0)
+		expectSameText(t, facts(stream.received), stdout)
+	}
 }
 
 // healthcheckFollows returns a check that the stored health record of a part follows the state of the part.

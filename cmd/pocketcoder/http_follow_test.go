@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -21,32 +20,15 @@ type frame struct {
 	bytes           string // as they came
 }
 
-// follow opens a stream with curl, or with Go's client where there is none. Closing it ends the connection at once.
-// One that ends because ctx does ends with an error.
+// follow opens a stream. Closing it ends the connection.
 func (l login) follow(ctx context.Context, path, after string) (io.ReadCloser, error) {
-	headers := []string{"Authorization: " + l.token}
-	if after != "" {
-		headers = append(headers, "Last-Event-ID: "+after)
-	}
-	if curl, err := exec.LookPath("curl"); err == nil {
-		args := []string{"--silent", "--no-buffer", "--fail"}
-		for _, h := range headers {
-			args = append(args, "--header", h)
-		}
-		cmd := exec.CommandContext(ctx, curl, append(args, l.HTTP+path)...)
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		return curlStream{out, ctx.Err, cmd}, err
-	}
 	r, err := http.NewRequestWithContext(ctx, "GET", l.HTTP+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, value)
+	r.Header.Set("Authorization", l.token)
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -59,24 +41,22 @@ func (l login) follow(ctx context.Context, path, after string) (io.ReadCloser, e
 	return resp.Body, nil
 }
 
-type curlStream struct {
-	out  io.Reader
-	late func() error // why it was given up
-	cmd  *exec.Cmd
-}
-
-func (s curlStream) Read(p []byte) (int, error) {
-	n, err := s.out.Read(p)
-	if late := s.late(); err != nil && late != nil {
-		err = late
+// open opens an event stream and reads it up to an event.
+func (l login) open(t *testing.T, path, event string) (rest *bufio.Reader, f frame) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	t.Cleanup(cancel)
+	stream, err := l.follow(ctx, path, "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return n, err
-}
-
-func (s curlStream) Close() error {
-	s.cmd.Process.Kill()
-	s.cmd.Wait() // says that it was killed
-	return nil
+	t.Cleanup(func() { stream.Close() })
+	for rest = bufio.NewReader(stream); f.event != event; {
+		if f, err = nextFrame(rest); err != nil {
+			t.Fatalf("no %s came on %s: %v", event, path, err)
+		}
+	}
+	return rest, f
 }
 
 // nextFrame reads an event that is whole: what comes after it when the connection ends is none.
@@ -108,8 +88,6 @@ func nextFrame(r *bufio.Reader) (f frame, err error) {
 // connection ends, or until it has brought so many bytes.
 func (l login) read(ctx context.Context, path, after string, bytes int64,
 	last func(frame) bool) (read []frame, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
-	defer cancel()
 	stream, err := l.follow(ctx, path, after)
 	if err != nil {
 		return nil, false, err
@@ -129,7 +107,9 @@ func (l login) read(ctx context.Context, path, after string, bytes int64,
 // whole reads a stream from its beginning, in one connection, up to the frame that is the last.
 func (l login) whole(t *testing.T, path string, last func(frame) bool) []frame {
 	t.Helper()
-	read, found, err := l.read(t.Context(), path, "", math.MaxInt64, last)
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	read, found, err := l.read(ctx, path, "", math.MaxInt64, last)
 	if err != nil || !found {
 		t.Fatalf("the stream ended after %d events: %v", len(read), err)
 	}

@@ -72,8 +72,8 @@ func storedKeyReplacesARefusedKey(t *testing.T, p *process, replace func()) {
 	is.Equal(admin.do(t, "DELETE", "/api/collections/llm_keys/records/"+key, nil).code, 204)
 }
 
-// anotherProviderIsConnected stores the key of a provider that OpenCode has no key of. OpenCode is started again, but
-// not while a turn runs.
+// anotherProviderIsConnected stores the key of a provider that OpenCode has no key of, and approves a procedure. For
+// both, OpenCode is started again, but not while a turn runs.
 func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) {
 	t.Helper()
 	is := is.New(t)
@@ -85,6 +85,7 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 		return strings.Contains(admin.do(t, "GET", "/api/health", nil).body,
 			"for other keys of providers or procedures, once no turn runs")
 	})
+	proposedProcedureIsApproved(t, p)
 	_, now := p.engine(t)
 	is.Equal(now, pid)
 	p.turnContinues(t, admin, busy, request)
@@ -94,6 +95,7 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 	})
 	_, now = p.engine(t)
 	is.True(now != pid)
+	procedureIsASkill(t, p)
 	modelIsSelectedForAllChats(t, p)
 	after := p.chat(t, "@@say after the restart")
 	p.turnEnds(t, after)

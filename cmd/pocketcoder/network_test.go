@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
 	"pocketcoder/sandbox/isolation"
 )
@@ -61,50 +59,4 @@ func TestPersonDecidesAboutHosts(t *testing.T) {
 	shown, _, code := p.cli(t, "", "why", request.Permission)
 	is.Equal(code, 0)
 	expect.Contains(t, shown, "api.example.com:443")
-}
-
-func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
-	t.Parallel()
-	needsBubblewrap(t)
-	is := is.New(t)
-	p := openSystem.system(t)
-	chat := p.chat(t, bash("curl -sS https://api.example.com/a; curl -sS https://api.example.com/b; echo done"))
-	request := p.awaitRequest(t, chat, 0)
-	var referred events.PermissionReferred
-	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
-	is.Equal(referred.Hosts, []string{"api.example.com:443"})
-	is.True(strings.HasSuffix(referred.Reason, "If you approve it, it can also reach api.example.com:443."))
-	shown := rows[projections.Permission](t, p, "permissions", chat)[0]
-	expect.Contains(t, string(shown.Metadata), `"hosts":["api.example.com:443"]`)
-	p.decide(t, chat, request, events.Authorized, "")
-	p.finished(t, chat, 0)
-	p.turnEnds(t, chat)
-	var connected events.ExecConnected
-	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
-	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission},
-		[]any{"api.example.com", 443, true, request.ID})
-	is.True(!slices.Contains(p.kinds(t.Context(), chat), "permission.requested")) // no second request
-	why, _, code := p.cli(t, "", "why", request.ID)
-	is.Equal(code, 0)
-	expect.Contains(t, why, "api.example.com:443")
-}
-
-func TestCommandWithoutANetworkReportsIt(t *testing.T) {
-	t.Parallel()
-	needsBubblewrap(t)
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, bash("curl -sS https://api.example.com/a; echo done"))
-	const want = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows api.example.com."
-	request := p.awaitRequest(t, chat, 0)
-	var referred events.PermissionReferred
-	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
-	is.Equal(referred.Network, want)
-	is.True(strings.HasSuffix(referred.Reason, want))
-	p.decide(t, chat, request, events.Authorized, "")
-	p.turnEnds(t, chat)
-	output := p.tools(t, chat)[0].State.Output // curl's complaint may come after done: they are two streams
-	expect.Contains(t, output, "done\n")
-	expect.Contains(t, output, "\n\n[PocketCoder] "+want+"\n")
-	expect.Lacks(t, outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]")
 }

@@ -38,7 +38,7 @@ func TestAnAgentKeepsNotes(t *testing.T) {
 	admin.say(t, chat, writes+"\n@@next\n@@say done")
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "the file is a note", func() bool { return stored() == "Tests are slow.\n" })
-	_, stderr, code := runProgram(t, []string{"EDITOR=sed -i s/slow/fast/"}, "", "note", "edit", "Rememberer", "plan",
+	_, stderr, code := runCommand(t, editWith("sed -i s/slow/fast/"), "", "note", "edit", "Rememberer", "plan",
 		"--data", string(p.data))
 	is.Equal([]any{stderr, code}, []any{"", 0})
 	expect.Eventually(t, "the note is a file", func() bool { return text() == "Tests are fast.\n" })

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,8 +29,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, "@@say hello")
-	p.turnEnds(t, chat)
+	chat := p.create(t, "shell")
 	person := p.ownShell(t, chat)
 	person.typeText("pwd; stty size; ls " + p.data.Path("keys") + "\n")
 	person.awaitText(p.workspace)
@@ -66,8 +66,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 // Shells end before the search for what they changed does: it is found out on the way down, or said that there was no
 // time for that.
 func shellChangesAreKnown(t *testing.T, p *process) (after func(*testing.T, *process)) {
-	chat := p.chat(t, "@@say hello")
-	p.turnEnds(t, chat)
+	chat := p.create(t, "shell")
 	person := p.ownShell(t, chat)
 	person.typeText("echo mine > file; echo do''ne\n")
 	person.awaitText("done")
@@ -84,16 +83,7 @@ func shellChangesAreKnown(t *testing.T, p *process) (after func(*testing.T, *pro
 			}
 		}
 		reported := strings.Contains(output.String(), "list changed files")
-		is.True(reported || len(changed.Files) == 1 && changed.Files[0].Path == "file")
+		found := slices.ContainsFunc(changed.Files, func(f events.Artifact) bool { return f.Path == "file" })
+		is.True(reported || found) // among what other commands changed meanwhile
 	}
-}
-
-func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	person := p.ownShell(t, "nothing")
-	person.awaitExit()
-	person.awaitText("there is no chat nothing")
-	is.Equal(person.cmd.ProcessState.ExitCode(), 1)
 }

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-func TestModelContinuesAfterADenialWithAReason(t *testing.T) {
+func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -35,36 +35,17 @@ func TestModelContinuesAfterADenialWithAReason(t *testing.T) {
 	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy},
 		[]string{projections.PermissionDenied, "use the trash, please", "user:operator"})
 	is.True(denied.Replied)
-}
 
-func TestDenialWithoutAReasonStopsTheTurn(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, bash("rm -rf important"))
-	p.decide(t, chat, p.awaitRequest(t, chat, 0), events.Denied, "")
+	p.submit(t, chat, bash("rm -rf important"))
+	p.decide(t, chat, p.awaitRequest(t, chat, 1), events.Denied, "")
 	p.turnEnds(t, chat)
-	calls := p.tools(t, chat)
-	is.Equal(len(calls), 1)
-	is.Equal(calls[0].State.Status, "error")
-	is.Equal(p.text(t, chat), "") // the model was not asked again
+	is.Equal(p.tools(t, chat)[1].State.Status, "error")
+	is.Equal(p.text(t, chat), "done") // the model was not asked again
 	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
 
 	p.submit(t, chat, "@@say again") // and the chat can be used
 	p.turnEnds(t, chat)
-	is.Equal(p.text(t, chat), "again")
-}
-
-func TestFirstDecisionCounts(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, bash("echo once"))
-	request := p.approve(t, chat, 0)
-	expect.Contains(t, p.decideAgain(t, chat, request, events.Denied), "user:operator") // it names who decided first
-	p.turnEnds(t, chat)
-	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
-	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, events.ExecutionCompleted)
+	is.Equal(p.text(t, chat), "done|again")
 }
 
 // decideAgain decides a request that was decided already, and returns the text of the refusal.
@@ -147,25 +128,6 @@ func TestReadingInTheWorkspaceNeedsNoApproval(t *testing.T) {
 	}
 	is.Equal(rules, map[string]string{"read": "read: <workspace>", "glob": "glob: <workspace>",
 		"grep": "grep: <workspace>"})
-}
-
-func TestFileOutsideTheWorkspaceIsHiddenFromOpenCode(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	path := filepath.Join(t.TempDir(), "secret.txt")
-	is.NoErr(os.WriteFile(path, []byte("the secret"), 0o600))
-	link := filepath.Join(p.dir(t), "looks-inside.txt")
-	is.NoErr(os.Symlink(path, link))
-	for _, path := range []string{path, link} {
-		chat := p.chat(t, call("read", map[string]any{"filePath": path})+"\n@@next\n@@say done")
-		p.turnEnds(t, chat)
-		is.Equal(len(p.leftToAPerson(t, chat)), 0)
-		is.Equal(p.tools(t, chat)[0].State.Status, "error")
-		for _, e := range p.history(t, chat) {
-			expect.Lacks(t, string(e.Data), "the secret")
-		}
-	}
 }
 
 func TestAnApprovalIsOnlyForTheScriptThatThePersonRead(t *testing.T) {

@@ -34,11 +34,9 @@ func (p *process) awaitApplied(t testing.TB, chat, id string) (applied events.Pe
 	return applied
 }
 
-func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
-	t.Parallel()
+func filesOfACommandAreKeptOrDeleted(t *testing.T, p *process) {
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := startInside(t)
 	chat := p.chat(t, bash("echo 'export A=1' > .envrc; echo cache=x > .npmrc; mkdir .vscode; echo {} > .vscode/tasks.json; "+
 		"echo y > new.txt"))
 	p.approve(t, chat, 0)
@@ -91,8 +89,6 @@ func TestPersonDecidesAboutFilesThatACommandCreated(t *testing.T) {
 
 	is.NoErr(os.Mkdir(path(".vscode"), 0o700)) // by a person, meanwhile
 	is.NoErr(os.WriteFile(path(".vscode/settings.json"), []byte("{}"), 0o600))
-	p.stop()
-	p.restart()
 	p.decide(t, chat, folder.Ask(), events.Authorized, "")
 	expect.Contains(t, p.awaitApplied(t, chat, folder.Permission).Error, ".vscode")
 	left, err := os.ReadDir(path(".vscode"))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,67 +85,4 @@ func (q partlyAnswered) checkNotResumedAgain(t *testing.T, p *process) {
 			expect.Contains(t, text, "Question: Which letters?\nAnswer: A, my own\n")
 		}
 	}
-}
-
-func interruptedQuestionEnds(t *testing.T, p *process) (after func(*testing.T, *process)) {
-	chatIDs, asked := map[string]string{}, map[string]events.QuestionAsk{}
-	for _, name := range []string{"rejected", "aborted", "deleted", "asked again"} {
-		chatIDs[name] = p.chat(t, twoQuestions)
-	}
-	for name, chat := range chatIDs {
-		asked[name] = p.awaitQuestion(t, chat)
-	}
-	return func(t *testing.T, p *process) { interruptedQuestionsEnd(t, p, chatIDs, asked) }
-}
-
-func interruptedQuestionsEnd(t *testing.T, p *process, chatIDs map[string]string, asked map[string]events.QuestionAsk) {
-	is := is.New(t)
-	admin := p.admin(t)
-	for _, chat := range chatIDs {
-		p.awaitForgottenQuestions(t, chat)
-	}
-	// expires waits for the end of a question, and gives the reason that clients are shown.
-	expires := func(name string) string {
-		t.Helper()
-		p.event(t, chatIDs[name], "question.expired", nil)
-		q := rows[questions.Question](t, p, "questions", chatIDs[name])[0]
-		is.Equal(q.Status, questions.Expired)
-		return q.Reason
-	}
-
-	first := admin.list(t, "questions", `chat = "`+chatIDs["rejected"]+`"`)[0]
-	admin.must(t, "PATCH", recordPath("questions", first["id"].(string)), record{"status": "rejected"}, nil)
-	for _, q := range rows[questions.Question](t, p, "questions", chatIDs["rejected"]) {
-		is.Equal([]any{q.Status, q.EngineReplied}, []any{questions.Rejected, true})
-	}
-
-	p.abort(t, chatIDs["aborted"])
-	is.Equal(expires("aborted"), "the turn was aborted")
-	admin.must(t, "DELETE", recordPath("chats", chatIDs["deleted"]), nil, nil)
-	is.True(expires("deleted") != "")
-
-	p.submit(t, chatIDs["asked again"], twoQuestions)
-	var again events.QuestionAsk
-	e := p.event(t, chatIDs["asked again"], "opencode.question.asked", func(e events.Event) bool {
-		return !strings.Contains(string(e.Data), asked["asked again"].ID)
-	})
-	decode(t, string(e.Data), &again)
-	is.Equal(expires("asked again"), "asked again as "+again.ID)
-	late := p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: asked["asked again"].ID,
-		Answers: []string{"Red"}})
-	is.True(late != nil && strings.Contains(late.Error(), "asked again as "+again.ID))
-	for index, words := range []string{"Red", "A"} {
-		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: again.ID, Index: index,
-			Answers: []string{words}}))
-	}
-	p.turnEnds(t, chatIDs["asked again"])
-	is.Equal(p.text(t, chatIDs["asked again"]), "thanks")
-
-	for name, chat := range chatIDs {
-		is.Equal(len(p.resumes(t, chat)), 0) // nothing is resumed
-		if name != "deleted" {
-			p.checkChatAnswers(t, chat)
-		}
-	}
-	is.Equal(p.health(t).code, http.StatusOK)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -71,21 +70,6 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	}
 }
 
-func TestRejectedQuestionStopsTheTurn(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, twoQuestions)
-	question := p.awaitQuestion(t, chat)
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Rejected: true}))
-	p.turnEnds(t, chat)
-	is.Equal(p.tools(t, chat)[0].State.Status, "error")
-	is.Equal(p.text(t, chat), "")
-	for _, q := range rows[questions.Question](t, p, "questions", chat) {
-		is.Equal(q.Status, questions.Rejected)
-	}
-}
-
 func TestAbortedQuestionExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -112,51 +96,4 @@ func TestAbortedQuestionExpires(t *testing.T) {
 		})
 	})
 	is.Equal(len(p.resumes(t, here))+len(p.resumes(t, there)), 0)
-}
-
-func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general",
-		"prompt": twoQuestions})+"\n@@next\n@@say all done")
-	p.approve(t, chat, 0)
-	question := p.awaitQuestion(t, chat)
-	is.True(question.SessionID != p.row(t, chat).Session)
-	for index, words := range []string{"Red", "B"} {
-		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: index, Answers: []string{words}}))
-	}
-	p.turnEnds(t, chat)
-	is.Equal(p.text(t, chat), "thanks|all done")
-}
-
-func TestFirstOfTwoAnswersCounts(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	owner, admin := p.account(t, "user"), p.admin(t)
-	chat := owner.create(t, "chats", record{"title": "two clients"})
-	owner.say(t, chat, twoQuestions)
-	expect.Eventually(t, "both questions can be read", func() bool {
-		return len(owner.list(t, "questions", `chat = "`+chat+`"`)) == 2
-	})
-	for _, q := range owner.list(t, "questions", `chat = "`+chat+`"`) {
-		path, words := recordPath("questions", q["id"].(string)), map[string]any{"Which colour?": []string{"Red", "Blue"},
-			"Which letters?": []string{"A", "B"}}[q["question"].(string)].([]string)
-		replies := make(chan reply, 2)
-		for i, by := range []login{owner, admin} {
-			go func() { replies <- by.do(t, "PATCH", path, record{"status": "replied", "reply": words[i]}) }()
-		}
-		codes := map[int]int{}
-		for range 2 {
-			r := <-replies
-			codes[r.code]++
-			if r.code != http.StatusOK {
-				expect.Contains(t, r.body, `"status":{`) // it says what is at fault
-			}
-		}
-		is.Equal(codes, map[int]int{http.StatusOK: 1, http.StatusBadRequest: 1})
-	}
-	p.turnEnds(t, chat)
-	is.Equal(p.text(t, chat), "thanks")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -62,42 +61,6 @@ func TestQueueIsChangedInTheTerminal(t *testing.T) {
 	expect.Contains(t, want, "|@@say 2 and a half|@@say three|")
 	expect.Lacks(t, want, "@@say one")
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
-	s.typeText("/quit\r")
-	s.awaitExit()
-}
-
-func TestStopInTheTerminalHoldsTheQueue(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, bash("printf first >/dev/null"))
-	p.awaitRequest(t, chat, 0)
-	s := p.startConversation(t, chat)
-	s.awaitText("allow it?")
-	for _, text := range []string{"one", "two"} {
-		p.submit(t, chat, "@@say "+text)
-	}
-	s.typeText("/abort\r")
-	s.awaitText("Stopped. 2 queued messages wait: send the next one, or use /queue now N, to go on.")
-	p.turnEnds(t, chat)
-	s.typeText("/queue\r")
-	s.awaitText("(The turn was stopped. This message waits until you send the next one, or send one of the queue now.)")
-	is.Equal(len(queued(t, p, chat)), 2)
-	s.typeText("@@say three\r")
-	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool {
-		return strings.Contains(string(e.Data), "@@say three")
-	})
-	expect.Eventually(t, "the queue is empty", func() bool { return len(queued(t, p, chat)) == 0 })
-	p.turnEnds(t, chat)
-	var sent []string
-	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
-		for _, part := range partsOf(t, m) {
-			if m.Role == "user" {
-				sent = append(sent, part.Text)
-			}
-		}
-	}
-	is.Equal(sent[1:], []string{"@@say one", "@@say two", "@@say three"})
 	s.typeText("/quit\r")
 	s.awaitExit()
 }

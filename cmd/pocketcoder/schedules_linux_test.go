@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +10,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/expect"
-	"pocketcoder/handlers/record/schedules"
 	runs "pocketcoder/projections/schedules"
-	"pocketcoder/projections/turnstate"
 )
 
 // scheduleRuns are the runs of a schedule, the newest first.
@@ -57,80 +53,6 @@ func TestAScheduleOfTheCommandLine(t *testing.T) {
 	expect.Contains(t, out, "paused")
 	_, errOut, _ = p.cli(t, "", "schedule", "cancel", id)
 	expect.Contains(t, errOut, "cancelled")
-
-	for soon := 3 * time.Second; ; soon *= 2 { // on a busy machine that moment may be over when the command arrives
-		at := time.Now().Add(soon).UTC().Format(time.RFC3339)
-		out, errOut, status = p.cli(t, "", "schedule", "add", "Once", "--at", at, "--chat", chat, "--prompt", "@@say once",
-			"--yes")
-		if soon > time.Minute || !strings.Contains(errOut, at+" is over") {
-			break
-		}
-	}
-	t.Log(errOut)
-	is.Equal(status, 0)
-	lines = strings.Fields(out)
-	id = lines[len(lines)-1]
-	expect.Eventually(t, "the run is over", func() bool {
-		all := p.scheduleRuns(t, id)
-		return len(all) == 1 && all[0].State == "completed"
-	})
-	is.Equal(p.row(t, chat).Preview, "once")
-}
-
-// awaitFired waits until a schedule has fired after a sequence.
-func (p *process) awaitFired(t *testing.T, last uint64) {
-	t.Helper()
-	filter := events.ConfigSubject(schedules.Collection, "*", events.ScheduleFired{}.Kind())
-	err := p.Log.Read(t.Context(), last, []string{filter}, func(b log.Batch) error {
-		if len(b.Events) > 0 {
-			return events.ErrStop
-		}
-		return nil
-	})
-	is.New(t).NoErr(err)
-}
-
-// awaitRunsOver waits until no run of a schedule waits or runs.
-func (p *process) awaitRunsOver(t *testing.T, id string) {
-	t.Helper()
-	expect.Eventually(t, "all runs are over", func() bool {
-		return !slices.ContainsFunc(p.scheduleRuns(t, id), func(r runs.PricedRun) bool { return !r.IsOver() })
-	})
-}
-
-// checkScheduleRuns checks that a schedule fired twice or more, each time at another moment, and that each of its
-// messages was submitted and answered once. A kill cuts off a run that OpenCode has begun by then, so as many runs as
-// there were kills may be lost.
-func (p *process) checkScheduleRuns(t *testing.T, id string, kills int) {
-	t.Helper()
-	is := is.New(t)
-	var fired []events.ScheduleFired
-	submitted := map[string]int{}
-	for _, e := range p.allEvents(t) {
-		switch d, _ := events.Decode(e); d := d.(type) {
-		case events.ScheduleFired:
-			fired = append(fired, d)
-		case events.MessageSubmitted:
-			submitted[d.Message]++
-		}
-	}
-	is.True(len(fired) >= 2)
-	due := map[time.Time]bool{}
-	for _, f := range fired {
-		is.Equal(submitted[f.Message], 1)
-		is.True(!due[f.Due])
-		due[f.Due] = true
-	}
-	p.awaitRunsOver(t, id)
-	lost := 0
-	for _, r := range p.scheduleRuns(t, id) {
-		if r.State == turnstate.Lost {
-			lost++
-			continue
-		}
-		is.Equal([]string{r.State, p.row(t, r.Chat).Preview}, []string{turnstate.Completed, "run"})
-	}
-	is.True(lost <= kills)
 }
 
 func TestAnAssistantSchedulesATask(t *testing.T) {

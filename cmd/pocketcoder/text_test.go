@@ -8,9 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	modelusage "pocketcoder/projections/usage"
 )
 
@@ -62,43 +60,6 @@ func TestTextIsStreamedInFragmentsAndStoredWhole(t *testing.T) {
 	is.Equal(spent[0].Provider+"/"+spent[0].Model, "demo/demo")
 	is.Equal([]int64{spent[0].Messages, spent[0].TokensInput, spent[0].TokensOutput}, []int64{1, 100, 20})
 	is.Equal([]int64{answer.TokensInput, answer.TokensOutput}, []int64{100, 20})
-}
-
-func TestChatsDoNotMix(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	script := func(word string) string {
-		return "@@text n=20 delay=5\n@@say " + word + "\n" + call("bash",
-			map[string]any{"command": "echo " + word, "description": "say it"}) + "\n@@next\n@@say end " + word
-	}
-	chats := map[string]string{"ebony": p.chat(t, script("ebony")), "ivory": p.chat(t, script("ivory"))}
-	for _, chat := range chats {
-		p.approve(t, chat, 0)
-	}
-	for word, chat := range chats {
-		p.turnEnds(t, chat)
-		other := map[string]string{"ebony": "ivory", "ivory": "ebony"}[word]
-		runs := rows[executions.Run](t, p, "executions", chat)
-		is.Equal(len(runs), 1)
-		is.Equal(runs[0].Text, "echo "+word)
-		is.True(strings.HasSuffix(p.text(t, chat), "end "+word))
-		for _, e := range p.history(t, chat) {
-			expect.Lacks(t, string(e.Data), other) // nothing of the other chat
-		}
-	}
-}
-
-func TestMessagesOfOneChatAreAnsweredInOrder(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, "@@text n=10 delay=20\n@@say one")
-	p.submit(t, chat, "@@say two")
-	p.submit(t, chat, "@@say three")
-	p.turnEnds(t, chat)
-	is.Equal(delivered(t, p, chat), submitted(t, p, chat)) // each once, in the order they were written
-	is.Equal(p.text(t, chat), "t0 t1 t2 t3 t4 t5 t6 t7 t8 t9 one|two|three")
 }
 
 // submitted and delivered are the ids of a chat's messages, in the order of those events.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/expect"
 )
 
@@ -52,8 +50,11 @@ func TestUpReportsWhyItCannotStart(t *testing.T) {
 		"broken host":          {with("--allow", "network: *"), "want a host such as api.example.org", 2},
 		"broken rule":          {with("--allow", "bash: git 'status"), `parse rule "bash: git 'status": column 11`, 2},
 		"rule for everything":  {with("--allow", "*: *"), `only a rule that denies or asks is for every permission`, 2},
+		"no URL of a model":    {with("--model-url", "localhost:11434", "--model", "x"), "want a base URL such as http://127.0.0.1:11434/v1", 2},
+		"no price":             {with("--model-price", "much"), "want a price such as 0.5, or input/output", 2},
+		"a model's context":    {with("--model-context", "4096"), "are for a model at --model-url", 2},
+		"no provider":          {with("--model", "claude"), `--model "claude": want provider/model`, 2},
 		"no such OpenCode":     {with("--opencode", "DIR/nowhere"), `use opencode: exec: "DIR/nowhere": stat DIR/nowhere: no such file`, 1},
-		"another program":      {with("--opencode", "/bin/true"), "/bin/true", 1},
 		"data is a file":       {dataIsFile, "open data directory DIR/file", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,36 +74,6 @@ func TestUpReportsWhyItCannotStart(t *testing.T) {
 			is.True(os.IsNotExist(err)) // no file announces a running system
 		})
 	}
-}
-
-// A shell that PATH finds first may be in a directory that commands cannot see. No later start of the worker would find
-// another one.
-func TestUpEndsIfCommandsCannotSeeTheirShell(t *testing.T) {
-	expect.Long(t, "starts the program")
-	t.Parallel()
-	is := is.New(t)
-	p := prepare(t, t.TempDir())
-	shells := filepath.Join(t.TempDir(), "shells")
-	is.NoErr(os.Mkdir(shells, 0o755))
-	bash, err := exec.LookPath("bash")
-	is.NoErr(err)
-	body, err := os.ReadFile(bash)
-	is.NoErr(err)
-	is.NoErr(os.WriteFile(filepath.Join(shells, "bash"), body, 0o755))
-	p.env = append(p.env, "PATH="+shells+":"+filepath.Dir(opencodetest.Tools(t).Ripgrep)+":"+os.Getenv("PATH"))
-	p.startProcess()
-	expect.Eventually(t, "up ends", func() bool {
-		select {
-		case <-p.exited:
-			return true
-		default:
-			return false
-		}
-	})
-	is.Equal(p.cmd.ProcessState.ExitCode(), 1)
-	expect.Contains(t, p.output.String(), "pocketcoder: the sandbox cannot run commands: commands cannot see their shell "+
-		shells+"/bash in the sandbox; start with --expose "+shells+",")
-	is.Equal(strings.Count(p.output.String(), "cannot see their shell"), 1)
 }
 
 // with sets flags.
@@ -164,18 +135,6 @@ func dataBehindLink(t *testing.T, dir string) (args []string, env map[string]str
 func dataIsFile(t *testing.T, dir string) (args []string, env map[string]string) {
 	expect.WriteFile(t, filepath.Join(dir, "file"), "")
 	return []string{"--data", filepath.Join(dir, "file")}, nil
-}
-
-func TestUpRequiresNPM(t *testing.T) {
-	t.Parallel()
-	expect.Long(t, "starts the program")
-	is := is.New(t)
-	bin := t.TempDir() // a PATH with a shell and nothing else
-	is.NoErr(os.Symlink("/bin/sh", filepath.Join(bin, "sh")))
-	_, stderr, code := runProgram(t, []string{"PATH=" + bin}, "", "up", "--demo", "--http", "127.0.0.1:0",
-		"--data", filepath.Join(t.TempDir(), "data"), "--workspace", t.TempDir())
-	is.Equal(code, 1)
-	expect.Contains(t, stderr, "npm is not on PATH: install Node.js")
 }
 
 func TestDataDirectoryHasOneUser(t *testing.T) {
