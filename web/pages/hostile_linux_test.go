@@ -63,7 +63,8 @@ func TestHostileTextsNeitherRunNorHide(t *testing.T) {
 	// checkShown checks that an element shows all texts, one after the other.
 	checkShown := func(selector string) {
 		t.Helper()
-		shown := strings.Join(strings.Fields(d.evaluate(fmt.Sprintf(`document.querySelector(%q).textContent`, selector))), " ")
+		text := d.evaluate(fmt.Sprintf(`document.querySelector(%q).textContent`, selector))
+		shown := strings.Join(strings.Fields(text), " ")
 		for _, c := range hostileTexts {
 			if !strings.Contains(shown, shownAs(c.text, c.shown)) {
 				t.Errorf("%s does not show %q: %s", selector, c.text, shown)
