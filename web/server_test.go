@@ -102,8 +102,8 @@ func TestClientThatDoesNotReadIsDropped(t *testing.T) {
 	fmt.Fprintf(conn, "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\n\r\n", root)
 	select {
 	case <-closed:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the connection is still open after 20 s")
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the connection is still open after 2 minutes")
 	}
 }
 

@@ -79,15 +79,6 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 		http.StatusBadRequest)
 }
 
-// inRepository starts a system whose workspace is a git repository: OpenCode takes snapshots of no other.
-func inRepository(t *testing.T) *process {
-	t.Helper()
-	p := prepareInside(t, t.TempDir())
-	expect.MakeRepository(t, p.workspace)
-	p.runForTest()
-	return p
-}
-
 // messageTexts is the text parts of a chat's messages, in the order of the conversation.
 func (l login) messageTexts(t testing.TB, chat string) string {
 	t.Helper()

@@ -1,4 +1,5 @@
-// Package chromiumtest opens tabs in Chromium for tests, loads pages in them and reads what they hold.
+// Package chromiumtest opens tabs in Chromium for tests, loads pages in them, clicks and types, and reads what they
+// hold.
 //
 // Promises: a tab has the focus, as if its window were in front.
 //
@@ -8,13 +9,13 @@ package chromiumtest
 import (
 	"context"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"pocketcoder/expect"
@@ -87,51 +88,24 @@ func start(ctx context.Context, path string) (context.Context, context.CancelFun
 	return ctx, func() { closeTab(); end() }
 }
 
-// Load runs step, which loads a document in a tab, and waits until the document is complete. It repeats step if the
-// current page navigates at the same time, for example after a form was sent. It does not rely on chromedp's own wait,
-// which ends too early if the old page calls history.replaceState.
-func Load(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void]) {
-	t.Helper()
-	Await(t, ctx, "a page to leave", `(window.isOld = true)`)
-	err := chromedp.Do(ctx, step)
-	for range 20 {
-		if err == nil || !strings.Contains(err.Error(), "net::ERR_ABORTED") {
-			break
-		}
-		err = chromedp.Do(ctx, step)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	Await(t, ctx, "a new document", `window.isOld === undefined && document.readyState === "complete"`)
-}
-
-// Await waits until a JavaScript condition, or the promise of one, holds. A condition that fails does not hold yet: its
-// elements may be missing, and the page may be replaced while it is evaluated.
-func Await(t testing.TB, ctx context.Context, what, condition string) {
-	t.Helper()
-	expect.Eventually(t, what, func() bool {
-		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition, chromedp.EvalAwaitPromise))
-		return err == nil && ok
-	})
-}
-
-// Evaluate returns the value of a JavaScript expression as a text. It fails if the page is replaced meanwhile: after a
-// step that leaves the page, call Await first.
-func Evaluate(t testing.TB, ctx context.Context, expression string) string {
-	t.Helper()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
-	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
-	}
-	return value
-}
-
 func focus(t testing.TB, ctx context.Context) {
 	t.Helper()
 	err := chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled,
 			emulation.SetFocusEmulationEnabledParams{Enabled: true})
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LogIn stores the cookie of a login in a tab.
+func LogIn(t testing.TB, ctx context.Context, url, token string) {
+	t.Helper()
+	err := chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, network.SetCookie,
+			network.SetCookieParams{Name: "pocketcoder", Value: token, URL: url})
 		return err
 	}))
 	if err != nil {

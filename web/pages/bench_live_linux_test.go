@@ -18,7 +18,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"pocketcoder/expect"
-	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -30,7 +29,7 @@ func BenchmarkPainted(b *testing.B) {
 	chat := s.ChatWithAnswer(b, token)
 	s.Assistant(b, chat, "msg_1", "")
 	s.TextPart(b, chat, "msg_1", "prt_1", "", "")
-	page := openPage(b, s, "/chats/"+chat)
+	page := openPage(b, s, "/chats/"+chat).ctx
 	const painted = `new Promise((done) => {
 		const times = [];
 		new MutationObserver(() => {
@@ -68,19 +67,6 @@ func BenchmarkPainted(b *testing.B) {
 		b.ReportMetric(times[len(times)/2], "p50-ms")
 		b.ReportMetric(times[len(times)*99/100], "p99-ms")
 	}
-}
-
-// openPage opens a page in a tab that is logged in.
-func openPage(t testing.TB, s *webtest.System, path string) context.Context {
-	t.Helper()
-	b := newBrowser(t, s)
-	ctx := chromium.OpenTab(t)
-	webtest.Check(t, chromedp.Do(ctx, chromedp.Navigate(b.url+"/login?next="+path),
-		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
-		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),
-		chromedp.WaitVisible(chromedp.CSS("#entries article:last-child"))))
-	chromiumtest.Await(t, ctx, "that the scripts of the page have run", `document.readyState === "complete"`)
-	return ctx
 }
 
 // BenchmarkOpenPages measures what 200 open pages of a chat cost while an answer of 400 fragments is written in 10 s:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,111 +21,60 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// device is a tab in which ada is logged in.
-type device struct {
-	t   *testing.T
-	ctx context.Context
-	url string
-}
-
-func newDevice(t *testing.T, h http.Handler, width, height int64) *device {
-	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections)
-	ctx := chromium.OpenTab(t)
-	webtest.Check(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate(server.URL+"/login"),
-		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
-		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),
-		chromedp.WaitVisible(chromedp.CSS("#chats"))))
-	return &device{t, ctx, server.URL}
-}
-
-func (d *device) visit(path string) {
-	d.t.Helper()
-	chromiumtest.Load(d.t, d.ctx, chromedp.Navigate(d.url+path))
-}
-
-// sees waits until a JavaScript condition, or the promise of one, holds.
-func (d *device) sees(what, condition string) {
-	d.t.Helper()
-	chromiumtest.Await(d.t, d.ctx, what, condition)
-}
-
-// hide hides the page, as a phone in a pocket does, or shows it again.
-func (d *device) hide(hidden bool) {
-	d.t.Helper()
-	d.sees("that it is hidden or shown", fmt.Sprintf(`(Object.defineProperty(document, "hidden", {value: %t, configurable: true}), document.dispatchEvent(new Event("visibilitychange")))`, hidden))
-}
-
-// shot takes a screenshot for a person to look at.
-func (d *device) shot(name string) {
-	d.t.Helper()
-	body, err := chromedp.Run(d.ctx, chromedp.CaptureScreenshot())
-	webtest.Check(d.t, err)
-	webtest.Check(d.t, os.MkdirAll("screenshots", 0o755))
-	webtest.Check(d.t, os.WriteFile("screenshots/"+name+".png", body, 0o600))
-}
-
 func TestAPersonWhoComesBackSeesWhatHappened(t *testing.T) {
 	expect.Long(t, "starts Chromium")
 	t.Parallel()
-	for name, size := range map[string][2]int64{"phone": {360, 800}, "desktop": {1280, 800}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			s := webtest.NewSystem(t)
-			ada, token := s.User(t, "ada", "user")
-			chat := s.Chat(t, token, "Tidy up")
-			submitMessages(t, s, chat, 12, "Something that was read before, %d.")
-			e, err := events.NewUser(ada, events.UserActor(ada), events.ChatSeen{Chat: chat, Seq: s.Model.Seq()})
-			is.NoErr(err)
-			e.Time = time.Now().Add(-11 * time.Minute)
-			seq, err := s.Log.Append(t.Context(), e)
-			is.NoErr(err)
-			is.NoErr(s.Model.Wait(t.Context(), seq))
-			d := newDevice(t, s.Web.Handler(), size[0], size[1])
-			d.sees("that nothing happened", `!document.querySelector("#away").checkVisibility()`)
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Tidy up")
+	submitMessages(t, s, chat, 12, "Something that was read before, %d.")
+	e, err := events.NewUser(ada, events.UserActor(ada), events.ChatSeen{Chat: chat, Seq: s.Model.Seq()})
+	is.NoErr(err)
+	e.Time = time.Now().Add(-11 * time.Minute)
+	seq, err := s.Log.Append(t.Context(), e)
+	is.NoErr(err)
+	is.NoErr(s.Model.Wait(t.Context(), seq))
+	d := openPage(t, s, "/")
+	d.sees("that nothing happened", `!document.querySelector("#away").checkVisibility()`)
 
-			d.hide(true)
-			for i, command := range []string{"ls", "rm x"} {
-				id := needed(t, s, chat, fmt.Sprint("per_", i), command)
-				status, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+id,
-					map[string]any{"status": []string{"authorized", "denied"}[i]})
-				is.Equal(status, http.StatusOK)
-			}
-			submitMessage(t, s, chat, "msg_b", written("The cellar is tidy."))
-			d.hide(false)
-			const summary = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 new message"
-			d.sees("what happened", fmt.Sprintf(`document.querySelector("#away").checkVisibility() && document.querySelector("#away p").textContent === %q`, summary))
-			d.sees("all of it in the window", `document.documentElement.scrollWidth === innerWidth`)
-			d.shot("away-" + name)
-
-			d.visit("/chats/" + chat)
-			d.sees("the line above what is new", `(({top}) => top >= log.getBoundingClientRect().top && top < innerHeight)(document.querySelector("#new-line").getBoundingClientRect())`)
-			d.sees("what is new below the line", `document.querySelector("#new-line ~ article:last-child").textContent.includes("The cellar is tidy.")`)
-			d.sees("what was read above the line", `document.querySelectorAll("#new-line ~ article").length < document.querySelectorAll("#entries article").length`)
-			d.sees("what happened", fmt.Sprintf(`document.querySelector("#new-line small").textContent === %q`, summary))
-			d.shot("away-chat-" + name)
-			d.sees("the end", `(toEnd(), atEnd())`)
-			expect.Eventually(t, "the server knows what was seen", func() bool {
-				status, news := s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
-				return status == http.StatusOK && news["answers"] == 0.0
-			})
-			d.visit("/")
-			d.sees("that nothing is new", `!document.querySelector("#away").checkVisibility()`)
-		})
+	d.hide(true)
+	for i, command := range []string{"ls", "rm x"} {
+		id := needed(t, s, chat, fmt.Sprint("per_", i), command)
+		status, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+id,
+			map[string]any{"status": []string{"authorized", "denied"}[i]})
+		is.Equal(status, http.StatusOK)
 	}
+	submitMessage(t, s, chat, "msg_b", written("The cellar is tidy."))
+	d.hide(false)
+	const summary = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 new message"
+	d.sees("what happened", fmt.Sprintf(`document.querySelector("#away").checkVisibility() && document.querySelector("#away p").textContent === %q`, summary))
+	d.sees("all of it in the window", `document.documentElement.scrollWidth === innerWidth`)
+	d.screenshot("away")
+
+	d.visit("/chats/" + chat)
+	d.sees("the line above what is new", `(({top}) => top >= log.getBoundingClientRect().top && top < innerHeight)(document.querySelector("#new-line").getBoundingClientRect())`)
+	d.sees("what is new below the line", `document.querySelector("#new-line ~ article:last-child").textContent.includes("The cellar is tidy.")`)
+	d.sees("what was read above the line", `document.querySelectorAll("#new-line ~ article").length < document.querySelectorAll("#entries article").length`)
+	d.sees("what happened", fmt.Sprintf(`document.querySelector("#new-line small").textContent === %q`, summary))
+	d.screenshot("away-chat")
+	d.sees("the end", `(toEnd(), atEnd())`)
+	expect.Eventually(t, "the server knows what was seen", func() bool {
+		status, news := s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
+		return status == http.StatusOK && news["answers"] == 0.0
+	})
+	d.visit("/")
+	d.sees("that nothing is new", `!document.querySelector("#away").checkVisibility()`)
 }
 
 func TestANewServiceWorkerTakesOver(t *testing.T) {
 	expect.Long(t, "starts Chromium")
 	t.Parallel()
 	s := webtest.NewSystem(t)
-	s.User(t, "ada", "user")
+	_, token := s.User(t, "ada", "user")
 	var upgraded atomic.Bool
 	current := s.Web.Handler()
-	d := newDevice(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/sw.js" || !upgraded.Load() {
 			current.ServeHTTP(w, r)
 			return
@@ -135,14 +83,19 @@ func TestANewServiceWorkerTakesOver(t *testing.T) {
 		current.ServeHTTP(next, r)
 		w.Header().Set("Content-Type", next.Header().Get("Content-Type"))
 		_, _ = w.Write(bytes.Replace(next.Body.Bytes(), []byte(`"version":"`), []byte(`"version":"next-`), 1))
-	}), 360, 800)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	d := newDevice(t, server.URL)
+	chromiumtest.LogIn(t, d.ctx, d.url, token)
+	d.visit("/")
 	files := func(test string) string {
 		return `caches.keys().then((all) => all.filter((name) => name.startsWith("files-"))).then((files) => ` + test + `)`
 	}
 	const controlled = `navigator.serviceWorker.controller?.state === "activated"`
 	d.sees("the service worker", controlled)
 	withoutCache := true
-	chromiumtest.Load(t, d.ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	d.load(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, page.Reload, page.ReloadParams{IgnoreCache: &withoutCache})
 		return err
 	}))

@@ -18,7 +18,6 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -61,57 +60,44 @@ func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
 	expect.WriteFile(t, heic, "no picture")
 	jpegFile := photo(t)
 
-	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) string {
-		t.Helper()
-		return chromiumtest.Evaluate(t, ctx, expression)
-	}
-	await := func(what, condition string) {
-		t.Helper()
-		chromiumtest.Await(t, ctx, what, condition)
-	}
-	origin := evaluate("location.origin")
-	open := func(path string) {
-		t.Helper()
-		chromiumtest.Load(t, ctx, chromedp.Navigate(origin+path))
-	}
+	d := openPage(t, s, "/chats/"+chat)
 	choose := func(file string) {
 		t.Helper()
-		is.NoErr(chromedp.Do(ctx, chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{file})))
+		d.do(chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{file}))
 	}
-	write := func(text string) { evaluate(`setText(document.querySelector("#text"), "` + text + `")`) }
+	write := func(text string) { d.evaluate(`setText(document.querySelector("#text"), "` + text + `")`) }
 	const text, files = `document.querySelector("#text").value`, `document.querySelector(".files").textContent`
 
 	// a picture that the browser cannot decode, what the model cannot read, and ×
 	choose(heic)
-	await("that HEIC is refused", files+`.includes("cannot convert HEIC")`)
+	d.sees("that HEIC is refused", files+`.includes("cannot convert HEIC")`)
 	write("for this chat")
-	evaluate(`document.querySelector(".composer").requestSubmit()`)
-	await("that nothing is sent", `document.querySelector(".composer > .problem")?.textContent.includes("HEIC")`)
-	is.Equal(evaluate(text), "for this chat")
-	is.NoErr(chromedp.Do(ctx, chromedp.Click(chromedp.CSS(".files button"))))
-	await("that the file is removed", `document.querySelector(".files").hidden`)
+	d.evaluate(`document.querySelector(".composer").requestSubmit()`)
+	d.sees("that nothing is sent", `document.querySelector(".composer > .problem")?.textContent.includes("HEIC")`)
+	is.Equal(d.evaluate(text), "for this chat")
+	d.do(chromedp.Click(chromedp.CSS(".files button")))
+	d.sees("that the file is removed", `document.querySelector(".files").hidden`)
 	choose(jpegFile)
-	await("that the model cannot read it", files+`.includes("acme/blind cannot read it.")`)
-	is.Equal(evaluate(files+`.includes("photo.jp")`), "true")
+	d.sees("that the model cannot read it", files+`.includes("acme/blind cannot read it.")`)
+	is.Equal(d.evaluate(files+`.includes("photo.jp")`), "true")
 
 	// drafts, of each chat and of the home page
-	open("/")
-	is.Equal(evaluate(text), "")
+	d.visit("/")
+	is.Equal(d.evaluate(text), "")
 	write("for a new chat")
-	open("/chats/" + chat)
-	is.Equal(evaluate(text), "for this chat")
-	open("/")
-	is.Equal(evaluate(text), "for a new chat")
+	d.visit("/chats/" + chat)
+	is.Equal(d.evaluate(text), "for this chat")
+	d.visit("/")
+	is.Equal(d.evaluate(text), "for a new chat")
 
 	// the home page shows the photo, and sends what fits
 	choose(jpegFile)
-	await("the scaled photo", `document.querySelector("input[type=file]").files[0]?.size < 760000`)
-	is.Equal(evaluate(`document.querySelectorAll(".files canvas").length`), "1")
-	is.Equal(evaluate(files+`.includes("photo.jpg")`), "true")
-	evaluate(`document.querySelector(".new").requestSubmit()`)
-	await("the new chat", `location.pathname.startsWith("/chats/") && document.readyState === "complete"`)
-	_, id, _ := strings.Cut(evaluate("location.pathname"), "/chats/")
+	d.sees("the scaled photo", `document.querySelector("input[type=file]").files[0]?.size < 760000`)
+	is.Equal(d.evaluate(`document.querySelectorAll(".files canvas").length`), "1")
+	is.Equal(d.evaluate(files+`.includes("photo.jpg")`), "true")
+	d.evaluate(`document.querySelector(".new").requestSubmit()`)
+	d.sees("the new chat", `location.pathname.startsWith("/chats/") && document.readyState === "complete"`)
+	_, id, _ := strings.Cut(d.evaluate("location.pathname"), "/chats/")
 	_, list := s.Call(t, token, "GET", webtest.RecordsPath("messages")+`?filter=chat%3D"`+id+`"`, nil)
 	parts, err := json.Marshal(list["items"].([]any)[0].(webtest.Object)["parts"])
 	is.NoErr(err)
@@ -124,33 +110,84 @@ func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
 	scaled, err := jpeg.DecodeConfig(bytes.NewReader(content))
 	is.NoErr(err)
 	is.True(scaled.Width <= 2000)
-	open("/")
-	is.Equal(evaluate(text), "")
+	d.visit("/")
+	is.Equal(d.evaluate(text), "")
 
 	// what was sent is no draft, and a logout leaves none
-	open("/chats/" + chat)
-	evaluate(`document.querySelector(".composer").requestSubmit()`)
-	await("that the message is sent", text+` === "" && !localStorage.getItem(draftPrefix + document.querySelector(".composer").dataset.draft)`)
+	d.visit("/chats/" + chat)
+	d.evaluate(`document.querySelector(".composer").requestSubmit()`)
+	d.sees("that the message is sent", text+` === "" && !localStorage.getItem(draftPrefix + document.querySelector(".composer").dataset.draft)`)
 	write("secret")
-	is.NoErr(chromedp.Do(ctx, chromedp.Click(chromedp.CSS(".account button"))))
-	await("the login", `location.pathname === "/login" && document.readyState === "complete"`)
-	is.Equal(evaluate(`Object.keys(localStorage).filter((key) => key.startsWith("draft ")).length`), "0")
+	d.do(chromedp.Click(chromedp.CSS(".account button")))
+	d.sees("the login", `location.pathname === "/login" && document.readyState === "complete"`)
+	is.Equal(d.evaluate(`Object.keys(localStorage).filter((key) => key.startsWith("draft ")).length`), "0")
 }
 
 func TestAReloadedSetupPageKeepsItsCode(t *testing.T) {
 	expect.Long(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
-	b := newBrowser(t, webtest.NewSystem(t))
-	ctx := chromium.OpenTab(t)
+	d := newDevice(t, newBrowser(t, webtest.NewSystem(t)).url)
 	const code = `[document.querySelector("#code")?.value, document.querySelector("#code")?.parentElement.hidden].join()`
-	chromiumtest.Load(t, ctx, chromedp.Navigate(b.url+"/setup#void"))
-	is.Equal(chromiumtest.Evaluate(t, ctx, code), "void,true")
-	chromiumtest.Load(t, ctx, chromedp.Navigate(b.url+"/setup"))
-	is.Equal(chromiumtest.Evaluate(t, ctx, code), "void,true")
+	d.visit("/setup#void")
+	is.Equal(d.evaluate(code), "void,true")
+	d.visit("/setup")
+	is.Equal(d.evaluate(code), "void,true")
 	// a code that the server refuses can be written again
-	is.NoErr(chromedp.Do(ctx, chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
+	d.do(chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password),
-		chromedp.SendKeys(chromedp.CSS("#password_again"), webtest.Password), chromedp.Click(chromedp.CSS("form button"))))
-	chromiumtest.Await(t, ctx, "the code is asked for", code+` === ",false"`)
+		chromedp.SendKeys(chromedp.CSS("#password_again"), webtest.Password), chromedp.Click(chromedp.CSS("form button")))
+	d.sees("the code is asked for", code+` === ",false"`)
+}
+
+func TestAComposerSendsFilesAndListsCommands(t *testing.T) {
+	expect.Long(t, "starts Chromium")
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.ChatWithAnswer(t, token)
+	submitMessage(t, s, chat, "msg_1", written("Hello."))
+	notes := filepath.Join(t.TempDir(), "notes.txt")
+	expect.WriteFile(t, notes, "the Rhine is long\n")
+	d := openPage(t, s, "/chats/"+chat)
+	d.do(chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{notes}))
+	d.sees("that one file is attached", `document.querySelector(".files").textContent.includes("notes.txt")`)
+	d.fill("#text", "Read this.")
+	d.screenshot("attached")
+	d.evaluate(`(window.sendAway = fetch, window.fetch = () => Promise.reject(), true)`)
+	d.click("#send button")
+	d.sees("that the message was not sent", `document.querySelector(".composer .problem") !== null`)
+	is.Equal(d.evaluate(`[text.value, document.querySelector("input[type=file]").files.length]`), "Read this.,1")
+	d.evaluate(`(window.fetch = sendAway, true)`)
+	d.click("#send button")
+	d.sees("the message", `document.querySelector("#queue")?.textContent.includes("Read this.")`)
+	is.Equal(d.evaluate(`document.querySelector("#entries").textContent.includes("notes.txt")`), "true")
+
+	d.fill("#text", "/")
+	d.sees("the commands", `!document.querySelector("#commands").hidden && document.querySelectorAll("#commands li:not([hidden])").length > 5`)
+	d.screenshot("commands")
+	d.fill("#text", "ren")
+	d.sees("one command", `document.querySelectorAll("#commands li:not([hidden])").length === 1`)
+	d.click("#commands li:not([hidden])")
+	d.fill("#text", " Rivers\r")
+	d.sees("the new title", `document.querySelector("h1").textContent === "Rivers"`)
+	d.sees("that the commands are gone", `document.querySelector("#commands").hidden`)
+
+	// the Enter of an input method sends nothing, as Safari reports it
+	is.Equal(d.evaluate(`text.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true, cancelable: true }))`), "true")
+	// a field grows with its text also in a browser without field-sizing
+	is.Equal(d.evaluate(`(() => {
+		text.style.fieldSizing = "fixed";
+		const [high, low] = ["one\ntwo\nthree", "one"].map((value) => {
+			text.value = value;
+			fitHeight(text);
+			return { shown: text.clientHeight, needed: text.scrollHeight };
+		});
+		text.value = text.style = "";
+		return high.needed <= high.shown && low.shown < high.shown;
+	})()`), "true")
+	d.fill("#text", "/fork\r")
+	d.sees("the new chat", `location.pathname.startsWith("/chats/") && !location.pathname.includes("`+chat+`")`)
+	d.checkNoFaults()
 }

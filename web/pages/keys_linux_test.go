@@ -12,7 +12,6 @@ import (
 
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/expect"
-	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -49,52 +48,42 @@ func TestAnAdministratorConnectsAModelOnAPhone(t *testing.T) {
 	chat := s.ChatWithAnswer(t, token)
 	s.Assistant(t, chat, "msg_1", `,"providerID":"demo","modelID":"demo","time":{"created":1,"completed":2}`)
 	s.TextPart(t, chat, "msg_1", "prt_1", "That was the tour.", "")
-	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) string {
-		t.Helper()
-		return chromiumtest.Evaluate(t, ctx, expression)
-	}
-	visit := func(path, selector string) {
-		t.Helper()
-		chromiumtest.Load(t, ctx, chromedp.Navigate(evaluate("location.origin")+path))
-		is.NoErr(chromedp.Do(ctx, chromedp.WaitReady(chromedp.CSS(selector))))
-	}
-	is.NoErr(chromedp.Do(ctx, chromedp.EmulateViewport(360, 740)))
-	is.Equal(evaluate(`document.querySelector("#foot a[href='/settings/llm_keys']") !== null`), "true") // after the tour
-	visit("/", "main > .note > a[href='/settings/llm_keys']")
-	visit("/settings/llm_keys", "#key-known")
-	is.Equal(evaluate(`document.querySelector("#key-variable").checkVisibility()`), "false")
-	is.Equal(evaluate(`(document.querySelector("#key-known").value = "", document.querySelector("#key-variable").checkVisibility())`), "true")
-	is.Equal(evaluate(`document.documentElement.scrollWidth <= innerWidth`), "true")
+	d := openPage(t, s, "/chats/"+chat)
+	is.Equal(d.evaluate(`document.querySelector("#foot a[href='/settings/llm_keys']") !== null`), "true") // after the tour
+	d.visit("/")
+	is.Equal(d.evaluate(`document.querySelector("main > .note > a[href='/settings/llm_keys']") !== null`), "true")
+	d.visit("/settings/llm_keys")
+	is.Equal(d.evaluate(`document.querySelector("#key-variable").checkVisibility()`), "false")
+	is.Equal(d.evaluate(`(document.querySelector("#key-known").value = "", document.querySelector("#key-variable").checkVisibility())`), "true")
+	is.Equal(d.evaluate(`document.documentElement.scrollWidth <= innerWidth`), "true")
 	enter := func(selector, key, want string) {
 		t.Helper()
 		if key != "" {
-			is.NoErr(chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS(selector+" [name=key]"), key)))
+			d.do(chromedp.SetValue(chromedp.CSS(selector+" [name=key]"), key))
 		}
-		chromiumtest.Load(t, ctx, chromedp.Click(chromedp.CSS(selector+" button")))
-		is.NoErr(chromedp.Do(ctx, chromedp.WaitReady(chromedp.CSS("#verdict"))))
-		expect.Contains(t, evaluate(`document.querySelector("#verdict").textContent`), want)
+		d.load(chromedp.Click(chromedp.CSS(selector + " button")))
+		expect.Contains(t, d.evaluate(`document.querySelector("#verdict").textContent`), want)
 		for _, secret := range []string{good, bad} {
-			expect.Lacks(t, evaluate(`document.documentElement.outerHTML`), secret)
+			expect.Lacks(t, d.evaluate(`document.documentElement.outerHTML`), secret)
 		}
 	}
-	visit("/settings/llm_keys", "#key-known")
-	evaluate(`document.querySelector("#key-known").value = "openai"`)
+	d.visit("/settings/llm_keys")
+	d.evaluate(`document.querySelector("#key-known").value = "openai"`)
 	enter("main > .key", bad, "OpenAI refuses the key (status 401: Incorrect API key.). Store another key.")
 	_, list := s.Call(t, token, "GET", webtest.RecordsPath("llm_keys"), nil)
 	stored := list["items"].([]any)[0].(map[string]any)
 	is.Equal([]any{stored["provider_id"], stored["user"], stored["env_vars"]},
 		[]any{"openai", ada, map[string]any{"OPENAI_API_KEY": ""}})
 	record := "#record-" + stored["id"].(string)
-	visit("/settings/llm_keys", record)
-	evaluate(`document.querySelector("` + record + `").open = true`)
+	d.visit("/settings/llm_keys")
+	d.evaluate(`document.querySelector("` + record + `").open = true`)
 	enter(record+" .key", good, "OpenAI accepts the key.")
-	visit("/settings/llm_keys", record)
-	evaluate(`document.querySelector("` + record + `").open = true`)
+	d.visit("/settings/llm_keys")
+	d.evaluate(`document.querySelector("` + record + `").open = true`)
 	enter(record+" .key", "", "OpenAI accepts the key.") // the stored key
 	openAI.Close()
-	visit("/settings/llm_keys", record)
-	evaluate(`document.querySelector("` + record + `").open = true`)
+	d.visit("/settings/llm_keys")
+	d.evaluate(`document.querySelector("` + record + `").open = true`)
 	enter(record+" .key", "", "OpenAI could not be reached: ")
 
 	// an account cannot test the key of another

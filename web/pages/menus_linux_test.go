@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections/store"
-	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -34,25 +33,17 @@ func TestAChatFitsAPhone(t *testing.T) {
 	s.AppendOpenCode(t, chat, "permission.asked", string(request))
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 
-	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) string {
-		t.Helper()
-		return chromiumtest.Evaluate(t, ctx, expression)
-	}
-	is.NoErr(chromedp.Do(ctx, chromedp.EmulateViewport(360, 640)))
-	chromiumtest.Load(t, ctx, chromedp.Navigate(evaluate("location.origin")+"/chats/"+chat))
-	is.NoErr(chromedp.Do(ctx, chromedp.WaitReady(chromedp.CSS("#menu"))))
-
+	d := openPage(t, s, "/chats/"+chat)
 	// a long request is read from its beginning
-	is.Equal(evaluate(`document.querySelector("#r-`+store.RecordID("per_1")+`").getBoundingClientRect().top >= log.getBoundingClientRect().top - 1`), "true")
-	is.Equal(evaluate(`document.querySelector("#head h1").textContent`), title)
-	is.Equal(evaluate(`[...document.querySelectorAll("#head > :not(h1)")].map((e) => e.textContent.trim()).join()`), "1 needs you,Changes,Stop")
-	is.Equal(evaluate(`document.querySelector("#head h1").offsetWidth > 250`), "true")
-	is.Equal(evaluate(`document.documentElement.scrollWidth <= innerWidth`), "true")
-	is.Equal(evaluate(`document.querySelector(".account button").offsetHeight < 40`), "true") // one line
+	is.Equal(d.evaluate(`document.querySelector("#r-`+store.RecordID("per_1")+`").getBoundingClientRect().top >= log.getBoundingClientRect().top - 1`), "true")
+	is.Equal(d.evaluate(`document.querySelector("#head h1").textContent`), title)
+	is.Equal(d.evaluate(`[...document.querySelectorAll("#head > :not(h1)")].map((e) => e.textContent.trim()).join()`), "1 needs you,Changes,Stop")
+	is.Equal(d.evaluate(`document.querySelector("#head h1").offsetWidth > 250`), "true")
+	is.Equal(d.evaluate(`document.documentElement.scrollWidth <= innerWidth`), "true")
+	is.Equal(d.evaluate(`document.querySelector(".account button").offsetHeight < 40`), "true") // one line
 
 	// the words of a button beside a long text stay whole
-	is.Equal(evaluate(`(() => {
+	is.Equal(d.evaluate(`(() => {
 		document.querySelector("#foot").textContent = "";
 		const undone = document.createElement("div"), p = document.createElement("p"), button = document.createElement("button");
 		undone.className = "undone";
@@ -63,9 +54,18 @@ func TestAChatFitsAPhone(t *testing.T) {
 		return button.offsetHeight < 48 && button.scrollWidth <= button.offsetWidth;
 	})()`), "true")
 
-	evaluate(`document.querySelector("#menu summary").click()`)
-	is.Equal(evaluate(`document.querySelector("#menu").open`), "true")
-	is.NoErr(chromedp.Do(ctx, chromedp.Focus(chromedp.CSS("#title")), chromedp.KeyEvent("\u001b")))
-	is.Equal(evaluate(`document.querySelector("#menu").open`), "false")
-	is.Equal(evaluate(`document.activeElement === document.querySelector("#menu summary")`), "true")
+	d.evaluate(`document.querySelector("#menu summary").click()`)
+	is.Equal(d.evaluate(`document.querySelector("#menu").open`), "true")
+	d.do(chromedp.Focus(chromedp.CSS("#title")), chromedp.KeyEvent("\u001b"))
+	is.Equal(d.evaluate(`document.querySelector("#menu").open`), "false")
+	is.Equal(d.evaluate(`document.activeElement === document.querySelector("#menu summary")`), "true")
+
+	// a person keeps a name that a command created
+	created(t, s, chat, "k1", envrc())
+	d.sees("the buttons", `[...document.querySelectorAll("#r-k1 button")].map((b) => b.textContent).join() === "Keep it,Delete it"`)
+	d.checkNoFaults()
+	d.click("#r-k1 button[value=authorized]")
+	d.sees("the decision", `document.querySelector("#r-k1.authorized") !== null`)
+	s.Append(t, chat, events.PermissionApplied{Permission: "k1"})
+	d.sees("that it is kept", `document.querySelector("#r-k1 .outcome").textContent.startsWith("kept by")`)
 }

@@ -6,11 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
 
@@ -27,24 +25,14 @@ func TestAChatOpensAtTheRequestThatWaits(t *testing.T) {
 	long := strings.Repeat("A line of the answer.\n\n", 60)
 	submitMessage(t, s, chat, "msg_2", written(long))
 	submitMessage(t, s, chat, "msg_3", written(long))
-	ctx := openPage(t, s, "/chats/"+chat)
-	evaluate := func(expression string) string {
-		t.Helper()
-		return chromiumtest.Evaluate(t, ctx, expression)
-	}
-	is.NoErr(chromedp.Do(ctx, chromedp.EmulateViewport(360, 640)))
-	open := func() {
-		t.Helper()
-		chromiumtest.Load(t, ctx, chromedp.Navigate(evaluate("location.origin")+"/chats/"+chat))
-		chromiumtest.Await(t, ctx, "that the scripts of the page have run", `document.readyState === "complete"`)
-	}
+	d := openPage(t, s, "/chats/"+chat)
+	open := func() { d.visit("/chats/" + chat) }
 	seen := func(selector string) string {
-		return evaluate(fmt.Sprintf(`((e, view) => [e.top >= view.top - 1 && e.top < view.bottom - 60, e.bottom <= view.bottom + 1])(
+		return d.evaluate(fmt.Sprintf(`((e, view) => [e.top >= view.top - 1 && e.top < view.bottom - 60, e.bottom <= view.bottom + 1])(
 			document.querySelector(%q).getBoundingClientRect(), log.getBoundingClientRect())`, selector))
 	}
-	below := func() string { return evaluate(`byID("new").hidden ? "" : byID("new").textContent`) }
+	below := func() string { return d.evaluate(`byID("new").hidden ? "" : byID("new").textContent`) }
 
-	open()
 	is.Equal(seen("#new-line"), "true,true") // nothing waits
 	is.Equal(below(), "2 new ↓")
 
@@ -58,4 +46,17 @@ func TestAChatOpensAtTheRequestThatWaits(t *testing.T) {
 	open()
 	is.Equal(seen(card), "true,true")
 	is.Equal(below(), "2 new ↓")
+
+	// what is below the view was not seen
+	const reported = `(reportSeen(), reported === Number(byID("newest").dataset.seq))`
+	is.Equal(d.evaluate(reported), "false")
+	d.click("#new")
+	d.sees("the end", `atEnd() && byID("new").hidden`)
+	is.Equal(d.evaluate(reported), "true")
+	is.Equal(d.evaluate(`document.querySelector("#new-line") !== null`), "true") // as long as the page is open
+	expect.Eventually(t, "the server knows what was seen", func() bool {
+		_, news := s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
+		return news["answers"] == 0.0
+	})
+	d.checkNoFaults()
 }

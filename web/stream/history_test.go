@@ -55,8 +55,8 @@ func TestInterruptedAndResumedHistoryIsComplete(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
-	s.Fill(t, chat, 300)
-	go s.Fill(t, chat, 300) // while a client reads
+	s.Fill(t, chat, 100)
+	go s.Fill(t, chat, 100) // while a client reads
 	random := rand.New(rand.NewPCG(1, 2))
 	got, last, end := "", "", ""
 	for got == "" || !strings.Contains(got, end) || end == "" {
@@ -76,7 +76,7 @@ func TestInterruptedAndResumedHistoryIsComplete(t *testing.T) {
 			}
 		}
 		resp.Body.Close()
-		if count := strings.Count(got, "\n\n"); count > 600 && end == "" {
+		if count := strings.Count(got, "\n\n"); count > 200 && end == "" {
 			s.Append(t, chat, events.TurnLost{Session: "ses_end"})
 			end = s.Wire(t, events.ChatSubject(chat, "turn.lost"), 0)
 		}

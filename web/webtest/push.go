@@ -41,8 +41,8 @@ func (p phone) Next(t testing.TB) pushMessage {
 	select {
 	case got := <-p.Got:
 		return got
-	case <-time.After(20 * time.Second):
-		t.Fatal("no notification within 20 s")
+	case <-time.After(patience):
+		t.Fatalf("no notification within %s", patience)
 		return pushMessage{}
 	}
 }
