@@ -64,6 +64,20 @@ func checkNothingRemoved(t *testing.T, all, seen []events.Event) {
 	}
 }
 
+// countThere returns how many events are still in the log.
+func countThere(all, seen []events.Event) (there int) {
+	ids := map[string]bool{}
+	for _, e := range all {
+		ids[e.ID] = true
+	}
+	for _, e := range seen {
+		if ids[e.ID] {
+			there++
+		}
+	}
+	return there
+}
+
 // checkNoDuplicates checks that no event is stored twice, and that the durable events of a session are in OpenCode's
 // order.
 func checkNoDuplicates(t *testing.T, all []events.Event) {

@@ -77,15 +77,17 @@ var killAll = flag.Bool("kill.all", false, "kill everything at further moments")
 // each moment of a kill leaves. Here the real OpenCode and the real processes are killed.
 func TestDeathOfAnyPartLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
+	fault := expect.CountFault(t, "events seen before the last kill", "of them there afterwards")
 	p := start(t, "--push-allow-private", "--allow", "todowrite: *", "--max-turns", "0")
 	repeated := repeatedMessages{process: p}
 	var calls callsThatWait
-	runStages(t, p, stage{"the worker dies", workerDies},
+	runStages(t, p, stage{"the worker dies", func(t *testing.T, p *process) { workerDies(t, p); fault.Tried() }},
 		stage{"OpenCode dies", func(t *testing.T, p *process) {
 			causeAndCheck(t, p, killOpenCode, incidentCheck{"what it ran is lost, and continues", lostTurnsContinue},
 				healthcheckFollows("opencode"),
 				incidentCheck{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
 				incidentCheck{"a detached server lives on", detachedServerLivesOn})
+			fault.Tried()
 		}},
 		stage{"everything dies", func(t *testing.T, p *process) {
 			seen, phone := p.allEvents(t), phoneTalk{}
@@ -100,6 +102,8 @@ func TestDeathOfAnyPartLosesAndRepeatsNothing(t *testing.T) {
 				incidentCheck{"a conversation in a messenger goes on", phone.surviveIncident},
 				incidentCheck{"messages that are sent again are there once", repeated.surviveIncident})
 			p.check(t, seen)
+			fault.Tried()
+			fault.Saw(len(seen), countThere(p.allEvents(t), seen))
 		}},
 		stage{"everything dies at further moments", killAtFurtherMoments},
 		stage{"everything dies during the start", killDuringStart},

@@ -25,6 +25,7 @@ const refusalOfAFullDisk = "The disk of the data directory is full; free some sp
 func TestSystemRecoversFromAFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "events stored before", "of them there afterwards")
 	dir := t.TempDir()
 	eventstest.SmallDisk(t, filepath.Join(dir, "data"), 420)
 	p := prepare(t, dir)
@@ -102,8 +103,11 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 	p.decide(t, waiting, request, events.Authorized, "")
 	p.turnEnds(t, waiting)
 	is.Equal(p.finished(t, waiting, 0).ExitCode, 0)
+	fault.Tried()
 	for chat, kinds := range stored {
-		is.Equal(p.kinds(t.Context(), chat)[:len(kinds)], kinds)
+		after := p.kinds(t.Context(), chat)[:len(kinds)]
+		is.Equal(after, kinds)
+		fault.Saw(len(kinds), len(after))
 	}
 	select {
 	case <-p.exited:

@@ -142,16 +142,21 @@ func (l login) awaitEngine(t *testing.T) {
 func TestTwoNodesOfACluster(t *testing.T) {
 	expect.Long(t, "runs a cluster of three NATS servers and two nodes")
 	t.Parallel()
+	fault := expect.CountFault(t, "stages passed")
 	first, second, cluster := prepareNodes(t)
 	first.runForTest()
 	second.runForTest()
 	runStages(t, first, stage{"another node takes over the engine", func(t *testing.T, first *process) {
 		second.t = t
 		anotherNodeTakesOver(t, first, second)
+		fault.Tried()
+		fault.Saw(1)
 	}}, stage{"without a majority nothing is stored", func(t *testing.T, first *process) {
 		second.t = t
 		first.restart()
 		withoutAMajorityNothingIsStored(t, second, first, cluster)
+		fault.Tried()
+		fault.Saw(1)
 	}})
 	second.t = t
 }
