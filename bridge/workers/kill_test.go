@@ -297,21 +297,21 @@ func (p *play) check(n int) {
 	}
 }
 
+// killStep is the number of events between the kills of one kind.
+const killStep = 10
+
 var (
-	killAlone = flag.Int("kill.alone", 1+rand.IntN(2), "the first `event` at which PocketCoder alone is killed: 1 or 2")
-	killAll   = flag.Bool("kill.all", false, "kill both ways at each event")
+	killAlone = flag.Int("kill.alone", 1+rand.IntN(killStep),
+		"the first `event` at which PocketCoder alone is killed, up to 10")
+	killAll = flag.Bool("kill.all", false, "kill both ways at each event")
 )
 
-// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. The kills of
-// PocketCoder alone and those of it with OpenCode take turns, event by event. Under -short there is a kill of each kind
-// at every tenth event.
+// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. An ordinary run
+// kills PocketCoder alone at every tenth event, from a random one on, and with OpenCode in the middle between them.
 func TestAKillAtAnyEventLosesAndRepeatsNoResult(t *testing.T) {
 	t.Parallel()
-	alone, both, step := *killAlone, 3-*killAlone, 2
-	switch {
-	case testing.Short():
-		step = 10
-	case *killAll:
+	alone, both, step := *killAlone, 1+(*killAlone-1+killStep/2)%killStep, killStep
+	if *killAll {
 		alone, both, step = 1, 1, 1
 	}
 	t.Logf("repeat with -kill.alone=%d", *killAlone)
