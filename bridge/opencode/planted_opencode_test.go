@@ -24,6 +24,7 @@ import (
 func TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "databases moved aside")
 	tools := opencodetest.Tools(t)
 	base, seen := startModel(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-planted-")
@@ -79,6 +80,8 @@ func TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(copies), 1)
 	is.True(expect.ReadFile(t, copies[0]) == truncated)
+	fault.Tried()
+	fault.Saw(len(copies))
 	session, err := g.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 	is.NoErr(err)
 	turn(t, g.Client, workspace, session.ID, "@@say done", idle(t, g.Client, session.ID))
