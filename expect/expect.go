@@ -5,6 +5,7 @@ package expect
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +125,14 @@ func MemoryDir(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// RunAtOnce runs up to n parallel tests of a package at once, unless -parallel says another number. The default is the
+// number of processors, which is too few if most tests wait. TestMain calls it before it runs the tests.
+func RunAtOnce(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
 }
 
 // Long leaves a test out under -short, and says what takes so long.

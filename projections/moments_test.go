@@ -158,6 +158,9 @@ func TestMomentsFollowEachOther(t *testing.T) {
 	is.NoErr(c.Show(t.Context(), chatID, want[3], len(all), func(db dbx.Builder, last events.Event) error {
 		got = append(got, last.Seq)
 		end = text(db)
+		if len(got)%10 != 0 { // computing each takes seconds
+			return nil
+		}
 		is.NoErr(moments.At(t.Context(), l, chatID, last.Seq, func(alone dbx.Builder, _ events.Event) error {
 			is.Equal(text(db), text(alone)) // the same as if it were computed alone
 			return nil

@@ -22,10 +22,10 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Properties are checked on 25 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz
+// Properties are checked on 10 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz
 // takes 1,000.
 func init() {
-	if err := flag.Set("rapid.checks", "25"); err != nil {
+	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
 }

@@ -135,10 +135,9 @@ func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 		taken []string // what the person has in the workspace
 		git   string   // what its .git is
 	}{
-		{nil, "folder"}, {[]string{"refs"}, "folder"},
-		{[]string{"objects"}, "worktree"}, {[]string{"refs", "objects"}, "none"},
+		{nil, "folder"}, {[]string{"objects"}, "worktree"}, {[]string{"refs", "objects"}, "none"},
 	} {
-		eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 			is := is.New(t)
 			j := newTestWorker(t, choice, func(workspace string) {
 				addGit(t, workspace, c.git)
@@ -278,6 +277,12 @@ func TestSymlinkedInstructionsStayUnchanged(t *testing.T) {
 		out, result := j.sh("cat CLAUDE.md; echo evil > CLAUDE.md")
 		is.True(result.ExitCode != 0 || !j.mounts)
 		is.True(strings.HasPrefix(out, "be kind"))
+		out, result = j.sh("echo evil > sub/a; mv sub/a CLAUDE.md")
+		is.Equal([]any{result.Reason, result.ExitCode, len(result.Quarantined)}, []any{wire.Exited, 0, 0})
+		expect.Contains(t, out, "pocketcoder: CLAUDE.md was put back: a command cannot change it")
+		target, err := os.Readlink(filepath.Join(j.workspace, "CLAUDE.md"))
+		is.NoErr(err)
+		is.Equal(target, "AGENTS.md")
 		text, err := os.ReadFile(filepath.Join(j.workspace, "AGENTS.md"))
 		is.NoErr(err)
 		is.Equal(string(text), "be kind")

@@ -205,7 +205,7 @@ func TestSwappingCwdForASymlinkNeverLeavesTheWorkspace(t *testing.T) {
 	})
 	var ran, refused int
 	// the other may have been stopped in the middle
-	for tries := 0; tries < 300 || (ran == 0 || refused == 0) && tries < 30_000; tries++ {
+	for tries := 0; tries < 100 || (ran == 0 || refused == 0) && tries < 30_000; tries++ {
 		var stdout bytes.Buffer
 		// which asks the kernel; that of bash resolves $PWD, which may be a symlink by then
 		r := w.request("exec /bin/pwd -P")

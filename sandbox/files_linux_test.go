@@ -155,19 +155,3 @@ func TestDeepTreeIsCountedNotFollowed(t *testing.T) {
 	is.Equal(len(found), 200+1)
 	is.Equal(more, 1)
 }
-
-func TestManyFilesLeaveTheWorkerUsable(t *testing.T) {
-	expect.Long(t, "makes 4,000 files")
-	t.Parallel()
-	is := is.New(t)
-	w := open(t)
-	var errs bytes.Buffer
-	began := w.Exec(t.Context(), w.request("for d in 1 2 3 4; do (mkdir $d; cd $d; seq 1000 | xargs touch) & done; wait"), io.Discard, &errs)
-	is.Equal([]any{began.ExitCode, began.Reason, errs.String()}, []any{0, wire.Exited, ""})
-	var out bytes.Buffer
-	listed := w.Handle(t.Context(), wire.Request{Op: wire.Changes, Since: began.Began}, &out, io.Discard)
-	lines := bytes.Count(out.Bytes(), []byte("\n"))
-	is.Equal(listed.Reason, wire.Exited)
-	is.Equal(lines, wire.MaxChanges+1) // the last one has the number of the others
-	is.Equal(w.Exec(t.Context(), w.request("ls 1 | head -1"), io.Discard, io.Discard).ExitCode, 0)
-}

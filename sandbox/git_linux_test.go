@@ -81,18 +81,6 @@ func TestGitIgnoresABareRepositoryInTheWorkspace(t *testing.T) {
 	})
 }
 
-func TestCommitsHaveTheUsersIdentity(t *testing.T) {
-	t.Parallel()
-	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
-		is := is.New(t)
-		j := newTestWorker(t, choice, repository(t))
-		out, result := j.sh("git add file && git commit -q -m one && git log --format='%an|%ae'")
-		is.Equal(result.ExitCode, 0)
-		name, email, _ := strings.Cut(strings.TrimSpace(out), "|")
-		is.True(name != "" && strings.Contains(email, "@"))
-	})
-}
-
 func TestGitConfigurationWorksWithASymlinkedTMPDIR(t *testing.T) {
 	is := is.New(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-temp-") // not below /tmp, which commands have one of their own of

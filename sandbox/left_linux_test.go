@@ -23,7 +23,8 @@ const leave = `for command in 'sleep 600' 'tail -f /dev/null'; do $command >/dev
 
 func TestProcessesThatACommandLeavesAreReported(t *testing.T) {
 	t.Parallel()
-	atLevels(t, append(levels(t), unprotected), func(t *testing.T, choice isolation.Choice) {
+	both := []isolation.Choice{needLevel(t, isolation.Bwrap), unprotected}
+	atLevels(t, both, func(t *testing.T, choice isolation.Choice) {
 		j := newTestWorker(t, choice, nil)
 		t.Run("in a cgroup", func(t *testing.T) { reportsLeftProcesses(t, j, choice.Level) })
 		own := j.groups

@@ -48,6 +48,19 @@ func levels(t *testing.T) (choices []isolation.Choice) {
 	return choices
 }
 
+// needLevel returns a level. The test is skipped where the level does not work, and fails in CI.
+func needLevel(t *testing.T, level isolation.Level) isolation.Choice {
+	t.Helper()
+	choice, err := choose[level]()
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return choice
+}
+
 // testWorker is a worker with isolation, with files and sockets that its commands must not reach.
 type testWorker struct {
 	*Worker
@@ -201,9 +214,9 @@ func eachLevelAndContainer(t *testing.T, test func(t *testing.T, choice isolatio
 	atLevels(t, append(levels(t), isolation.Choice{Level: isolation.Container}), test)
 }
 
-// eachProtection is eachLevel, and as root also landlock without mounts. A test must use it if its name begins
-// with neither TestIsolation nor TestQuarantine: TestIsolationWorksForAnotherUser, which runs without mounts, leaves
-// that test out. Tests that cover most of what the worker undoes use it too, because file modes do not stop root.
+// eachProtection is eachLevel, and as root also landlock without mounts. A test of what the worker undoes without
+// mounts must use it unless TestIsolationWorksForAnotherUser, which runs without mounts, runs that test. Tests that
+// cover most of what the worker undoes use it too, because file modes do not stop root.
 func eachProtection(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
 	t.Helper()
 	eachLevel(t, test)

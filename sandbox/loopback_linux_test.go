@@ -35,12 +35,12 @@ func sharing(t *testing.T) isolation.Choice {
 	return choice
 }
 
-// TestSharedLoopbackWorksForAnotherUser runs this file in a process without tests of the level container. They hide the
+// TestSharedLoopbackWorksForAnotherUser runs tests in a process without tests of the level container. They hide the
 // files of the process in /proc, which nsenter opens.
 func TestSharedLoopbackWorksForAnotherUser(t *testing.T) {
 	sharing(t)
 	t.Parallel()
-	runAsAnotherUser(t, "^TestLoopback", "TestLoopbackIsSharedByTheCommandsOfOneChat")
+	runAsAnotherUser(t, "TestLoopbackIsSharedByTheCommandsOfOneChat", "TestLoopbackShowsNoProcessesOfOtherCommands")
 }
 
 func TestLoopbackIsSharedByTheCommandsOfOneChat(t *testing.T) {

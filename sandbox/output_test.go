@@ -19,15 +19,14 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// counter hashes its input, counts the pieces, and stores the size of the largest.
+// counter hashes and counts its input, and stores the size of the largest piece.
 type counter struct {
 	hash.Hash
-	n, pieces, largest int
+	n, largest int
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += len(p)
-	c.pieces++
 	c.largest = max(c.largest, len(p))
 	return c.Hash.Write(p)
 }
@@ -46,19 +45,6 @@ func TestLargeOutputArrivesInLimitedPieces(t *testing.T) {
 	is.Equal(out.Sum(nil), want[:])
 	is.Equal(errs.n, 1_000_000)
 	is.True(out.largest <= bufferSize)
-}
-
-func TestLargeOutputInSmallWritesIsGathered(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	w := open(t)
-	const writes, size = 65536, 256
-	out := &counter{Hash: sha256.New()}
-	result := w.Exec(t.Context(), w.request(fmt.Sprintf("dd if=/dev/zero bs=%d count=%d", size, writes)), out, io.Discard)
-	is.Equal(result.ExitCode, 0)
-	is.Equal(out.n, writes*size)
-	t.Log(out.pieces)
-	is.True(out.pieces < writes/4) // on a busy machine they come more slowly
 }
 
 func TestSlowReaderBlocksTheCommand(t *testing.T) {
@@ -148,7 +134,7 @@ func TestOutputOfParallelCommandsDoesNotMix(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	var all sync.WaitGroup
-	for i := range 32 {
+	for i := range 12 {
 		all.Go(func() {
 			want := strings.Repeat(fmt.Sprintf("%d\n", i), 200)
 			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 200); do echo %d; echo %d >&2; done; exit %d", i,

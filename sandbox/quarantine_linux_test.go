@@ -62,24 +62,22 @@ func TestQuarantineTakesANewProtectedName(t *testing.T) {
 // A background command can run for days, so the worker must report names before the end.
 func TestQuarantineReportsWhileACommandRuns(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
-		is := is.New(t)
-		j := newTestWorker(t, choice, nil)
-		r := j.request("echo use flake > .envrc; until [ -e sub/go ]; do sleep 0.01; done")
-		var out bytes.Buffer
-		done := make(chan wire.Result)
-		go func() { done <- j.Exec(t.Context(), r, &out, &out) }()
-		report := func() []wire.Quarantined {
-			return j.Handle(t.Context(), wire.Request{Op: wire.Report, Exec: r.Exec}, io.Discard, io.Discard).Quarantined
-		}
-		var got []wire.Quarantined
-		expect.Eventually(t, "the name is reported", func() bool { got = report(); return len(got) > 0 })
-		is.Equal([]any{len(got), got[0].Name, got[0].Text}, []any{1, ".envrc", "use flake\n"})
-		is.Equal(len(report()), 0)
-		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/go"), nil, 0o644))
-		is.Equal(len((<-done).Quarantined), 0)
-		expect.Contains(t, out.String(), "pocketcoder: .envrc was moved out of the workspace: a person is asked")
-	})
+	is := is.New(t)
+	j := newTestWorker(t, needLevel(t, isolation.Bwrap), nil)
+	r := j.request("echo use flake > .envrc; until [ -e sub/go ]; do sleep 0.01; done")
+	var out bytes.Buffer
+	done := make(chan wire.Result)
+	go func() { done <- j.Exec(t.Context(), r, &out, &out) }()
+	report := func() []wire.Quarantined {
+		return j.Handle(t.Context(), wire.Request{Op: wire.Report, Exec: r.Exec}, io.Discard, io.Discard).Quarantined
+	}
+	var got []wire.Quarantined
+	expect.Eventually(t, "the name is reported", func() bool { got = report(); return len(got) > 0 })
+	is.Equal([]any{len(got), got[0].Name, got[0].Text}, []any{1, ".envrc", "use flake\n"})
+	is.Equal(len(report()), 0)
+	is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub/go"), nil, 0o644))
+	is.Equal(len((<-done).Quarantined), 0)
+	expect.Contains(t, out.String(), "pocketcoder: .envrc was moved out of the workspace: a person is asked")
 }
 
 func TestQuarantineLeavesOrdinaryWorkAlone(t *testing.T) {
@@ -91,8 +89,10 @@ func TestQuarantineLeavesOrdinaryWorkAlone(t *testing.T) {
 			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
 			is.NoErr(os.Mkdir(filepath.Join(workspace, ".vscode"), 0o755))
 		})
-		out, result := j.sh("echo n > new.txt; mkdir folder; git add -A && git commit -qm one && git log --format=%s && git status --short")
-		is.Equal([]any{result.ExitCode, out, len(result.Quarantined)}, []any{0, "one\n", 0})
+		out, result := j.sh("echo n > new.txt; mkdir folder; git add -A && git commit -qm one && git status --short && git log --format='%s|%an|%ae'")
+		is.Equal([]any{result.ExitCode, len(result.Quarantined)}, []any{0, 0})
+		commit := strings.Split(strings.TrimSpace(out), "|") // with the user's identity
+		is.True(len(commit) == 3 && commit[0] == "one" && commit[1] != "" && strings.Contains(commit[2], "@"))
 
 		// while a command runs, the names inside and outside are the same
 		list, err := exec.Command("ls", "-la", "--time-style=+", j.workspace).Output()
@@ -111,25 +111,6 @@ func listedNames(list string) (names []string) {
 		}
 	}
 	return names
-}
-
-// Projects often have one text under two names.
-func TestQuarantinePutsALinkBack(t *testing.T) {
-	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
-		is := is.New(t)
-		j := newTestWorker(t, choice, func(workspace string) {
-			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
-			is.NoErr(os.Symlink("AGENTS.md", filepath.Join(workspace, "CLAUDE.md")))
-		})
-		out, result := j.sh("cat CLAUDE.md; echo evil > sub/a; mv sub/a CLAUDE.md")
-		is.Equal([]any{result.Reason, result.ExitCode, len(result.Quarantined)}, []any{wire.Exited, 0, 0})
-		expect.Contains(t, out, "be kind")
-		expect.Contains(t, out, "pocketcoder: CLAUDE.md was put back: a command cannot change it")
-		target, err := os.Readlink(filepath.Join(j.workspace, "CLAUDE.md"))
-		is.NoErr(err)
-		is.Equal(target, "AGENTS.md")
-	})
 }
 
 func TestQuarantineStopsALoop(t *testing.T) {
@@ -172,6 +153,12 @@ func TestQuarantineKeepsAndDismisses(t *testing.T) {
 		create := func() string {
 			_, result := j.sh("echo one > .envrc; chmod 750 .envrc")
 			is.Equal(len(result.Quarantined), 1)
+			// on a busy machine the processes of bubblewrap may still be ending: until then, what a person creates is taken
+			expect.Eventually(t, "no process of the command is left", func() bool {
+				j.mu.Lock()
+				defer j.mu.Unlock()
+				return len(j.trees) == 0
+			})
 			return result.Quarantined[0].ID
 		}
 		for range 2 { // it is repeated until its answer arrives

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ type delegating struct {
 	conn    *nats.Conn
 	log     *log.Log
 	session *sdk.ClientSession
-	calls   int
+	calls   atomic.Int64
 	agent   string // of the session
 
 	mu       sync.Mutex
@@ -67,15 +68,16 @@ func openDelegating(t *testing.T) *delegating {
 	return f
 }
 
-// call calls a tool as session ses_1 of chat c1. Without a call id the call has one of its own.
+// call calls a tool as session ses_1 of chat c1. Without a call id the call has one of its own. Tests call tools at
+// once.
 func (f *delegating) call(tool, id string, args map[string]any) (text string, failed bool) {
 	f.t.Helper()
-	f.calls++
+	n := f.calls.Add(1)
 	if id == "" {
-		id = fmt.Sprint("call_", f.calls)
+		id = fmt.Sprint("call_", n)
 	}
-	f.running(id)
-	args["caller"] = sign(f.Key, tool, "ses_1", id, fmt.Sprint(f.calls))
+	f.running(n, id)
+	args["caller"] = sign(f.Key, tool, "ses_1", id, fmt.Sprint(n))
 	params := &sdk.CallToolParams{Name: tool, Arguments: args}
 	params.SetProgressToken(id)
 	r, err := f.session.CallTool(f.t.Context(), params)
@@ -83,19 +85,19 @@ func (f *delegating) call(tool, id string, args map[string]any) (text string, fa
 	return r.Content[0].(*sdk.TextContent).Text, r.IsError
 }
 
-// running lets OpenCode report a message with the call, which runs.
-func (f *delegating) running(call string) {
+// running lets OpenCode report message n with the call, which runs.
+func (f *delegating) running(n int64, call string) {
 	f.t.Helper()
 	is := is.New(f.t)
-	message := fmt.Sprint("msg_", f.calls)
+	message := fmt.Sprint("msg_", n)
 	for _, o := range []events.OpenCode{
 		{Type: "message.updated", Properties: fmt.Appendf(nil, `{"sessionID":"ses_1","info":{"id":%q,"sessionID":"ses_1",
 			"role":"assistant","agent":%q,"parentID":"msg_0","time":{"created":1}}}`, message, f.agent)},
 		{Type: "message.part.updated", Properties: fmt.Appendf(nil, `{"sessionID":"ses_1","part":{"id":"prt_%d",
-			"sessionID":"ses_1","messageID":%q,"type":"tool","tool":"t","callID":%q,"state":{"status":"running"}}}`, f.calls,
-			message, call)},
+			"sessionID":"ses_1","messageID":%q,"type":"tool","tool":"t","callID":%q,"state":{"status":"running"}}}`, n, message,
+			call)},
 	} {
-		e, err := events.NewOpenCode("c1", "local", fmt.Sprint("evt_", f.calls, o.Type), -1, o)
+		e, err := events.NewOpenCode("c1", "local", fmt.Sprint("evt_", n, o.Type), -1, o)
 		is.NoErr(err)
 		seq, err := f.log.Append(f.t.Context(), e)
 		is.NoErr(err)
@@ -136,9 +138,9 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 		return len(all)
 	}
 	for i := range cap(ended) {
-		f.calls++
-		id := fmt.Sprint("call_", f.calls)
-		f.running(id)
+		n := f.calls.Add(1)
+		id := fmt.Sprint("call_", n)
+		f.running(n, id)
 		args := map[string]any{"question": "Which?", "caller": sign(f.Key, "ask_person", "ses_1", id, id)}
 		go func() {
 			answer, err := f.session.CallTool(asked, &sdk.CallToolParams{Name: "ask_person", Arguments: args})
@@ -178,7 +180,7 @@ func TestAQuestionThatIsLeftWhileItIsRecordedExpires(t *testing.T) {
 	sent, err := f.conn.SubscribeSync(events.ChatSubject("c1", events.QuestionRequested{}.Kind()))
 	is.NoErr(err)
 	is.NoErr(f.conn.Flush())
-	f.running("call_1")
+	f.running(0, "call_1")
 	for range 20 {
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -96,12 +96,12 @@ func callsWithMuchWorkAreRefused(t *testing.T, w *bridgedOpenCode) {
 // Of many calls at once that each need a long comparison, most are refused early, and another session works.
 func manyCallsAreRefusedEarly(t *testing.T, w *bridgedOpenCode) {
 	// each is different, because OpenCode asks about equal calls
-	made, _ := w.turnOfCalls(lines(60, fmt.Sprintf(`@@call edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
+	made, _ := w.turnOfCalls(lines(30, fmt.Sprintf(`@@call edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
 		filepath.Join(w.workspace, "old.txt"))))
 	expect.Contains(t, strings.Join(made, "\n"), "OpenCode compared very many lines in the last minute")
-	made, requests := w.turnOfCalls(lines(20, `@@call bash {"command":"true %d","description":"d"}`))
+	made, requests := w.turnOfCalls(lines(5, `@@call bash {"command":"true %d","description":"d"}`))
 	expect.Lacks(t, strings.Join(made, "\n"), "keep OpenCode from answering others")
-	is.New(t).Equal(len(requests), 20)
+	is.New(t).Equal(len(requests), 5)
 }
 
 // A turn changes a character in each line of some files, and is reverted.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -87,26 +88,6 @@ func confineAt(t testing.TB, s *opencode.Supervisor, choice isolation.Choice) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// levels are the isolation levels that work here.
-func levels(t *testing.T) (choices []isolation.Choice) {
-	t.Helper()
-	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
-		choice, err := isolation.Choose(string(level))
-		if err == nil {
-			choices = append(choices, choice)
-			continue
-		}
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Log(err)
-	}
-	if len(choices) == 0 {
-		t.Skip("no isolation works here")
-	}
-	return choices
-}
-
 const mcpServer = "test-mcp"
 
 // instructionNames are the files that OpenCode reads for the model in each folder above a file that it reads.
@@ -147,18 +128,37 @@ func serveMCP(path, address string) {
 	}
 }
 
-// TestConfinedOpenCodeReachesOnlyItsOwnFiles is one test for each level because each start of OpenCode takes seconds.
+// TestConfinedOpenCodeReachesOnlyItsOwnFiles is one test because each start of OpenCode takes seconds.
 func TestConfinedOpenCodeReachesOnlyItsOwnFiles(t *testing.T) {
-	for _, choice := range levels(t) {
-		t.Run(string(choice.Level), func(t *testing.T) {
-			t.Parallel()
-			testConfined(t, choice)
-		})
-	}
+	t.Parallel()
+	o := startConfined(t, isolation.Bwrap, "demo/demo")
+	o.readsNothingOutside()
+	o.followsNoLink()
+	o.writesNoConfiguration()
+	o.writesThroughNoLink()
+	o.reachesNoNetwork()
 }
 
-func testConfined(t *testing.T, choice isolation.Choice) {
+// TestOpenCodeAtLandlockReachesOnlyItsOwnFilesAndNoFIFO has what depends on the isolation level, and the stages for
+// which the model has the tool apply_patch.
+func TestOpenCodeAtLandlockReachesOnlyItsOwnFilesAndNoFIFO(t *testing.T) {
+	t.Parallel()
+	o := startConfined(t, isolation.Landlock, "demo/gpt-5") // OpenCode has apply_patch for such names
+	o.readsNothingOutside()
+	o.reachesNoNetwork()
+	o.patchesNoFIFO()
+	o.isNotBlockedByFIFOsThatGitReads()
+}
+
+// startConfined starts OpenCode at a level. The test is skipped where the level does not work, and fails in CI.
+func startConfined(t *testing.T, level isolation.Level, model string) *confinedOpenCode {
+	t.Helper()
+	choice, err := isolation.Choose(string(level))
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
 	is := is.New(t)
+	is.NoErr(err)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-confined-") // not in /tmp: OpenCode has a private one
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -174,25 +174,18 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	o.link("outside", "workspace/link")
 	is.NoErr(os.Mkdir(o.at("bin"), 0o755))
 	is.NoErr(exec.Command("cp", os.Args[0], o.at("bin/mcp")).Run())
-	o.start(choice)
-	o.readsNothingOutside()
-	o.followsNoLinkToInstructions()
-	o.readsNoFileThatIsReplacedByALink()
-	o.writesNoConfiguration()
-	o.writesThroughNoLink()
-	o.reachesNoNetwork()
-	o.isStartedAgainIfItHangs()
+	o.start(choice, model)
+	return o
 }
 
 // confinedOpenCode is an OpenCode whose workspace, configuration and programs are in a directory.
 type confinedOpenCode struct {
 	t       *testing.T
 	dir     string
-	server  *opencode.Supervisor
-	next    func() opencode.Generation // waits for the next start
-	first   opencode.Generation
+	client  *client.Client
 	session string
 	seen    func() string // all that the model got
+	log     expect.Buffer // of the supervisor
 }
 
 const hostSecret = "the-secret-of-the-host"
@@ -207,36 +200,27 @@ func (o *confinedOpenCode) link(to, name string) {
 	is.New(o.t).NoErr(os.Symlink(to, o.at(name)))
 }
 
-func (o *confinedOpenCode) start(choice isolation.Choice) {
+func (o *confinedOpenCode) start(choice isolation.Choice, model string) {
 	o.t.Helper()
 	var base string
 	base, o.seen = startModel(o.t)
-	lives := make(chan opencode.Generation, 9)
-	o.server = &opencode.Supervisor{
-		Tools: opencodetest.Tools(o.t), Dir: o.at("data/opencode"), Workspace: o.at("workspace"), Shell: "/bin/sh", Expose: []string{o.at("bin")},
-		Logger: slog.New(slog.NewTextHandler(o.t.Output(), nil)), Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
-		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
+	s := &opencode.Supervisor{
+		Tools: opencodetest.Tools(o.t), Dir: o.at("data/opencode"), Workspace: o.at("workspace"), Shell: "/bin/sh",
+		Expose: []string{o.at("bin")}, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(o.t.Output(), &o.log), nil)),
+		Provider: provider.Provider{Model: model, BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
+		GitLimit: 5 * time.Second,
 	}
-	confineAt(o.t, o.server, choice)
-	ctx, cancel := context.WithCancel(o.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- o.server.Run(ctx) }()
-	o.t.Cleanup(func() { cancel(); <-ended })
-	o.next = func() opencode.Generation {
-		select {
-		case g := <-lives:
-			return g
-		case err := <-ended:
-			ended <- err
-			o.t.Fatal(err)
-		}
-		panic("unreachable")
-	}
-	o.first = o.next()
-	session, err := o.first.Client.CreateSession(o.t.Context(), client.NewSession{Directory: o.at("workspace"),
-		Title: "a title"})
+	confineAt(o.t, s, choice)
+	next, _ := run(o.t, s)
+	o.client = next().Client
+	o.session = o.newSession(o.at("workspace"))
+}
+
+func (o *confinedOpenCode) newSession(directory string) string {
+	o.t.Helper()
+	s, err := o.client.CreateSession(o.t.Context(), client.NewSession{Directory: directory, Title: "a title"})
 	is.New(o.t).NoErr(err)
-	o.session = session.ID
+	return s.ID
 }
 
 // call has the model call a tool in a turn, and returns the permissions that OpenCode requested for it.
@@ -256,8 +240,8 @@ func (o *confinedOpenCode) line(tool string, args map[string]any) string {
 // turn has the model make calls at once. A turn takes about a second of processor time.
 func (o *confinedOpenCode) turn(calls string) (permissions []string) {
 	o.t.Helper()
-	return turn(o.t, o.first.Client, o.at("workspace"), o.session, calls+"@@next\n@@say done",
-		idle(o.t, o.first.Client, o.session))
+	return turn(o.t, o.client, o.at("workspace"), o.session, calls+"@@next\n@@say done",
+		idle(o.t, o.client, o.session))
 }
 
 // read returns the line of a script that reads a file.
@@ -278,7 +262,8 @@ func (o *confinedOpenCode) readsNothingOutside() {
 // passwordVariable is in OpenCode's environment, which OpenCode itself can read.
 const passwordVariable = "OPENCODE_SERVER_PASSWORD"
 
-func (o *confinedOpenCode) followsNoLinkToInstructions() {
+// Instructions are links, and a file alternates with a link while OpenCode reads it.
+func (o *confinedOpenCode) followsNoLink() {
 	for _, name := range instructionNames {
 		expect.WriteFile(o.t, o.at("workspace/with-"+name+"/note.txt"), "a note with "+name+"\n")
 		o.link("/proc/self/environ", "workspace/with-"+name+"/"+name)
@@ -291,7 +276,10 @@ func (o *confinedOpenCode) followsNoLinkToInstructions() {
 	for _, name := range instructionNames {
 		script += o.read("workspace/with-" + name + "/note.txt")
 	}
-	o.turn(script)
+	for i := range 8 { // each is different, because OpenCode asks about equal calls
+		script += o.line("read", map[string]any{"filePath": o.at("workspace/swapped.txt"), "limit": 100 + i})
+	}
+	o.swapping(func() { o.turn(script) })
 	for _, name := range instructionNames {
 		expect.Contains(o.t, o.seen(), "a note with "+name)
 	}
@@ -300,8 +288,8 @@ func (o *confinedOpenCode) followsNoLinkToInstructions() {
 	expect.Lacks(o.t, o.seen(), "Be brief.")
 }
 
-// A file alternates with a link while OpenCode reads it.
-func (o *confinedOpenCode) readsNoFileThatIsReplacedByALink() {
+// swapping calls read while the file swapped.txt alternates with a link.
+func (o *confinedOpenCode) swapping(read func()) {
 	swapping, swapped := context.WithCancel(o.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -315,14 +303,9 @@ func (o *confinedOpenCode) readsNoFileThatIsReplacedByALink() {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	script := ""
-	for i := range 8 { // each is different, because OpenCode asks about equal calls
-		script += o.line("read", map[string]any{"filePath": o.at("workspace/swapped.txt"), "limit": 100 + i})
-	}
-	o.turn(script)
+	read()
 	swapped()
 	<-done
-	expect.Lacks(o.t, o.seen(), passwordVariable)
 }
 
 func (o *confinedOpenCode) writesNoConfiguration() {
@@ -336,7 +319,7 @@ func (o *confinedOpenCode) writesNoConfiguration() {
 // The folder of a file becomes a link after the request and before the approval.
 func (o *confinedOpenCode) writesThroughNoLink() {
 	is := is.New(o.t)
-	c, now := o.first.Client, time.Now()
+	c, now := o.client, time.Now()
 	b, err := json.Marshal(map[string]any{"filePath": o.at("workspace/docs2/victim.md"), "content": "overwritten"})
 	is.NoErr(err)
 	is.NoErr(c.Prompt(o.t.Context(), o.session, client.Prompt{MessageID: client.NewID("msg", now),
@@ -364,27 +347,40 @@ func (o *confinedOpenCode) reachesNoNetwork() {
 	var requests atomic.Int64
 	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	o.t.Cleanup(private.Close)
-	o.call("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20})
+	is.NoErr(opencode.AddMCP(o.t.Context(), o.client, o.at("workspace"), "lab", o.at("bin/mcp"), mcpServer,
+		o.at("keys/worker.nk"), strings.TrimPrefix(private.URL, "http://")))
+	o.turn(o.line("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20}) +
+		o.line("lab_attempt", map[string]any{}))
 	is.Equal(requests.Load(), int64(0))
 	expect.Contains(o.t, o.seen(), "403")
-
-	is.NoErr(opencode.AddMCP(o.t.Context(), o.first.Client, o.at("workspace"), "lab", o.at("bin/mcp"), mcpServer,
-		o.at("keys/worker.nk"), strings.TrimPrefix(private.URL, "http://")))
-	o.call("lab_attempt", map[string]any{})
 	expect.Contains(o.t, o.seen(), "the file was read: false, the network was reached: false")
 }
 
-func (o *confinedOpenCode) isStartedAgainIfItHangs() {
+// The names of the FIFOs have characters at which a line ends for JavaScript, not for a patch.
+func (o *confinedOpenCode) patchesNoFIFO() {
 	is := is.New(o.t)
-	for _, pid := range opencode.Descendants(o.first.PID) {
-		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
+	script := ""
+	for _, end := range []string{"\r", "\u2028", "\u2029"} {
+		name := "x" + end + "y"
+		is.NoErr(syscall.Mkfifo(o.at("workspace/"+name), 0o600))
+		script += o.line("apply_patch", map[string]any{"patchText": "*** Begin Patch\n*** Update File: " + name +
+			"\n@@\n-a\n+b\n*** End Patch"})
 	}
-	expect.Eventually(o.t, "the supervisor reports that OpenCode does not answer", func() bool {
-		return o.server.Trouble() == "OpenCode has not answered for 5 s"
+	is.Equal(len(o.turn(script)), 0)
+	is.True(strings.Count(o.seen(), "is a FIFO. OpenCode opens only") >= 3)
+}
+
+// The FIFOs have names that git or ripgrep reads, and are below the top folder of a repository.
+func (o *confinedOpenCode) isNotBlockedByFIFOsThatGitReads() {
+	repository := o.at("workspace/repository")
+	expect.MakeRepository(o.t, repository)
+	for _, name := range []string{".gitignore", ".gitattributes", ".ignore", ".rgignore"} {
+		expect.WriteFile(o.t, filepath.Join(repository, name+".d", "a.txt"), "one\n")
+		is.New(o.t).NoErr(syscall.Mkfifo(filepath.Join(repository, name+".d", name), 0o600))
+	}
+	session := o.newSession(repository)
+	turn(o.t, o.client, repository, session, "@@say done", idle(o.t, o.client, session))
+	expect.Eventually(o.t, "the log names the git that took too long", func() bool {
+		return strings.Contains(o.log.String(), "command=ls-files")
 	})
-	second := o.next()
-	<-o.first.Exited
-	is.Equal(second.N, 2)
-	_, err := second.Client.Session(o.t.Context(), o.session)
-	is.NoErr(err)
 }

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,7 +20,9 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// TestNothingOutlivesAProcessKilledWhileItStartsOpenCode runs itself as the process that is killed, at many moments
+var killAll = flag.Bool("kill.all", false, "kill at many moments of a start instead of three")
+
+// TestNothingOutlivesAProcessKilledWhileItStartsOpenCode runs itself as the process that is killed, at some moments
 // after the first start. Bubblewrap needs a few milliseconds until its processes end with their parent.
 func TestNothingOutlivesAProcessKilledWhileItStartsOpenCode(t *testing.T) {
 	const variable = "POCKETCODER_TEST_STARTS"
@@ -34,7 +37,11 @@ func TestNothingOutlivesAProcessKilledWhileItStartsOpenCode(t *testing.T) {
 		t.Skip(err)
 	}
 	is := is.New(t)
-	for delay := time.Duration(0); delay < 24*time.Millisecond; delay += 2 * time.Millisecond {
+	step := 8 * time.Millisecond
+	if *killAll {
+		step = 2 * time.Millisecond
+	}
+	for delay := time.Duration(0); delay < 24*time.Millisecond; delay += step {
 		dir := t.TempDir()
 		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		process.Env = append(os.Environ(), variable+"="+dir, "TMPDIR="+dir) // the killed process removes nothing

@@ -1,7 +1,7 @@
 package opencode_test
 
 import (
-	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
@@ -20,11 +19,12 @@ import (
 	"pocketcoder/expect"
 )
 
-// TestFilesWrittenByOpenCodeConfigureNoStart plants configuration where OpenCode, and what runs beside it, can write,
-// and in a repository.
-func TestFilesWrittenByOpenCodeConfigureNoStart(t *testing.T) {
+// TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart plants configuration where OpenCode, and what runs beside
+// it, can write, and in a repository. It also plants a truncated database.
+func TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	fault := expect.CountFault(t, "databases moved aside")
 	tools := opencodetest.Tools(t)
 	base, seen := startModel(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-planted-")
@@ -66,43 +66,38 @@ func TestFilesWrittenByOpenCodeConfigureNoStart(t *testing.T) {
 		"opencode": "../../evil\n"} {
 		expect.WriteFile(t, at("workspace", "foreign", ".git", name), content)
 	}
+	truncated := writeTruncatedDatabase(t, at("data", "opencode", "data", "opencode", "opencode.db"))
 	var hosts []string
-	ready := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: at("data", "opencode"), Workspace: workspace, Shell: "/bin/sh", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Keys: map[string]string{"XAI_API_KEY": "x"}},
 		Allow:    func(addresses []string) { hosts = addresses },
-		Started:  func(g opencode.Generation) { ready <- g },
 	}
 	confine(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	select {
-	case g := <-ready:
-		session, err := g.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
-		is.NoErr(err)
-		turn(t, g.Client, workspace, session.ID, "@@say done", idle(t, g.Client, session.ID))
-		expect.Eventually(t, "OpenCode has parsed the files of the repository", func() bool {
-			for kind := range parsed {
-				all, err := opencode.Get(t.Context(), g.Client, workspace, "/api/"+kind)
-				is.NoErr(err)
-				if !strings.Contains(all, "parsed") {
-					return false
-				}
+	next, _ := run(t, s)
+	g := next()
+	copies, err := filepath.Glob(at("data", "opencode", opencode.DamagedDir, "*", "opencode.db"))
+	is.NoErr(err)
+	is.Equal(len(copies), 1)
+	is.True(expect.ReadFile(t, copies[0]) == truncated)
+	fault.Tried()
+	fault.Saw(len(copies))
+	session, err := g.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
+	is.NoErr(err)
+	turn(t, g.Client, workspace, session.ID, "@@say done", idle(t, g.Client, session.ID))
+	expect.Eventually(t, "OpenCode has parsed the files of the repository", func() bool {
+		for kind := range parsed {
+			all, err := opencode.Get(t.Context(), g.Client, workspace, "/api/"+kind)
+			is.NoErr(err)
+			if !strings.Contains(all, "parsed") {
+				return false
 			}
-			return true
-		})
-		project, err := g.Client.ProjectID(t.Context(), filepath.Join(workspace, "foreign"))
-		is.NoErr(err)
-		is.Equal(project, "../../evil") // so that a start in this folder is refused
-	case err := <-ended: // an agent that asks for nothing
-		ended <- err
-		t.Fatal(err)
-	case <-time.After(2 * time.Minute):
-		t.Fatal("OpenCode is not ready")
-	}
+		}
+		return true
+	})
+	project, err := g.Client.ProjectID(t.Context(), filepath.Join(workspace, "foreign"))
+	is.NoErr(err)
+	is.Equal(project, "../../evil") // so that a start in this folder is refused
 	for _, host := range []string{"home.example:443", "models.example:443", "api.anthropic.com:443"} {
 		if slices.Contains(hosts, host) {
 			t.Errorf("OpenCode may reach %s", host)
@@ -112,4 +107,23 @@ func TestFilesWrittenByOpenCodeConfigureNoStart(t *testing.T) {
 	is.True(os.IsNotExist(err)) // no program was started
 	is.Equal(expect.ReadFile(t, evaluated), "")
 	expect.Lacks(t, seen(), "a skill of the repository")
+}
+
+// writeTruncatedDatabase writes the first half of an SQLite database with several pages, and returns it.
+func writeTruncatedDatabase(t *testing.T, path string) string {
+	t.Helper()
+	is := is.New(t)
+	is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+	db, err := sql.Open("sqlite", path)
+	is.NoErr(err)
+	_, err = db.Exec("CREATE TABLE session (id TEXT PRIMARY KEY, text TEXT)")
+	is.NoErr(err)
+	for i := range 20 {
+		_, err = db.Exec("INSERT INTO session VALUES (?, ?)", i, strings.Repeat("text ", 800))
+		is.NoErr(err)
+	}
+	is.NoErr(db.Close())
+	whole := expect.ReadFile(t, path)
+	is.NoErr(os.Truncate(path, int64(len(whole)/2)))
+	return whole[:len(whole)/2]
 }

@@ -121,9 +121,8 @@ func abortEndsATurnWithASteeredMessage(t *testing.T, w *bridgedOpenCode) {
 		approve  bool
 		messages int // when it runs
 	}{
-		"that waits for a person": {asksFirst, false, 2},
-		"that writes":             {"@@text n=5000 delay=20", false, 2}, // OpenCode says nothing about the steered message
-		"with a subagent":         {`@@call task {"description":"x","prompt":"@@text n=5000 delay=20","subagent_type":"general"}`, true, 4},
+		"that writes":     {"@@text n=5000 delay=20", false, 2}, // OpenCode says nothing about the steered message
+		"with a subagent": {`@@call task {"description":"x","prompt":"@@text n=5000 delay=20","subagent_type":"general"}`, true, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := w.in(t)

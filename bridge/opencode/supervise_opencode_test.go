@@ -71,10 +71,14 @@ func startModel(t testing.TB) (base string, requests func() string) {
 }
 
 // hostileWorkspace returns a workspace with every file with which a repository can configure OpenCode, Bun or git. A
-// program of it that runs creates a file in ran.
+// program of it that runs creates a file in ran, which is in the workspace because OpenCode can write there.
 func hostileWorkspace(t *testing.T) (workspace, ran string) {
 	t.Helper()
-	workspace, ran = t.TempDir(), t.TempDir()
+	workspace = t.TempDir()
+	ran = filepath.Join(workspace, "ran")
+	if err := os.Mkdir(ran, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	script := func(name string) string {
 		path := filepath.Join(workspace, "evil", name)
 		expect.WriteFile(t, path, "#!/bin/sh\ntouch "+filepath.Join(ran, name)+"\n")
@@ -173,6 +177,35 @@ func turn(t testing.TB, c *client.Client, directory, session, text string, so fu
 	return requests
 }
 
+// run runs a supervisor until the test ends. next waits for the next start of OpenCode. stop ends the supervisor.
+func run(t testing.TB, s *opencode.Supervisor) (next func() opencode.Generation, stop func() error) {
+	t.Helper()
+	lives := make(chan opencode.Generation, 9)
+	s.Started = func(g opencode.Generation) { lives <- g }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { stop() })
+	next = func() opencode.Generation {
+		t.Helper()
+		select {
+		case g := <-lives:
+			return g
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("it ended: %v", err)
+		}
+		panic("unreachable")
+	}
+	return next, stop
+}
+
 // twoProviders is a catalogue of models with two providers. The test has a key of each. OpenCode's own catalogue is
 // large: reading it takes 2 s of processor time.
 const twoProviders = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"a":` +
@@ -192,30 +225,15 @@ func TestWorkspaceCannotConfigureOpenCode(t *testing.T) {
 	is.NoErr(os.Symlink(t.TempDir(), dir))
 	shell := filepath.Join(t.TempDir(), "testshell")
 	expect.WriteFile(t, shell, fmt.Sprintf("#!/bin/sh\nenv >'%[1]s/env.new' && mv '%[1]s/env.new' '%[1]s/env'\necho $$ >'%[1]s/pid'\nexec /bin/sh \"$@\"\n", dumps))
-	lives := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: dir, Workspace: workspace, Shell: shell, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		ShellAddress: "unix:/run/shell.sock",
 		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte(twoProviders),
 			Keys: map[string]string{"ANTHROPIC_API_KEY": "key-of-anthropic"}, Auth: `{"openai":{"type":"api","key":"key-of-openai"}}`},
-		Started: func(g opencode.Generation) { lives <- g },
+		Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
 	}
 	confine(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	next := func() opencode.Generation {
-		select {
-		case g := <-lives:
-			return g
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("it ended: %v", err)
-		}
-		panic("unreachable")
-	}
-
+	next, stop := run(t, s)
 	first := next()
 	is.Equal(first.N, 1)
 	session, err := first.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
@@ -231,7 +249,12 @@ func TestWorkspaceCannotConfigureOpenCode(t *testing.T) {
 	checkNothingRan(t, ran)
 	checkEnvironment(t, expect.ReadFile(t, filepath.Join(dumps, "env")), session.ID, first.Client.Password())
 
-	is.NoErr(syscall.Kill(first.PID, syscall.SIGKILL))
+	for _, pid := range opencode.Descendants(first.PID) { // it hangs
+		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
+	}
+	expect.Eventually(t, "the supervisor reports that OpenCode does not answer", func() bool {
+		return s.Trouble() == "OpenCode has not answered for 5 s"
+	})
 	second := next()
 	<-first.Exited
 	is.Equal(second.N, 2)
@@ -257,10 +280,7 @@ func TestWorkspaceCannotConfigureOpenCode(t *testing.T) {
 		}
 	}
 	is.True(command != 0)
-	cancel()
-	err = <-ended
-	ended <- err
-	is.NoErr(err)
+	is.NoErr(stop())
 	<-second.Exited
 	is.Equal(opencode.ProcessID(second.PID), "")
 	expect.Eventually(t, "the command is gone", func() bool { return opencode.ProcessID(command) == "" })

@@ -266,6 +266,13 @@ func (p *play) count() (results, carried, received map[string]int) {
 	return results, carried, received
 }
 
+func sum(counts map[string]int) (all int) {
+	for _, n := range counts {
+		all += n
+	}
+	return all
+}
+
 // check says that no worker and no result is lost or doubled, and that OpenCode was asked each message once.
 func (p *play) check(n int) {
 	p.t.Helper()
@@ -297,24 +304,25 @@ func (p *play) check(n int) {
 	}
 }
 
+// killStep is the number of events between the kills of one kind.
+const killStep = 10
+
 var (
-	killAlone = flag.Int("kill.alone", 1+rand.IntN(2), "the first `event` at which PocketCoder alone is killed: 1 or 2")
-	killAll   = flag.Bool("kill.all", false, "kill both ways at each event")
+	killAlone = flag.Int("kill.alone", 1+rand.IntN(killStep),
+		"the first `event` at which PocketCoder alone is killed, up to 10")
+	killAll = flag.Bool("kill.all", false, "kill both ways at each event")
 )
 
-// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. The kills of
-// PocketCoder alone and those of it with OpenCode take turns, event by event. Under -short there is a kill of each kind
-// at every tenth event.
+// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. An ordinary run
+// kills PocketCoder alone at every tenth event, from a random one on, and with OpenCode in the middle between them.
 func TestAKillAtAnyEventLosesAndRepeatsNoResult(t *testing.T) {
 	t.Parallel()
-	alone, both, step := *killAlone, 3-*killAlone, 2
-	switch {
-	case testing.Short():
-		step = 10
-	case *killAll:
+	alone, both, step := *killAlone, 1+(*killAlone-1+killStep/2)%killStep, killStep
+	if *killAll {
 		alone, both, step = 1, 1, 1
 	}
 	t.Logf("repeat with -kill.alone=%d", *killAlone)
+	fault := expect.CountFault(t, "results", "deliveries of them")
 	for name, c := range map[string]struct {
 		both  bool
 		first int
@@ -324,7 +332,13 @@ func TestAKillAtAnyEventLosesAndRepeatsNoResult(t *testing.T) {
 			total := 0
 			t.Run("no kill", func(t *testing.T) { total = newPlay(t, c.both).run(0) })
 			for n := c.first; n <= total; n += step {
-				t.Run(fmt.Sprint(n), func(t *testing.T) { newPlay(t, c.both).run(n) })
+				t.Run(fmt.Sprint(n), func(t *testing.T) {
+					p := newPlay(t, c.both)
+					p.run(n)
+					fault.Tried()
+					results, carried, received := p.count()
+					fault.Saw(sum(results), sum(carried)+sum(received))
+				})
 			}
 		})
 	}

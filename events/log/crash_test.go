@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, appendForever(dir))
 		os.Exit(1)
 	}
+	expect.RunAtOnce(6)
 	os.Exit(m.Run())
 }
 

@@ -6,18 +6,16 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats-server/v2/server"
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log/quorum"
 	"pocketcoder/expect"
 )
 
-func TestALeaderWithoutAMajorityIsNoticedWhileItStillAnswers(t *testing.T) {
-	expect.Long(t, "runs a cluster of three servers")
-	t.Parallel()
+// lossOfTheMajorityIsNoticed stops the other servers than the leader.
+func lossOfTheMajorityIsNoticed(t *testing.T, c *eventstest.Cluster, leader *server.Server) {
 	is := is.New(t)
-	c := eventstest.OpenCluster(t)
-	leader := c.Leader()
 	w := watch(t, c)
 	expect.Eventually(t, "a majority answers", func() bool { return answered(t, c) })
 	is.Equal(w.Lost(), time.Duration(0))
@@ -35,19 +33,11 @@ func TestALeaderWithoutAMajorityIsNoticedWhileItStillAnswers(t *testing.T) {
 	is.NoErr(err) // the leader has not stepped down yet
 }
 
-func TestALogWithoutALeaderIsNoticed(t *testing.T) {
-	expect.Long(t, "runs a cluster of three servers")
-	t.Parallel()
-	is := is.New(t)
-	c := eventstest.OpenCluster(t)
+// lossOfTheLeaderIsNoticed comes when two of three servers run.
+func lossOfTheLeaderIsNoticed(t *testing.T, c *eventstest.Cluster) {
 	w := watch(t, c)
-	is.Equal(w.Lost(), time.Duration(0))
-	leader := c.Leader()
-	leader.Shutdown()
-	leader.WaitForShutdown()
-	c.Leader()
 	expect.Eventually(t, "the two others make a majority", func() bool { return answered(t, c) && w.Lost() == 0 })
-	leader = c.Leader()
+	leader := c.Leader()
 	leader.Shutdown()
 	leader.WaitForShutdown()
 	expect.Eventually(t, "the loss is noticed", func() bool { return w.Lost() > 0 })

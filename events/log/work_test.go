@@ -63,6 +63,7 @@ func workWith(ctx context.Context, stop func(), t *testing.T, l *log.Log, filter
 const lostFilter = "evt.chat.*.turn.lost"
 
 func TestWorkRunsInOrderAndContinuesAfterARestart(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	dir := expect.MemoryDir(t)
 	s := eventstest.Server(t, dir)
@@ -124,6 +125,7 @@ func restart(t *testing.T, s *server.Server, dir string) *log.Log {
 }
 
 func TestFailedWorkIsRetriedBeforeTheNext(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
 	appendLost(t, l, "chat1", 0, 3)

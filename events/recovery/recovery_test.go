@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -285,11 +286,17 @@ func bounds(t *testing.T) (first [4]uint64) {
 	return first
 }
 
-// shortCases are what is left under -short of the two tests that come next.
-var shortCases = []string{
-	"bytes in a compressed block", "half of the last block, no index", "the first block", "blocks 1 and 3, and bytes in 2",
-	"all three", "the note as well",
+// Each damage costs up to three starts of NATS on a log of 18 MB.
+var allDamages = flag.Bool("damage.all", false, "try every damage of the next two tests instead of the usual ones")
+
+var usualDamages = []string{
+	"bytes in a compressed block", "bytes of the last event", "half of the last block, no index", "the first block",
+	"the last block", "the whole stream", "blocks 1 and 3, and bytes in 2",
+	"all three", "the note as well", "a record that was not written to its end",
 }
+
+// isTried reports whether this run tries a damage.
+func isTried(name string) bool { return *allDamages || slices.Contains(usualDamages, name) }
 
 func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 	t.Parallel()
@@ -327,10 +334,10 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 		"bytes of the first record of a block":      {firstRecord(8000), nil, 0},
 		"bytes in blocks 1 and 3, no configuration": {func(s *system) { remove("meta.inf", "meta.sum")(s); flip(1, .5)(s); flip(3, .5)(s) }, nil, 202},
 	} {
+		if !isTried(name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains(shortCases, name) {
-				expect.Long(t, "starts NATS three times on a log of 18 MB")
-			}
 			t.Parallel()
 			is := is.New(t)
 			s := stopped(t)
@@ -344,7 +351,8 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 			if c.lost != nil {
 				is.Equal(lost, c.lost)
 			}
-			is.Equal(s.lost(), lost)
+			reported := s.lost()
+			is.Equal(reported, lost)
 			is.Equal(len(s.guard.Losses()), 1)
 			after := uint64(0)
 			if n := len(lost); n > 0 {
@@ -379,7 +387,7 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 			is.Equal(s.guard.Trouble(), "") // acknowledged
 			is.Equal(len(s.guard.Losses()), 1)
 			fault.Tried()
-			fault.Saw(int(lost.Count()), int(s.lost().Count()))
+			fault.Saw(int(lost.Count()), int(reported.Count()))
 		})
 	}
 }
@@ -411,10 +419,10 @@ func TestWithoutNATSOwnFilesNothingIsLostAndNothingIsSaid(t *testing.T) {
 		"the first record of a block that was not written to its end":           firstRecord(4000),
 		"the first record of a block that was not written to its end, no index": noIndex(firstRecord(4000)),
 	} {
+		if !isTried(name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains(shortCases, name) {
-				expect.Long(t, "starts NATS twice on a log of 18 MB")
-			}
 			t.Parallel()
 			is := is.New(t)
 			s := stopped(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, serveWorker(url, os.Getenv("HANDLERS_TEST_KEYS"), os.Getenv("HANDLERS_TEST_WORKSPACE")))
 		os.Exit(1)
 	}
+	expect.RunAtOnce(6)
 	os.Exit(m.Run())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 		listen(subject)
 		return
 	}
+	expect.RunAtOnce(6)
 	os.Exit(m.Run())
 }
 

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Getenv("WIRE_ROLE") {
 	case "":
+		expect.RunAtOnce(8)
 		os.Exit(m.Run())
 	case "server":
 		nc := must(nats.Connect(os.Getenv("WIRE_URL"), nats.Timeout(time.Minute)))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"testing"
@@ -63,13 +65,22 @@ func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 // missedFrames is how many frames arrive while the bridge is away.
 const missedFrames = 4
 
-// cuts returns where a test cuts a row of events: once between each two kinds that follow each other somewhere. With
-// -short it returns a fifth of these places.
-func cuts(kinds []string) (all []int) {
+var (
+	cutsFirst = flag.Int("cuts.first", rand.IntN(cutStep), "the first `place` of those where the tests cut events, below 4")
+	cutsAll   = flag.Bool("cuts.all", false, "cut events at all these places")
+)
+
+// cutStep is the number of places between two cuts.
+const cutStep = 4
+
+// cuts returns where a test cuts a row of events: once between each two kinds that follow each other somewhere. Without
+// -cuts.all it returns each fourth of these places, from a random one on.
+func cuts(t *testing.T, kinds []string) (all []int) {
+	t.Logf("repeat with -cuts.first=%d", *cutsFirst)
 	seen, before := map[[2]string]bool{}, ""
 	for k, kind := range kinds {
 		pair := [2]string{before, kind}
-		if !seen[pair] && (!testing.Short() || len(seen)%5 == 0) {
+		if !seen[pair] && (*cutsAll || len(seen)%cutStep == *cutsFirst) {
 			all = append(all, k)
 		}
 		seen[pair], before = true, kind
@@ -91,10 +102,7 @@ var stateOfCall = regexp.MustCompile(`"status":"[a-z]+"`)
 
 func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	for i, k := range cuts(kindsOf(frames)) {
-		if i%2 == 1 { // TestARestartOfTheBridgeLosesNoDurableEvent has them all
-			continue
-		}
+	for _, k := range cuts(t, kindsOf(frames)) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
@@ -126,7 +134,7 @@ func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 
 func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	for i, k := range cuts(kindsOf(frames)) {
+	for i, k := range cuts(t, kindsOf(frames)) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
@@ -150,8 +158,8 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 
 func TestACutLosesNoSubagentsEvent(t *testing.T) {
 	frames := recording.Events(t, "9i-perm-task")[1:]
-	for i, k := range cuts(kindsOf(frames)) {
-		if k < 3 || i%3 != 0 {
+	for _, k := range cuts(t, kindsOf(frames)) {
+		if k < 3 {
 			continue
 		}
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
@@ -200,7 +208,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 			durable, kinds = append(durable, i), append(kinds, kind)
 		}
 	}
-	for _, i := range cuts(kinds[:len(kinds)-1]) { // after the last there is nothing to notice a gap by
+	for _, i := range cuts(t, kinds[:len(kinds)-1]) { // after the last there is nothing to notice a gap by
 		k := durable[i]
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +239,7 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 	for _, e := range all[:end] {
 		kinds = append(kinds, e.Type)
 	}
-	for _, k := range cuts(kinds) {
+	for _, k := range cuts(t, kinds) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)

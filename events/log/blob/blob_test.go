@@ -100,10 +100,10 @@ func TestLastDescriptionOfABlobIsUsed(t *testing.T) {
 
 // The server refuses what it has not stored yet beyond 128 MiB.
 func TestBodyLargerThanTheServersQueueIsStored(t *testing.T) {
-	expect.Long(t, "stores 300 MiB")
+	expect.Long(t, "stores 160 MiB")
 	is := is.New(t)
 	store := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))).Blobs
-	body := make([]byte, 300<<20)
+	body := make([]byte, 160<<20)
 	rand.NewChaCha8([32]byte{}).Read(body)
 	b, err := store.PutByHash(t.Context(), body)
 	is.NoErr(err)

@@ -30,8 +30,10 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
+const usualCases = 100
+
 var (
-	harmlessCases = flag.Int("harmless.cases", 100, "`number` of allowed commands to run")
+	harmlessCases = flag.Int("harmless.cases", usualCases, "`number` of allowed commands to run")
 	harmlessSeed  = flag.Uint64("harmless.seed", 0,
 		"`seed` of the commands; 0 is a fixed one for one half and a new one for the other")
 )
@@ -68,18 +70,20 @@ func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 	}
 }
 
-// noticesHarm runs what must be noticed, so that the test can fail. What a command has done is still there when the
-// next one runs, because a reset takes longer.
+// noticesHarm runs what must be noticed, so that the test can fail: a command for each kind of harm, and all of them if
+// the test runs more than the usual cases. What a command has done is still there when the next one runs, because a
+// reset takes longer.
 func (r *testbed) noticesHarm(t *testing.T) {
-	for _, command := range []string{
-		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt",
-		"sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
-		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt",
-		"echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
-		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0",
-		"cat private/plan", "echo x > ~/new", "mkdir src/d && rmdir src/d", "git branch new",
-		"find . -name a.txt -exec ./canary ';'", "chmod 600 canary",
-	} {
+	commands := []string{"touch a.txt", "rm b.txt", "sed '1e ./canary' a.txt", "cat .env", "echo x > ~/new",
+		"mkdir src/d && rmdir src/d", "git branch new", "chmod 600 canary"}
+	if *harmlessCases > usualCases {
+		commands = append(commands, "echo x > src/new", "sed -i s/a/b/ a.txt", "./canary",
+			"sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?", "printf '%n' PATH && ls",
+			"test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt", "echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
+			"cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0",
+			"cat private/plan", "find . -name a.txt -exec ./canary ';'")
+	}
+	for _, command := range commands {
 		if after := r.run(t, []string{command}) + r.settled(t); after == r.before {
 			t.Errorf("%s: not noticed", command)
 		}

@@ -1,4 +1,4 @@
-package mcpserver_test
+package record_test
 
 import (
 	"encoding/json"

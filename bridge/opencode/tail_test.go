@@ -1,4 +1,4 @@
-package tail
+package opencode_test
 
 import (
 	"fmt"
@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/tail"
 )
 
 func TestTheEndOfAnOutputIsItsLastTenLines(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var out Buffer
+	var out tail.Buffer
 	is.Equal(out.String(), "")
 	for i := range 12 {
 		fmt.Fprintf(&out, "line %d\n", i)

@@ -1,11 +1,11 @@
-package bash_test
+package policy_test
 
 import (
 	"testing"
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/policy/bash"
+	policybash "pocketcoder/handlers/policy/bash"
 )
 
 func TestDetachedIsOnlyWhatBeginsWithTheWord(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDetachedIsOnlyWhatBeginsWithTheWord(t *testing.T) {
 		"echo detach npm run dev": "",
 	} {
 		is := is.New(t)
-		rest, ok := bash.Detached(command)
+		rest, ok := policybash.Detached(command)
 		is.Equal(ok, want != "") // of the command
 		if ok {
 			is.Equal(rest, want)

@@ -1,4 +1,4 @@
-package ownshell_test
+package app
 
 import (
 	"bytes"

@@ -1,10 +1,12 @@
-package display
+package policy_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 func TestADiffHasNoNamesOfItsOnlyFile(t *testing.T) {
@@ -26,7 +28,7 @@ func TestADiffHasNoNamesOfItsOnlyFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			var kinds, text strings.Builder
-			for _, l := range Diff(c.diff) {
+			for _, l := range display.Diff(c.diff) {
 				if l.Kind == 0 {
 					l.Kind = '0'
 				}

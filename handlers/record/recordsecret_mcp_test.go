@@ -1,4 +1,4 @@
-package recordsecret_test
+package record_test
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package place_test
+package log_test
 
 import (
 	"testing"

@@ -1,10 +1,12 @@
-package display
+package policy_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 func TestLongRunsOfBlanksAreShownByTheirLength(t *testing.T) {
@@ -20,6 +22,6 @@ func TestLongRunsOfBlanksAreShownByTheirLength(t *testing.T) {
 		"a" + strings.Repeat("\n", 10) + "b":          "a\n⏎×9\nb",
 		"a" + strings.Repeat("\n \t", 400) + "b\n\nc": "a\n⏎×399\n \tb\n\nc",
 	} {
-		is.Equal(ShortenBlanks(text, 8), want)
+		is.Equal(display.ShortenBlanks(text, 8), want)
 	}
 }

@@ -1,4 +1,4 @@
-package sshkey_test
+package record_test
 
 import (
 	"crypto/dsa" //lint:ignore SA1019 a key of this kind has to be made to be refused

@@ -1,4 +1,4 @@
-package hostport_test
+package policy_test
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package dryrun
+package permission_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 )
 
@@ -14,8 +15,8 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	read := 0
-	trial := Trial{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
-		Active:    func(context.Context, string) (Active, error) { return policy.Evaluate, nil },
+	trial := dryrun.Trial{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
+		Active:    func(context.Context, string) (dryrun.Active, error) { return policy.Evaluate, nil },
 		Directory: func(string, string) string { return "" },
 		Ask: func(a events.PermissionAsk, _ string) policy.Ask {
 			return policy.Ask{Type: a.Permission, Patterns: a.Patterns}
@@ -30,6 +31,7 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	for range 2 { // the second run reuses the verdicts of the first
 		result, err := trial.Run(t.Context(), "")
 		is.NoErr(err)
-		is.Equal([]int{read, result.Asks, result.Allowed}, []int{MaxRequests, MaxRequests, MaxRequests})
+		is.Equal([]int{read, result.Asks, result.Allowed}, []int{dryrun.MaxRequests, dryrun.MaxRequests,
+			dryrun.MaxRequests})
 	}
 }

@@ -1,4 +1,4 @@
-package shellsocket_test
+package shells
 
 import (
 	"bytes"

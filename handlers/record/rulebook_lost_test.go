@@ -1,4 +1,4 @@
-package rulebook_test
+package record_test
 
 import (
 	"encoding/json"
