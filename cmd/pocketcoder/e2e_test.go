@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -148,9 +147,6 @@ func fewModels() string { return filepath.Join(binaries, "few-models.json") }
 
 const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"claude-x":{"id":"claude-x",` +
 	`"name":"Claude","release_date":"2026-01-01","attachment":false,"reasoning":false,"temperature":true,"tool_call":true,"limit":{"context":9999,"output":999}}}}}`
-
-// setupToken finds the setup link, and its code, in what a system prints at its first start.
-var setupToken = regexp.MustCompile(`(http://\S+/setup)#(\S+)`)
 
 // process is a running "pocketcoder up", and a connection to it: a process of its own, or part of that of the tests.
 type process struct {
