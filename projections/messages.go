@@ -249,7 +249,7 @@ func sending(t *tables, e events.Event, b events.MessageSending) error {
 	return nil
 }
 
-// join makes the message that OpenCode has reported under the id of a sending the submitted message. After a loss of
+// join merges a message that OpenCode reported into the submitted message with the same OpenCode id. After a loss of
 // events, the report can be in the log before the sending.
 func (t *tables) join(m *Message, b events.MessageSending) {
 	reported, found := t.messages.Get(store.RecordID(b.EngineMessage))

@@ -24,7 +24,7 @@ import (
 func TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	fault := expect.CountFault(t, "databases moved aside")
+	fault := expect.CountFault(t, "database moved aside")
 	tools := opencodetest.Tools(t)
 	base, seen := startModel(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-planted-")

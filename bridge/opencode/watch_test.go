@@ -67,7 +67,7 @@ func TestPausedSupervisorKeepsOpenCode(t *testing.T) {
 	}
 	t.Parallel()
 	is := is.New(t)
-	fault := expect.CountFault(t, "questions to OpenCode afterwards")
+	fault := expect.CountFault(t, "requests to OpenCode afterwards")
 	asked, hold := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

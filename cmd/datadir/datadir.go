@@ -299,7 +299,7 @@ func (d Dir) checkVersion() error {
 func CheckVersion(text string) error {
 	v, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || v < 1 {
-		return fmt.Errorf("its file version holds %q, want a number; restore the file from a backup, or choose another --data", text)
+		return fmt.Errorf("its file version contains %q instead of a number; restore the file from a backup, or choose another --data", text)
 	}
 	if v > Version {
 		return fmt.Errorf("a newer pocketcoder has stored data of version %d in it, and this pocketcoder knows versions up to %d; use the newer one, or another --data", v, Version)

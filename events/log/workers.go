@@ -52,7 +52,7 @@ func (l *Log) setOpened(w *worker, name string, err error) {
 }
 
 // WatchWorkers checks until ctx ends whether the workers of this process make progress. It counts its own ticks, so
-// that a process that does not run for a while does not blame the workers.
+// that a paused process does not report its workers.
 func (l *Log) WatchWorkers(ctx context.Context) error {
 	tick := time.NewTicker(workerPause)
 	defer tick.Stop()
@@ -78,7 +78,7 @@ func (l *Log) checkWorkers(ctx context.Context) {
 		l.working.Lock()
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			w.trouble = fmt.Sprintf("the consumer %s is missing; restart PocketCoder", w.name)
-		} else if err == nil { // another error is one of the log
+		} else if err == nil { // the health of the log reports other errors
 			w.observe(c.CachedInfo())
 		}
 		l.working.Unlock()

@@ -70,8 +70,8 @@ func (x *Executions) requestWhileRunning(u *run) {
 	}
 }
 
-// requestReported asks the worker once. A report that the worker has begun arrives although ctx ends: the result of the
-// execution does not have its names.
+// requestReported asks the worker once. It records a report that arrives after ctx has ended, because the result of the
+// execution does not repeat its names.
 func (x *Executions) requestReported(ctx context.Context, u *run) error {
 	r := wire.Request{Op: wire.Report, Exec: u.requested.Exec, Workspace: x.Workspace}
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, io.Discard, io.Discard)

@@ -227,7 +227,7 @@ func (x *Executions) record(ctx context.Context, chat string, all ...events.Data
 	return x.recordAfter(ctx, nil, chat, all...)
 }
 
-// recordAfter is record behind events that belong before.
+// recordAfter appends the events before, and then all, in one batch.
 func (x *Executions) recordAfter(ctx context.Context, before []events.Event, chat string, all ...events.Data) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

@@ -42,7 +42,7 @@ func Messages(ctx context.Context, m *projections.Model) ([]Message, error) {
 		"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
 }
 
-// ReportedMessage is a message of a user that OpenCode has reported and that no submitted message is known as.
+// ReportedMessage is a message of a user that OpenCode reported and that belongs to no submitted message.
 type ReportedMessage struct {
 	Session       string     `db:"session"`
 	EngineMessage string     `db:"ai_engine_message_id"`

@@ -76,13 +76,13 @@ func (tx *Tx) commit(batch []decodedEvent) error {
 }
 
 func (tx *Tx) transact(do func() error) error {
-	if err := tx.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := tx.run("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	tx.err, tx.changed, tx.wake = nil, nil, false
 	err := do()
 	if err == nil {
-		if err = tx.exec("COMMIT"); err == nil {
+		if err = tx.run("COMMIT"); err == nil {
 			return nil
 		}
 	}

@@ -66,7 +66,7 @@ type Session struct {
 	q                         *Quarantine
 	takes, folderTakes, backs int
 	folders                   map[string]bool // names that were taken as folders
-	told                      map[string]bool // names that were reported while the command ran
+	reported                  map[string]bool // names that were reported while the command ran
 	notes                     []string
 	ended, closed             bool
 	reporting                 sync.Mutex // held by report; locked before Quarantine.mu
@@ -162,7 +162,7 @@ func (q *Quarantine) Begin(c Command) (*Session, error) {
 		q.forgetDeleted()
 		q.scan()
 	}
-	s := &Session{q: q, Command: c, folders: map[string]bool{}, told: map[string]bool{}}
+	s := &Session{q: q, Command: c, folders: map[string]bool{}, reported: map[string]bool{}}
 	q.sessions = append(q.sessions, s)
 	return s, nil
 }
@@ -475,7 +475,7 @@ func (q *Quarantine) removeReportable(s *Session) (list [][]*item) {
 	waits := map[*item]bool{}
 	for _, it := range q.items {
 		t := it.session
-		waits[it] = t != nil && !t.ended && t.Chat != "" && (t != s || s.told[it.Name] || !q.isComplete(it))
+		waits[it] = t != nil && !t.ended && t.Chat != "" && (t != s || s.reported[it.Name] || !q.isComplete(it))
 	}
 	q.items = slices.DeleteFunc(q.items, func(it *item) bool {
 		if waits[it] {
@@ -491,7 +491,7 @@ func (q *Quarantine) removeReportable(s *Session) (list [][]*item) {
 			list, at = append(list, nil), len(list)
 		}
 		list[at] = append(list[at], it)
-		s.told[it.Name] = true
+		s.reported[it.Name] = true
 		return true
 	})
 	return list

@@ -158,7 +158,7 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 	rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
 	if isServiceWorker(r) {
 		return api.Forbidden("A page that is served at a port cannot register a service worker: " +
-			"the worker would answer for later pages of the port.")
+			"it would stay active for other programs at this port.")
 	}
 	var failed error
 	proxy := &httputil.ReverseProxy{

@@ -139,6 +139,9 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, caller ap
 
 // checkQuery refuses an invalid query before anything is written, because the answer could not be built.
 func (s *Records) checkQuery(r *http.Request, caller api.Caller, c collection) error {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
 	if _, err := s.API.View(r, caller, c.Collection, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
 	}
