@@ -88,7 +88,7 @@ func TestIsolationPreventsCreatingProtectedFilesInGit(t *testing.T) {
 
 func TestIsolationTakesAllProtectedNamesOutOfTheTopDirectory(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, repository(t))
 		ways := []string{"mkdir %s", "ln -st . %s", "cd sub; touch %s; mv %s .. || :"}

@@ -137,7 +137,7 @@ func TestQuarantineStopsALoop(t *testing.T) {
 
 func TestQuarantineKeepsAndDismisses(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+	eachProtection(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		op := func(op wire.Op, item string) string {

@@ -165,6 +165,7 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 	for range cap(ended) {
 		is.True(errors.Is(<-ended, context.Canceled))
 	}
+	is.Equal(waiting(), cap(ended)) // as when OpenCode has died: a person may still answer
 	expect.Eventually(t, "a call is served again", func() bool {
 		_, failed := f.call("mcp_status", "", map[string]any{})
 		return !failed

@@ -134,7 +134,8 @@ func TestConfinedOpenCodeReachesOnlyItsOwnFiles(t *testing.T) {
 	o := startConfined(t, isolation.Bwrap, "demo/demo")
 	o.readsNothingOutside()
 	o.followsNoLink()
-	o.writesNoConfiguration()
+	o.changesNoConfiguration("write",
+		map[string]any{"filePath": o.at("workspace/opencode.json"), "content": "evil"})
 	o.writesThroughNoLink()
 	o.reachesNoNetwork()
 }
@@ -145,6 +146,8 @@ func TestOpenCodeAtLandlockReachesOnlyItsOwnFilesAndNoFIFO(t *testing.T) {
 	t.Parallel()
 	o := startConfined(t, isolation.Landlock, "demo/gpt-5") // OpenCode has apply_patch for such names
 	o.readsNothingOutside()
+	o.changesNoConfiguration("apply_patch", map[string]any{
+		"patchText": "*** Begin Patch\n*** Update File: opencode.json\n@@\n-{}\n+evil\n*** End Patch"})
 	o.reachesNoNetwork()
 	o.patchesNoFIFO()
 	o.isNotBlockedByFIFOsThatGitReads()
@@ -308,10 +311,9 @@ func (o *confinedOpenCode) swapping(read func()) {
 	<-done
 }
 
-func (o *confinedOpenCode) writesNoConfiguration() {
+func (o *confinedOpenCode) changesNoConfiguration(tool string, args map[string]any) {
 	is := is.New(o.t)
-	// such a request does not reach a person
-	is.Equal(len(o.call("write", map[string]any{"filePath": o.at("workspace/opencode.json"), "content": "evil"})), 0)
+	is.Equal(len(o.call(tool, args)), 0) // such a request does not reach a person
 	expect.Contains(o.t, o.seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
 	is.Equal(expect.ReadFile(o.t, o.at("workspace/opencode.json")), "{}\n")
 }

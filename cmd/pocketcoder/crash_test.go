@@ -81,7 +81,10 @@ func TestDeathOfAnyPartLosesAndRepeatsNothing(t *testing.T) {
 	p := start(t, "--push-allow-private", "--allow", "todowrite: *", "--max-turns", "0")
 	repeated := repeatedMessages{process: p}
 	var calls callsThatWait
-	runStages(t, p, stage{"the worker dies", func(t *testing.T, p *process) { workerDies(t, p); fault.Tried() }},
+	runStages(t, p, stage{"the worker dies", func(t *testing.T, p *process) {
+		causeAndCheck(t, p, workerDies, healthcheckFollows("sandbox"))
+		fault.Tried()
+	}},
 		stage{"OpenCode dies", func(t *testing.T, p *process) {
 			causeAndCheck(t, p, killOpenCode, incidentCheck{"what it ran is lost, and continues", lostTurnsContinue},
 				healthcheckFollows("opencode"),

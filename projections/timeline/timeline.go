@@ -13,9 +13,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
 )
@@ -70,11 +72,11 @@ func (r Request) Pending() bool {
 // Pending reports whether the question waits for a person.
 func (q Question) Pending() bool { return !q.Removed && q.Status == questions.Asked }
 
-// concernsPerson reports whether a person was ever asked. What the policy allows by itself is seen in the tool call
-// alone.
+// concernsPerson reports whether a person was ever asked, or decided before the policy left it to a person. What the
+// policy allows by itself is seen in the tool call alone.
 func (r Request) concernsPerson() bool {
 	return r.Referred || r.Interrupted || r.Status == projections.PermissionDenied ||
-		r.Status == projections.PermissionExpired
+		r.Status == projections.PermissionExpired || strings.HasPrefix(r.DecidedBy, events.UserActor(""))
 }
 
 // Window is the part of a chat that a page shows: the positions from From up to, but without, Before. A Before of 0

@@ -42,6 +42,7 @@ const showEverything = `(() => {
 	document.querySelectorAll("template").forEach((e) => main.append(e.content.cloneNode(true)));
 	document.querySelectorAll("details").forEach((e) => (e.open = true));
 	document.querySelectorAll("[hidden]").forEach((e) => (e.hidden = false));
+	document.querySelectorAll("[data-text]").forEach((e) => (e.textContent ||= "1 " + e.dataset.text));
 	if (window.log) {
 		main.append(...elementsOf('<div class="markdown"><h2>Rivers</h2>' +
 			'<table><tr><th>name</th></tr><tr><td>Rhine</td></tr></table>' +

@@ -447,6 +447,10 @@ func TestWhatARuleAllowsByItselfNeedsNoCard(t *testing.T) {
 	id := s.AppendCommandRequest(t, chat, "per_1", "ls")
 	s.Append(t, chat, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized})
 	is.True(!strings.Contains(b.visit(t, "/chats/"+chat).body, "r-"+id))
+
+	quick := s.AppendCommandRequest(t, chat, "per_2", "ls") // a person decides before the policy does
+	s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+quick, webtest.Object{"status": "authorized"})
+	expect.Contains(t, element(t, b.visit(t, "/chats/"+chat).body, "r-"+quick), "approved by ada@example.org")
 }
 
 func TestQuestionsAreAnswered(t *testing.T) {

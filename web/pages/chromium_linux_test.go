@@ -78,6 +78,12 @@ func (d *device) fill(selector, text string) {
 }
 
 // sees waits until a JavaScript condition, or the promise of one, holds.
+// set gives a field a value. It is one step, so that no update of the page comes between.
+func (d *device) set(selector, value string) {
+	d.t.Helper()
+	d.evaluate(fmt.Sprintf("document.querySelector(%q).value = %q", selector, value))
+}
+
 func (d *device) sees(what, condition string) {
 	d.t.Helper()
 	chromiumtest.Await(d.t, d.ctx, what, condition)

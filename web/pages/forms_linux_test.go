@@ -24,8 +24,9 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	d.click(".create form > button")
 	d.sees("why an empty form is refused", `document.querySelector(".create .problem") !== null`)
 	// #new-action is a field whose name hides the property of the form
-	d.do(chromedp.SetValue(chromedp.CSS("#new-tool"), "bash"),
-		chromedp.SetValue(chromedp.CSS("#new-pattern"), "git diff"), chromedp.SetValue(chromedp.CSS("#new-action"), "allow"))
+	d.set("#new-tool", "bash")
+	d.set("#new-pattern", "git diff")
+	d.set("#new-action", "allow")
 	d.click(".create form > button")
 	d.sees("the rule", `document.querySelector("[id^=record-]") !== null`)
 	_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
@@ -67,7 +68,7 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	d.visit("/chats/" + chat)
 	d.click(card + " .more a")
 	d.sees("the rule", `document.querySelector(".always section button") !== null`)
-	d.do(chromedp.SetValue(chromedp.CSS("#pattern"), "touch *"))
+	d.set("#pattern", "touch *")
 	d.click(".rule button")
 	d.sees("what the rule would have allowed", `document.querySelectorAll(".tried li").length >= 2`)
 	d.screenshot("always")
@@ -113,7 +114,7 @@ func TestAnApprovalNeverDropsAnEdit(t *testing.T) {
 	d.sees("the button is seen",
 		`((b = document.querySelector("#edit-`+ids[0]+` button"), at = b.getBoundingClientRect()) =>
 			document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) === b)()`)
-	d.do(chromedp.SetValue(chromedp.CSS("#edited-"+ids[0]), "make less"))
+	d.set("#edited-"+ids[0], "make less")
 	d.click("#edit-" + ids[0] + " button")
 	expect.Eventually(t, "the edited command is approved", func() bool {
 		_, request := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+"/"+ids[0], nil)

@@ -59,7 +59,7 @@ func TestAnAdministratorConnectsAModelOnAPhone(t *testing.T) {
 	enter := func(selector, key, want string) {
 		t.Helper()
 		if key != "" {
-			d.do(chromedp.SetValue(chromedp.CSS(selector+" [name=key]"), key))
+			d.set(selector+" [name=key]", key)
 		}
 		d.load(chromedp.Click(chromedp.CSS(selector + " button")))
 		expect.Contains(t, d.evaluate(`document.querySelector("#verdict").textContent`), want)
