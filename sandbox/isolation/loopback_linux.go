@@ -1,6 +1,8 @@
 package isolation
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +29,8 @@ func (l *Loopback) Close() {
 	l.user.Close()
 }
 
-// loopbackTimeout limits the time to create a Loopback.
-const loopbackTimeout = 10 * time.Second
+// loopbackTimeout limits the time to create a Loopback, also on a busy machine.
+const loopbackTimeout = time.Minute
 
 // NewLoopback creates a namespace with bubblewrap, because a host may let only bubblewrap create one. cat runs in the
 // namespace until this process has opened it. Bubblewrap starts cat when the loopback interface is up.
@@ -47,6 +49,8 @@ func NewLoopback() (*Loopback, error) {
 	cmd := exec.CommandContext(ctx, bwrap, "--unshare-user", "--unshare-net", "--die-with-parent", "--cap-drop", "ALL",
 		"--ro-bind", "/", "/", "--info-fd", "3", "--", "cat")
 	cmd.ExtraFiles = []*os.File{theirs}
+	var stderr bytes.Buffer
+	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second // a child of bubblewrap that outlives the timeout has it open
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("create pipe: %w", err)
@@ -62,19 +66,29 @@ func NewLoopback() (*Loopback, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start bubblewrap: %w", err)
 	}
-	defer cmd.Wait()
-	defer cancel()
+	l, err := openStarted(info, in, out)
+	in.Close() // cat ends
+	ended := cmd.Wait()
+	if err != nil {
+		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w (%s)", err,
+			cmp.Or(strings.TrimSpace(stderr.String()), fmt.Sprint(ended)))
+	}
+	return l, nil
+}
+
+// openStarted opens the namespace of cat once cat runs.
+func openStarted(info io.Reader, in io.Writer, out io.Reader) (*Loopback, error) {
 	var started struct {
 		Child int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(info).Decode(&started); err != nil {
-		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
+		return nil, fmt.Errorf("read its pid: %w", err)
 	}
 	if _, err := in.Write([]byte{'\n'}); err != nil {
-		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
+		return nil, fmt.Errorf("write to cat: %w", err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
+		return nil, fmt.Errorf("read from cat: %w", err)
 	}
 	return openLoopback(started.Child)
 }
