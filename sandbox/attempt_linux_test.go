@@ -178,6 +178,16 @@ var attempts = map[string]func(args []string) error{
 		}
 	},
 
+	// inotify prints how many instances the kernel allows.
+	"inotify": func([]string) error {
+		n := 0
+		for ; ; n++ {
+			if _, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+				return fmt.Errorf("%d %s", n, unix.ErrnoName(err.(syscall.Errno)))
+			}
+		}
+	},
+
 	"kill":    func(a []string) error { return unix.Kill(number(a[0]), 0) },
 	"unshare": func(a []string) error { return unix.Unshare(number(a[0])) },
 	"clone":   func(a []string) error { return child(unix.SYS_CLONE, uintptr(number(a[0]))|uintptr(unix.SIGCHLD), 0) },

@@ -40,7 +40,8 @@ func sharing(t *testing.T) isolation.Choice {
 func TestSharedLoopbackWorksForAnotherUser(t *testing.T) {
 	sharing(t)
 	t.Parallel()
-	runAsAnotherUser(t, "TestLoopbackIsSharedByTheCommandsOfOneChat", "TestLoopbackShowsNoProcessesOfOtherCommands")
+	runAsAnotherUser(t, "TestLoopbackIsSharedByTheCommandsOfOneChat", "TestLoopbackShowsNoProcessesOfOtherCommands",
+		"TestCommandsOfAChatShareAQuarterOfTheInotifyInstances")
 }
 
 func TestLoopbackIsSharedByTheCommandsOfOneChat(t *testing.T) {
@@ -139,6 +140,34 @@ func TestLoopbackShowsNoProcessesOfOtherCommands(t *testing.T) {
 	expect.Lacks(t, out.String(), "attempt")
 	expect.Contains(t, out.String(), "no namespace")
 	expect.Contains(t, out.String(), "no address")
+}
+
+func TestCommandsOfAChatShareAQuarterOfTheInotifyInstances(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	j := newTestWorker(t, sharing(t), nil)
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	is.NoErr(err)
+	all, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	is.NoErr(err)
+	allowed := func(line string) (n int) { // to this command; others of the user may need the rest
+		t.Helper()
+		_, err := fmt.Sscanf(line, "%d EMFILE", &n)
+		is.NoErr(err)
+		return n
+	}
+	next := j.request(j.program + " " + attemptName + " inotify")
+	keep := j.request(j.program + " " + attemptName + " 'inotify\nwait never'")
+	next.Loopback, keep.Loopback = "chat1", "chat1"
+	out, done := newLines(), make(chan wire.Result, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- j.Exec(ctx, keep, out, io.Discard) }()
+	n := allowed(out.next(t))
+	is.True(n > 0 && n <= all/4)
+	is.Equal(allowed(j.tryAs(next)[0]), 0)
+	cancel()
+	is.Equal((<-done).Reason, wire.Cancelled)
+	is.True(allowed(j.tryAs(next)[0]) > 0)
 }
 
 func TestLoopbackIsDroppedWhenNoCommandUsesIt(t *testing.T) {

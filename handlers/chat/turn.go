@@ -24,7 +24,8 @@ type Revert struct {
 	Overwrite bool   `json:"overwrite,omitempty"` // files that were changed since are not kept
 }
 
-// AbortTurn carries out the command, even if the disk is almost full, because the turn may be what fills it. Without a
+// AbortTurn carries out the command, even if the disk is almost full, because the turn may be what fills it. It fails
+// if the log cannot store its event, because the queue of messages, budgets and delegations follow the event. Without a
 // running turn the abort is recorded and has no effect.
 func (h *Chats) AbortTurn(ctx context.Context, c AbortTurn) (uint64, error) {
 	return h.request(log.UseLastSpace(ctx), c.Chat, c.Command, events.AbortRequested{Session: c.Session})

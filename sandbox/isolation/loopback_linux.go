@@ -1,6 +1,8 @@
 package isolation
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,11 +29,19 @@ func (l *Loopback) Close() {
 	l.user.Close()
 }
 
-// loopbackTimeout limits the time to create a Loopback.
-const loopbackTimeout = 10 * time.Second
+// loopbackTimeout limits the time to create a Loopback, also on a busy machine.
+const loopbackTimeout = time.Minute
 
-// NewLoopback creates a namespace with bubblewrap, because a host may let only bubblewrap create one. cat runs in the
-// namespace until this process has opened it. Bubblewrap starts cat when the loopback interface is up.
+// inotifyShare is the part of the user's inotify instances that the commands in a Loopback can have together: one in
+// inotifyShare. The others are left to this process and to the user's editors.
+const inotifyShare = 4
+
+// instancesFile has the most inotify instances in the user namespace of the process that opens it (namespaces(7)).
+const instancesFile = "/proc/sys/user/max_inotify_instances"
+
+// NewLoopback creates a namespace with bubblewrap, because a host may let only bubblewrap create one. tee runs in the
+// namespace until this process has opened it, and limits the inotify instances. Bubblewrap starts tee when the loopback
+// interface is up.
 func NewLoopback() (*Loopback, error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -45,8 +55,11 @@ func NewLoopback() (*Loopback, error) {
 	}
 	defer info.Close()
 	cmd := exec.CommandContext(ctx, bwrap, "--unshare-user", "--unshare-net", "--die-with-parent", "--cap-drop", "ALL",
-		"--ro-bind", "/", "/", "--info-fd", "3", "--", "cat")
+		"--cap-add", "CAP_SYS_RESOURCE", "--ro-bind", "/", "/", "--bind", "/proc", "/proc", "--info-fd", "3", "--",
+		"tee", instancesFile)
 	cmd.ExtraFiles = []*os.File{theirs}
+	var stderr bytes.Buffer
+	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second // a child of bubblewrap that outlives the timeout has it open
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("create pipe: %w", err)
@@ -62,21 +75,41 @@ func NewLoopback() (*Loopback, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start bubblewrap: %w", err)
 	}
-	defer cmd.Wait()
-	defer cancel()
+	l, err := openStarted(info, in, out)
+	in.Close() // tee ends
+	ended := cmd.Wait()
+	if err != nil {
+		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w (%s)", err,
+			cmp.Or(strings.TrimSpace(stderr.String()), fmt.Sprint(ended)))
+	}
+	return l, nil // with no limit if tee failed, because /proc/sys is read-only in some containers
+}
+
+// openStarted opens the namespace of tee once tee runs, and passes it the limit.
+func openStarted(info io.Reader, in io.Writer, out io.Reader) (*Loopback, error) {
 	var started struct {
 		Child int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(info).Decode(&started); err != nil {
-		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
+		return nil, fmt.Errorf("read its pid: %w", err)
 	}
-	if _, err := in.Write([]byte{'\n'}); err != nil {
-		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
+	if _, err := fmt.Fprintln(in, max(userInstances()/inotifyShare, 1)); err != nil {
+		return nil, fmt.Errorf("write to tee: %w", err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		return nil, fmt.Errorf("create a network namespace with bubblewrap: %w", err)
+		return nil, fmt.Errorf("read from tee: %w", err)
 	}
 	return openLoopback(started.Child)
+}
+
+// userInstances returns the most inotify instances of a user.
+func userInstances() int {
+	text, _ := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 128 // the kernel's default
+	}
+	return n
 }
 
 // openLoopback opens the network namespace of a process, and the user namespace that owns it.
