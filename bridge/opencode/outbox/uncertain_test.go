@@ -37,6 +37,7 @@ func (s *system) afterLoss(r *bridgetest.Running, from uint64, prepare ...func(*
 	}
 	next.Start(func(o *outbox.Outbox) {
 		o.Compare = func(ctx context.Context) error { return o.Hold(ctx, after) }
+		o.Uncertain = func() uint64 { return after }
 	}).Connected()
 	return &system{next}
 }
@@ -101,6 +102,24 @@ func TestAMessageWhoseSendingIsLostIsNotSentAgain(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 3)
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Delivery: events.DeliverySteer})
 	is.Equal(texts(s.awaitPrompts(4))[3], "waits")
+}
+
+func TestADeliveredMessageIsNotSentAgainAfterALoss(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	chatID := s.Chat()
+	s.queueMessages(chatID, "hello")
+	r := s.Start()
+	session := s.awaitPrompts(1)[0].session
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 1 })
+	s.Drained()
+	s = s.afterLoss(r, 0)
+	s.Drained()
+	is.Equal(texts(s.promptsReceived()), []string{"hello"})
+	is.Equal(facts[events.TurnLost](s, chatID), []events.TurnLost{{Session: session}}) // for a person to see
+	s.Submit(chatID, "next")
+	is.Equal(texts(s.awaitPrompts(2)), []string{"hello", "next"})
 }
 
 func TestAMessageOfADeletedAgentIsFoundAfterALoss(t *testing.T) {
