@@ -63,6 +63,16 @@ func TestRowOfARequestSaysWhatTheSandboxDid(t *testing.T) {
 	is.Equal(bad, 0)
 	is.Equal([]any{all[0].Applied, all[0].Failure}, []any{true, ""})
 	is.Equal([]any{all[1].Applied, all[1].Failure}, []any{false, ".envrc exists now"})
+
+	through, err := m.DecisionsDone(t.Context(), "keep")
+	is.NoErr(err)
+	is.Equal(through, m.Seq())
+	feed(t, m, s.own(events.PermissionRequested{Permission: "k3", Type: "keep", Patterns: []string{".npmrc"}}))
+	before := m.Seq()
+	feed(t, m, s.decides(user, "k3", events.Denied))
+	through, err = m.DecisionsDone(t.Context(), "keep")
+	is.NoErr(err)
+	is.Equal(through, before)
 }
 
 // in gives an event of ours in another chat.

@@ -38,3 +38,16 @@ func (m *Model) PermissionIn(ctx context.Context, chat, permission string) (Perm
 		"SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
 		dbx.Params{"id": permission, "own": store.RecordID(permission), "chat": chat})
 }
+
+// DecisionsDone returns a sequence up to which nothing is left to do about the decisions on requests of a type. Only
+// the sandbox records what it has carried out, so every decision on a request of another type counts as open.
+func (m *Model) DecisionsDone(ctx context.Context, typ string) (through uint64, err error) {
+	through = m.Seq() // first: the rows include each decision up to here
+	open, _, err := store.First[struct{ First int64 }](ctx, m.Model, "open decisions",
+		`SELECT coalesce(min(decided_seq), 0) AS first FROM permissions
+			WHERE permission={:type} AND decided_seq > 0 AND NOT applied AND failure=''`, dbx.Params{"type": typ})
+	if open.First > 0 {
+		through = min(through, uint64(open.First)-1)
+	}
+	return through, err
+}

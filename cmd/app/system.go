@@ -327,10 +327,11 @@ func (s *System) wire() {
 		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
 	}
 	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
-	s.ingest.Compare = s.holdUncertain
+	s.ingest.Compare, s.ingest.Uncertain = s.holdUncertain, s.nats.Uncertain
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
 		HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter,
+		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, permission.TypeKeep) },
 		HasTurn: func(ctx context.Context, chat string) (bool, error) {
 			c, _, err := s.model.Chat(ctx, chat)
 			return c.Turn == projections.TurnAssistant, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
+	"pocketcoder/events/recovery"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -289,6 +291,40 @@ func TestTheTextOfAnErasedChatIsGoneAndAllElseIsTheSame(t *testing.T) {
 	repeated, err := Run(t.Context(), options(d))
 	is.NoErr(err)
 	is.Equal(repeated.Blobs+repeated.Sessions, 0)
+}
+
+func TestAnOlderCopyThatIsPutBackAfterAnErasureIsALoss(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d, backedUp := installation(t), t.TempDir()
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
+	is.NoErr(err)
+	start := func() *recovery.Guard {
+		server, nc, err := backup.OpenStore(t.Context(), d.Path("nats"), keys, false)
+		is.NoErr(err)
+		defer server.Close()
+		defer nc.Close()
+		js, err := jetstream.New(nc)
+		is.NoErr(err)
+		guard, err := recovery.Open(string(d), slog.New(slog.DiscardHandler))
+		is.NoErr(err)
+		is.NoErr(guard.Observe(t.Context(), js))
+		return guard
+	}
+	is.Equal(len(start().Losses()), 0)
+	is.NoErr(os.CopyFS(backedUp, os.DirFS(d.Path("nats"))))
+	_, err = Run(t.Context(), options(d))
+	is.NoErr(err)
+	erased := start()
+	is.Equal(len(erased.Losses()), 0)
+	is.Equal(erased.Uncertain(), uint64(0))
+
+	is.NoErr(os.RemoveAll(d.Path("nats")))
+	is.NoErr(os.CopyFS(d.Path("nats"), os.DirFS(backedUp)))
+	put := start()
+	is.Equal(len(put.Losses()), 1)
+	is.Equal(put.Losses()[0].Sequences.Count(), uint64(1)) // the event of the erasure
+	is.True(put.Uncertain() > 0)
 }
 
 // keysWith counts the chunks of blobs, by whether chat1 alone has them.

@@ -92,6 +92,8 @@ func (g *Guard) noteRemoved(streams string, before note, names []string) error {
 }
 
 // begin returns the note for a check of the streams in a directory. The note begins anew if they belong to another log.
+// It keeps the sequence that the former log had reached: the log after an erasure reaches it, and an older copy does
+// not.
 func (g *Guard) begin(streams string) note {
 	created := readCreated(filepath.Join(streams, log.EventsStream))
 	g.mu.Lock()
@@ -100,7 +102,7 @@ func (g *Guard) begin(streams string) note {
 	if !created.IsZero() && !g.note.Created.IsZero() && !created.Equal(g.note.Created) {
 		before := g.note // of the log that was copied into this one
 		g.replaced(created)
-		g.note.Lost, g.note.Uncertain = before.Lost, before.Uncertain
+		g.note.Last, g.note.Lost, g.note.Uncertain = before.Last, before.Lost, before.Uncertain
 	}
 	n := g.note
 	n.Blocks = maps.Clone(n.Blocks)

@@ -665,12 +665,31 @@ func TestACopyThatFailedIsRemoved(t *testing.T) {
 	is.Equal(s.missing(), s.lost())
 }
 
-// A backup that was restored has another time of creation.
+// replace makes the log replace another one, which had reached a sequence.
+func (s *system) replace(last uint64) {
+	s.Helper()
+	is := is.New(s)
+	path := filepath.Join(s.data, "log-note.json")
+	text, err := os.ReadFile(path)
+	is.NoErr(err)
+	var note map[string]any
+	is.NoErr(json.Unmarshal(text, &note))
+	note["created"], note["last"] = time.Now().Add(-time.Hour), last
+	text, err = json.Marshal(note)
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(path, text, 0o600))
+}
+
+// A backup that was restored has another time of creation, and so has the log after an erasure.
 func TestTheReadModelsOfAnotherLogAreNotUsed(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*system){
-		"embedded": func(s *system) { s.start(total + 100) },
+		"embedded": func(s *system) {
+			s.replace(total)
+			s.start(total + 100)
+		},
 		"elsewhere": func(s *system) {
+			s.replace(total + 100)
 			var err error
 			s.guard, err = recovery.Open(s.data, slog.New(slog.DiscardHandler))
 			is.New(s).NoErr(err)
@@ -682,15 +701,6 @@ func TestTheReadModelsOfAnotherLogAreNotUsed(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := stopped(t)
-			path := filepath.Join(s.data, "log-note.json")
-			text, err := os.ReadFile(path)
-			is.NoErr(err)
-			var note map[string]any
-			is.NoErr(json.Unmarshal(text, &note))
-			note["created"], note["last"] = time.Now().Add(-time.Hour), total+100
-			text, err = json.Marshal(note)
-			is.NoErr(err)
-			is.NoErr(os.WriteFile(path, text, 0o600))
 			start(s)
 			is.Equal(len(s.guard.Losses()), 0)
 			dir, stale, err := s.guard.Stale()
@@ -708,4 +718,21 @@ func TestTheReadModelsOfAnotherLogAreNotUsed(t *testing.T) {
 			is.True(!stale)
 		})
 	}
+}
+
+func TestAnOlderCopyThatReplacesAnErasedLogIsALoss(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	s.replace(total + 2)
+	s.start(0)
+	is.Equal(s.lost(), recovery.Ranges{{First: total + 1, Last: total + 2}})
+	is.Equal(s.guard.Uncertain(), uint64(total+3))
+	_, stale, err := s.guard.Stale()
+	is.NoErr(err)
+	is.True(stale)
+	s.append(total + 3) // no event gets the sequence of a lost one
+	s.stop()
+	s.start(0)
+	is.Equal(len(s.guard.Losses()), 1)
 }

@@ -49,6 +49,9 @@ type Executions struct {
 	HasRoom   func() bool                                // reports whether large outputs may be stored; nil for always
 	Logger    *slog.Logger
 
+	// returns a sequence up to which each decision about a quarantined name is carried out; nil if that is not known
+	Applied func(context.Context) (uint64, error)
+
 	IdleAfter time.Duration                                        // ends background commands of idle chats; 0 for never
 	HasTurn   func(ctx context.Context, chat string) (bool, error) // reports whether a turn runs; set if IdleAfter is
 

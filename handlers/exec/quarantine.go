@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
@@ -151,11 +152,15 @@ func cutCommand(command string) string {
 	return strings.ToValidUTF8(command[:maxKeepCommand], "") + "…"
 }
 
+// keepWorker is the name of the durable consumer of applyDecisions.
+const keepWorker = "keep-decisions"
+
 // applyDecisions carries out people's decisions about quarantined names, until ctx ends. A decision that was carried
 // out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
-	err := x.Log.WorkByChat(ctx, "keep-decisions", events.ChatSubject("*", events.PermissionDecided{}.Kind()),
-		x.applyDecision, func(e events.Event, err error) {
+	decisions := events.ChatSubject("*", events.PermissionDecided{}.Kind())
+	err := x.Log.WorkByChat(log.BeginWork(ctx, x.Applied), keepWorker, decisions, x.applyDecision,
+		func(e events.Event, err error) {
 			x.Logger.Warn("carry out a decision about a quarantined name", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 		})
 	if ctx.Err() != nil {

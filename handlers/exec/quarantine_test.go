@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -185,6 +187,31 @@ func TestDecisionAboutACreatedNameWaitsForTheWorker(t *testing.T) {
 	q.serve(s)
 	is.Equal(s.applied(kept.Permission).Error, "")
 	is.Equal(q.done(), []string{"dismiss q2", "keep q1"}) // and no decision a second time
+}
+
+func TestAProcessWithoutProgressSkipsDecisionsThatWereCarriedOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	q := &quarantine{creates: []wire.Quarantined{file("q1", ".envrc"), file("q2", ".npmrc")}}
+	stop := q.serve(s)
+	_, _, _ = s.shell(t.Context(), s.authorized("./configure"))
+	stop()
+	s.stop()
+	s.decideKeep(".envrc", events.Authorized)
+	applied, err := s.Log.Last(t.Context())
+	is.NoErr(err)
+	open := s.decideKeep(".npmrc", events.Denied)
+	again := &Executions{Permissions: &permission.Permissions{Log: s.Log}, Log: s.Log, Conn: s.connect(natsconf.Core),
+		Engine: "local", Pool: "local", Workspace: s.workspace, Logger: handlerstest.Quiet(),
+		Applied: func(context.Context) (uint64, error) { return applied, nil }}
+	js, err := jetstream.New(again.Conn)
+	is.NoErr(err)
+	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, keepWorker))
+	s.run(again.Conn, again.Run)
+	q.serve(s)
+	is.Equal(s.applied(open.Permission).Error, "")
+	is.Equal(q.done(), []string{"dismiss q2"})
 }
 
 // A worker reports a name again after a restart, to the command of any chat.

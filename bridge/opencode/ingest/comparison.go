@@ -179,15 +179,20 @@ func (c *comparison) loseBetweenSteps(ctx context.Context, s projections.Session
 
 // resend sends messages again that OpenCode accepted and has not answered, each once. OpenCode accepts a message before
 // it stores it (measured), so it may have lost the message. The ids are the same, so OpenCode runs the message once.
-// resend returns the sessions whose turns have begun.
+// resend skips the messages of before a loss. It returns the sessions whose turns have begun.
 func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
 	if err != nil {
 		return nil, err
 	}
+	loss := uint64(0)
+	if c.Uncertain != nil {
+		loss = c.Uncertain()
+	}
 	begun := map[string]bool{}
 	for _, m := range unanswered {
-		if _, busy := c.busy[m.Session]; busy || m.Engine != c.Engine || c.resent[m.ID] {
+		_, busy := c.busy[m.Session]
+		if busy || m.Engine != c.Engine || c.resent[m.ID] || uint64(m.First) < loss {
 			continue
 		}
 		accepted, err := c.Resend(ctx, m)

@@ -51,6 +51,10 @@ type Ingest struct {
 	// anything. After an error Ingest reconnects and tries again. It may be nil.
 	Compare func(context.Context) error
 
+	// Uncertain returns a sequence from a loss of events until Compare has ended, 0 otherwise. A message that was
+	// submitted before it is not sent again, because both sides may have lost its answer. It may be nil.
+	Uncertain func() uint64
+
 	// KeepOriginal receives each permission request that contains a secret, before Ingest stores its redacted form. After
 	// each connection, it receives those that OpenCode still lists. Without a gate it is nil.
 	KeepOriginal func(events.PermissionAsk)

@@ -41,7 +41,10 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func(ctx context.Context) error {
-			return o.Log.Work(ctx, budgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
+			ctx = log.BeginWork(ctx, func(ctx context.Context) (uint64, error) {
+				return o.Model.DecisionsDone(ctx, permission.TypeBudget)
+			})
+			return o.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
 				o.moreDecided, warn)
 		},
 		func(ctx context.Context) error {

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
@@ -271,6 +273,40 @@ func TestADeniedMessageWaitsUntilTheLimitIsRaised(t *testing.T) {
 	})
 	is.Equal(s.moreRequests()[1].Reason, "the limit was raised")
 	is.Equal(len(s.moreRequests()), 2)
+}
+
+func TestWithoutProgressOtherDecisionsThanThoseOfBudgetsAreSkipped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
+	r := s.Start()
+	chatID, session := s.startTurn(1)
+	for _, d := range []events.Data{
+		events.PermissionRequested{Permission: "other", Type: "edit"},
+		events.PermissionDecided{Permission: "other", Type: "edit", Decision: events.Authorized},
+	} {
+		e, err := events.New(chatID, events.UserActor("u1"), d)
+		is.NoErr(err)
+		_, err = s.Log.Append(t.Context(), e)
+		is.NoErr(err)
+	}
+	s.Happen(s.step(session, "tool-calls", 6, 1)...)
+	request := s.moreRequest(1)
+	s.endSession(session)
+	s.Drained()
+	r.Stop()
+	s.decideMore(request, events.Authorized)
+	js, err := jetstream.New(s.NC)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), log.EventsStream)
+	is.NoErr(err)
+	is.NoErr(stream.DeleteConsumer(t.Context(), outbox.BudgetDecisionsWorker))
+	s.Start().Connected()
+	is.Equal(texts(s.awaitPrompts(2)), []string{"work", outbox.BudgetPrompt})
+	worker, err := stream.Consumer(t.Context(), outbox.BudgetDecisionsWorker)
+	is.NoErr(err)
+	is.Equal(worker.CachedInfo().Delivered.Consumer, uint64(1))
 }
 
 func TestAStepDuringARestartStopsTheTurn(t *testing.T) {

@@ -46,15 +46,24 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 }
 
 // deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message
-// before it sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted
-// chats. It returns errChanged if a person has changed the queue of the chat after seen, and a log.Unavailable while
-// the log does not store commands.
+// before it sends the message, so OpenCode recognizes a message that is sent again after a crash. It sends nothing if
+// OpenCode has reported the message already, or if the chat was deleted. It returns errChanged if a person has changed
+// the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
 func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
 	if err != nil || row.Removed {
 		return err
 	}
 	m.Bound = row.Session
+	if m.EngineMessage == "" { // it can be one that is submitted again after a loss of events
+		reported, found, err := pending.Reported(ctx, o.Model, m.Chat, client.TailOf(m.ID))
+		if err != nil {
+			return err
+		}
+		if found {
+			return o.recordSent(ctx, m, reported)
+		}
+	}
 	ids, err := o.sendAnywhere(ctx, m, seen)
 	if errors.Is(err, errChanged) || isUnavailable(err) {
 		return err

@@ -87,5 +87,5 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 // Names of the durable consumers of Budgets.
 const (
 	BudgetWorker          = "budget" // steps
-	budgetDecisionsWorker = "budget-decisions"
+	BudgetDecisionsWorker = "budget-decisions"
 )

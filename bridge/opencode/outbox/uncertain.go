@@ -20,14 +20,14 @@ import (
 
 // The reasons of what Hold holds or ends. A person reads them.
 const (
-	heldMessage = "Events of the log were lost, and OpenCode does not have this message. It may have been answered " +
-		"before the loss. Send it now, or delete it."
-	heldDecision = "Events of the log were lost after this request. What it asks for may have been done already, " +
-		"so it is not done by itself."
-	heldAnswer = "Events of the log were lost after the question. The answer may have reached the model already, " +
-		"so it is not sent."
-	heldEffect = "Events of the log were lost after this was requested. It may have been done already. " +
-		"Request it again if it was not."
+	heldMessage = "Events of the log are missing, because they were lost or a backup was restored. OpenCode does not " +
+		"have this message, and may have answered it before. Send it now, or delete it."
+	heldDecision = "Events of the log after this request are missing, because they were lost or a backup was restored. " +
+		"What it asks for may have been done already, so PocketCoder does not repeat it."
+	heldAnswer = "Events of the log after the question are missing, because they were lost or a backup was restored. " +
+		"The answer may have reached the model already, so it is not sent."
+	heldEffect = "Events of the log after this request are missing, because they were lost or a backup was restored. " +
+		"It may have been done already. Request it again if it was not."
 )
 
 // Hold compares the open effects of events before a sequence with OpenCode, after events of the log were lost or a

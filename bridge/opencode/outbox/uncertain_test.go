@@ -12,6 +12,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/rulebook"
@@ -37,6 +38,7 @@ func (s *system) afterLoss(r *bridgetest.Running, from uint64, prepare ...func(*
 	}
 	next.Start(func(o *outbox.Outbox) {
 		o.Compare = func(ctx context.Context) error { return o.Hold(ctx, after) }
+		o.Uncertain = func() uint64 { return after }
 	}).Connected()
 	return &system{next}
 }
@@ -101,6 +103,51 @@ func TestAMessageWhoseSendingIsLostIsNotSentAgain(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 3)
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Delivery: events.DeliverySteer})
 	is.Equal(texts(s.awaitPrompts(4))[3], "waits")
+}
+
+func TestADeliveredMessageIsNotSentAgainAfterALoss(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	chatID := s.Chat()
+	s.queueMessages(chatID, "hello")
+	r := s.Start()
+	session := s.awaitPrompts(1)[0].session
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 1 })
+	s.Drained()
+	s = s.afterLoss(r, 0)
+	s.Drained()
+	is.Equal(texts(s.promptsReceived()), []string{"hello"})
+	is.Equal(facts[events.TurnLost](s, chatID), []events.TurnLost{{Session: session}}) // for a person to see
+	s.Submit(chatID, "next")
+	is.Equal(texts(s.awaitPrompts(2)), []string{"hello", "next"})
+}
+
+// The call of a tool submits a message again under the same id.
+func TestAMessageThatIsSubmittedAgainAfterALossIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	chatID := s.Chat()
+	submit := func() {
+		_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{
+			Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Message: "m1",
+			Parts: []events.Part{{Type: "text", Text: "hello"}},
+		})
+		is.NoErr(err)
+	}
+	submit()
+	r := s.Start()
+	p := s.awaitPrompts(1)[0]
+	s.Answer(p.session, p.MessageID)
+	s.Drained()
+	s = s.afterLoss(r, s.firstOf(chatID, events.MessageSubmitted{}))
+	submit()
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 1 })
+	s.Drained()
+	is.Equal(texts(s.promptsReceived()), []string{"hello"})
+	is.Equal([]string{s.message("m1").EngineMessage, s.message("m1").Session}, []string{p.MessageID, p.session})
+	is.Equal(len(facts[events.TurnLost](s, chatID)), 0) // it was answered
 }
 
 func TestAMessageOfADeletedAgentIsFoundAfterALoss(t *testing.T) {
