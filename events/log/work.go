@@ -128,9 +128,9 @@ func (l *Log) takeWork(ctx context.Context, name string, filters []string, most 
 	}
 }
 
-// openConsumer creates or finds the consumer of a worker. If the state file of a consumer is damaged, an external server
-// can neither open nor delete it (measured, 2.15.2). openConsumer then uses a second name. That consumer begins as
-// BeginWork says.
+// openConsumer creates or finds the consumer of a worker. If the state file of a consumer is damaged, an external
+// server can neither open nor delete it (measured, 2.15.2). openConsumer then uses a second name. That consumer begins
+// as BeginWork says.
 func (l *Log) openConsumer(ctx context.Context, w *worker, config jetstream.ConsumerConfig) (c jetstream.Consumer,
 	err error) {
 	names := [2]string{config.Durable, config.Durable + "-2"}
