@@ -1,12 +1,17 @@
 package app
 
 import (
+	"context"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web/api"
 )
 
 func TestASystemThatRunsAsRootSaysWhatCommandsCanChange(t *testing.T) {
@@ -19,4 +24,42 @@ func TestASystemThatRunsAsRootSaysWhatCommandsCanChange(t *testing.T) {
 		expect.Contains(t, note, "Start it as an ordinary user")
 	}
 	is.New(t).Equal(rootNote("refused", "/work"), "") // no command runs
+}
+
+// openedModel returns a system with nothing but its log and its read models.
+func openedModel(t *testing.T) *System {
+	t.Helper()
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	s := &System{nc: nc, log: eventstest.Open(t, nc), loaded: make(chan struct{})}
+	var err error
+	s.model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), s.log)
+	is.New(t).NoErr(err)
+	stop := background(s.model.Run)
+	t.Cleanup(func() { stop(); s.model.Close() })
+	return s
+}
+
+// background runs a function until stop is called.
+func background(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func TestAnEventThatCannotBeAppliedDegradesHealth(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openedModel(t)
+	is.Equal(s.modelHealth().State, api.Starting)
+	close(s.loaded)
+	is.Equal(s.modelHealth().State, api.Ready)
+	e, err := events.New("chat1", events.ActorSandbox, events.ExecFinished{Exec: "never"})
+	is.NoErr(err)
+	seq, err := s.log.Append(t.Context(), e)
+	is.NoErr(err)
+	is.NoErr(s.model.Wait(t.Context(), seq))
+	health := s.modelHealth()
+	is.Equal(health.State, api.Degraded)
+	is.Equal(health.Detail.(map[string]any)["dead_letters"], 1)
 }

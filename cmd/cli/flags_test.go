@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/console"
 	"pocketcoder/cmd/console/render"
@@ -40,6 +41,23 @@ func TestAVariableApprovesNothingThatAPersonIsThereToDecide(t *testing.T) {
 			is.Equal(o.Approve, c.want)
 		})
 	}
+}
+
+func TestPrivateAddressesAreReachedOnlyWithTheFlag(t *testing.T) {
+	is := is.New(t)
+	workspace := t.TempDir()
+	allows := func(variable string, args ...string) bool {
+		t.Helper()
+		variables := map[string]string{"POCKETCODER_DATA": t.TempDir(), "POCKETCODER_WORKSPACE": workspace,
+			"POCKETCODER_PUSH_ALLOW_PRIVATE": variable}
+		env := Environment{Stderr: io.Discard, Getenv: func(name string) string { return variables[name] }}
+		var o app.Options
+		is.NoErr(systemFlags(&o, env, NewFlags(env, "up", upUsage), upUsage, upGroups, args))
+		return o.PushPrivate
+	}
+	is.True(!allows(""))
+	is.True(allows("1"))
+	is.True(allows("", "--push-allow-private"))
 }
 
 func TestTheHelpOfUpShowsTheBasicsFirst(t *testing.T) {

@@ -3,6 +3,8 @@ package console
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"sync"
 	"testing"
 
@@ -16,6 +18,11 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
@@ -89,4 +96,57 @@ func TestInputThatEndsAfterADenialEndsAsDenied(t *testing.T) {
 	c.turn.Deny("bash", "")
 	code, over = c.isOver()
 	is.Equal([]any{code, over}, []any{turn.End(turn.Denied), true})
+}
+
+// No value of --approve decides whether a created name is kept. With all, the person answers questions.
+func TestApproveAnswersInPlaceOfThePerson(t *testing.T) {
+	t.Parallel()
+	for approve, want := range map[string]struct{ answers, pending []string }{
+		ApproveNone: {answers: []string{"per_1 denied: everything is denied in this conversation", "que_1 rejected: true"}},
+		ApproveAll:  {[]string{"per_1 authorized: "}, []string{"que_1/0", "que_1/1"}},
+	} {
+		t.Run(approve, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			server := eventstest.Server(t, expect.MemoryDir(t))
+			nc, h := eventstest.Conn(t, server), permissiontest.New(eventstest.Open(t, eventstest.Conn(t, server)))
+			_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
+			is.NoErr(err)
+			served := 0
+			for _, commands := range []handlers.Commands{h.Chats.Commands(), permissiontest.GateOn(h).Commands()} {
+				served += len(commands)
+				go commands.Serve(t.Context(), nc, handlerstest.Alice, handlerstest.Quiet())
+			}
+			expect.Eventually(t, "commands are served", func() bool { return nc.NumSubscriptions() >= served })
+
+			c := newConversation(&client.System{Conn: nc}, Options{Chat: "c1", Approve: approve, Out: io.Discard}, nil)
+			referred := func(id string) handlerstest.Fact {
+				return handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id}}
+			}
+			keep := events.PermissionRequested{Permission: "keep_1", Type: permission.TypeKeep, Patterns: []string{".envrc"},
+				Metadata: events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc"}})}
+			for _, fact := range []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), referred("per_1"),
+				handlerstest.AsksTwo, {By: events.ActorSandbox, Data: keep}, referred("keep_1")} {
+				handlerstest.Happened(t, h.Log, "c1", fact)
+				all, _ := handlerstest.History(t, h.Log, "c1")
+				is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: all[len(all)-1:]}))
+				is.NoErr(c.next(t.Context()))
+			}
+			var answers, pending []string
+			_, data := handlerstest.History(t, h.Log, "c1")
+			for _, d := range data {
+				switch d := d.(type) {
+				case events.PermissionDecided:
+					answers = append(answers, fmt.Sprintf("%s %s: %s", d.Permission, d.Decision, d.Reason))
+				case events.QuestionAnswered:
+					answers = append(answers, fmt.Sprintf("%s rejected: %t", d.Question, d.Rejected))
+				}
+			}
+			for _, a := range c.pending {
+				pending = append(pending, a.name())
+			}
+			is.Equal(answers, want.answers)
+			is.Equal(pending, want.pending)
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/matryer/is"
@@ -71,6 +72,49 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(proposal.Proposals{Records: p.Records}.Apply(t.Context(), e)) // delivered again
 	is.Equal(all[procedure](t, p, proposals.Procedures)[0].Value.Content, "By a person.\n")
+}
+
+// OpenCode gets the approved text until an administrator approves the changed one.
+func TestASkillThatChangedOnDiskBecomesADraftOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := run(t)
+	approve := func(id, name string, sealed int) {
+		save(t, p, id, `{"name":"`+name+`","content":"Push.\n","status":"draft"}`, true)
+		save(t, p, id, `{"status":"approved"}`, false)
+		expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposals.Procedures)) == sealed })
+	}
+	approve("p1", "Deploy", 1)
+	sealed := all[procedure](t, p, proposals.Procedures)[0]
+	type draft struct {
+		Name, Description, Content, Status string
+		Author                             string `json:"authored_by"`
+	}
+	drafts := func() []record.StoredRecord[draft] {
+		return slices.DeleteFunc(all[draft](t, p, proposals.Collection), func(r record.StoredRecord[draft]) bool {
+			return r.ID == "p1"
+		})
+	}
+	changed := func(file string, want int) {
+		t.Helper()
+		is.Helper()
+		is.NoErr(p.Changed(t.Context(), "deploy", file))
+		is.Equal(len(drafts()), want)
+	}
+	changed(skill("deploy", sealed.Value), 0)
+	const other = "---\nname: deploy\ndescription: Push.\n---\n\nPush anywhere.\n"
+	changed(other, 1)
+	is.Equal(drafts()[0].Value, draft{"Deploy", "Push.", "Push anywhere.\n", proposals.Draft, "human"})
+	changed(other, 1)
+	save(t, p, drafts()[0].ID, `{"status":"denied"}`, false)
+	changed(other, 1)
+	changed("---\nname: deploy\ndescription: Releases\n---\n\nPush.\n", 2)
+	is.Equal(drafts()[1].Value, draft{"Deploy", "Releases", "Push.\n", proposals.Draft, "human"})
+	is.True(p.Changed(t.Context(), "deploy", "---\nname: deploy\n") != nil)
+	is.Equal(len(drafts()), 2)
+
+	approve("p2", "Other", 2) // every earlier proposal has had its effect
+	is.Equal(all[procedure](t, p, proposals.Procedures)[0], sealed)
 }
 
 // The file of an agent can be edited after it was proposed. An approval that cannot take effect says why.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,6 +25,7 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 )
 
@@ -136,11 +138,12 @@ func TestDoctorShowsTheHealthOfWhatRuns(t *testing.T) {
 	is.Equal(checkHTTP(t.Context(), o).State, checkWrong)
 }
 
-func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
-	t.Parallel()
+// running returns a data directory that names a running system, with the connection and the log of that system. The
+// system answers nothing yet.
+func running(t *testing.T) (datadir.Dir, *nats.Conn, *log.Log) {
+	t.Helper()
 	is := is.New(t)
 	d := datadir.Dir(expect.MemoryDir(t))
-	is.Equal(checkConsumers(t.Context(), d).State, checkOK) // no system runs
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
 	server, err := natsconf.Start(t.Context(), app.NATSConfig(d, keys))
@@ -154,13 +157,54 @@ func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
 	l, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
 	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), NATS: server.ClientURL()}))
+	return d, nc, l
+}
+
+func TestDoctorNamesTheEventsThatCannotBeApplied(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d, nc, l := running(t)
+	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), l)
+	is.NoErr(err)
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	t.Cleanup(func() { stop(); working.Wait(); model.Close() })
+	working.Go(func() { model.Run(ctx) })
+	working.Go(func() { queries.Serve(ctx, nc, model, func() error { return nil }) })
+	var c check
+	expect.Eventually(t, "the system answers", func() bool {
+		c = checkEvents(t.Context(), d)
+		return c.State == checkOK
+	})
+	is.Equal(c.Found, "all of them can be read")
+	for range namedEvents + 1 {
+		e, err := events.New("chat1", events.ActorSandbox, events.ExecFinished{Exec: "never"})
+		is.NoErr(err)
+		seq, err := l.Append(t.Context(), e)
+		is.NoErr(err)
+		is.NoErr(model.Wait(t.Context(), seq))
+	}
+	c = checkEvents(t.Context(), d)
+	is.Equal(c.State, checkWrong)
+	lines := strings.Split(c.Found, "\n")
+	is.Equal(len(lines), namedEvents+2)
+	is.Equal([]string{lines[0], lines[namedEvents+1]}, []string{"6 cannot be read or applied", "and 1 more"})
+	expect.Contains(t, lines[1], "#1")
+	expect.Contains(t, lines[1], "execution never was never requested")
+}
+
+func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	is.Equal(checkConsumers(t.Context(), datadir.Dir(t.TempDir())).State, checkOK) // no system runs
+	d, nc, l := running(t)
 	c := checkConsumers(t.Context(), d)
 	is.Equal(c.State, checkWrong) // the system does not answer
 
 	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	t.Cleanup(func() { stop(); running.Wait() })
-	running.Go(func() {
+	var working sync.WaitGroup
+	t.Cleanup(func() { stop(); working.Wait() })
+	working.Go(func() {
 		queries.ServeOne(ctx, nc, "consumers", func() any { return l.StalledWorkers() })
 	})
 	becomes := func(state checkState) {
@@ -171,7 +215,7 @@ func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
 	for _, name := range []string{"gate", "gate-2"} { // the server can create neither
 		expect.WriteFile(t, d.Path("nats", "jetstream", "APP", "streams", "EVENTS", "obs", name, "o.dat"), "no state")
 	}
-	running.Go(func() {
+	working.Go(func() {
 		l.Work(ctx, "gate", events.ChatFilter("*"),
 			func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
 	})

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/channel/telegramtest"
+	"pocketcoder/cmd/app/node"
+	"pocketcoder/events"
+	"pocketcoder/events/secret"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/record"
+	"pocketcoder/web"
+	"pocketcoder/web/api"
+)
+
+func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openedModel(t)
+	var lines expect.Buffer
+	s.o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	s.records, s.engineNode, s.web = &record.Records{Log: s.log}, &node.Engine{}, &web.Server{API: &api.Server{}}
+	var err error
+	s.secrets, err = secret.Open(t.Context(), s.nc, 1)
+	is.NoErr(err)
+	s.wireChannels()
+	s.wirePush()
+	is.True(!s.push.Sender.AllowPrivate)
+
+	save := func(fields map[string]any) record.Save {
+		return record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem}, Set: record.Fields(fields)}
+	}
+	for _, fields := range []map[string]any{
+		{"name": "bot", "kind": channel.Telegram, "server": "https://127.0.0.1:1"},
+		{"name": "mailbox", "kind": channel.Email, "server": "imap://127.0.0.1:1", "smtp": "smtp://127.0.0.1:1",
+			"address": "assistant@example.org", "authserv_id": "mx.example.org"},
+	} {
+		fields["token"] = telegramtest.Token
+		_, _, err := s.channels.Save(t.Context(), save(fields))
+		is.NoErr(err)
+	}
+	_, _, _, err = s.channels.SaveTarget(t.Context(), save(map[string]any{"name": "target",
+		"url": "https://127.0.0.1:1", "types": "turn.lost"}))
+	is.NoErr(err)
+	for _, run := range []func(context.Context) error{s.runChannels, s.runWebhooks} {
+		t.Cleanup(background(run))
+	}
+	e, err := events.New("chat1", events.ActorPolicy, events.TurnLost{Session: "ses_1"})
+	is.NoErr(err)
+	_, err = s.log.Append(t.Context(), e)
+	is.NoErr(err)
+	for _, name := range []string{"channel=bot ", "channel=mailbox ", "target=target "} {
+		expect.Eventually(t, "an error about "+name, func() bool { return strings.Contains(lines.String(), name) })
+	}
+	for line := range strings.Lines(lines.String()) {
+		expect.Contains(t, line, "127.0.0.1 is not a public address")
+	}
+}
