@@ -89,7 +89,6 @@ func turnWhoseEndOpenCodeCannotStoreIsLost(t *testing.T, w *bridgedOpenCode) {
 	for _, id := range []string{waits, aborted} {
 		expect.Eventually(t, "it writes", func() bool { _, ids := w.shown(id); return len(ids) == 2 })
 	}
-	w.put(waits, "@@say next", "") // waits for the end of the turn
 	count := func(subject string) (n int) {
 		_, err := w.log.Fold(t.Context(), subject, 0, func(events.Event) error { n++; return nil })
 		is.NoErr(err)
@@ -100,10 +99,11 @@ func turnWhoseEndOpenCodeCannotStoreIsLost(t *testing.T, w *bridgedOpenCode) {
 	for _, id := range []string{waits, aborted} {
 		// the second time after it tried to end the message
 		expect.Eventually(t, "OpenCode reports idle twice", func() bool {
-			return count(events.ChatOpenCodeSubject(id, "session.idle")) == 2
+			return count(events.ChatOpenCodeSubject(id, "session.idle")) >= 2
 		})
 	}
 	w.inDatabase("DROP TRIGGER full")
+	w.put(waits, "@@say next", "") // waits for the end of the turn, unless that was lost already
 	_, err := w.outbox.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: aborted})
 	is.NoErr(err)
 	expect.Eventually(t, "the aborted turn is over", func() bool { return w.row(aborted).Turn == projections.TurnUser })

@@ -97,7 +97,7 @@ func TestDataOfANewerVersionIsRefusedAndDataOfAnOlderOneIsMarked(t *testing.T) {
 
 	for text, want := range map[string]string{
 		strconv.Itoa(Version + 1): "a newer pocketcoder has stored data of version 3 in it, and this pocketcoder knows versions up to 2",
-		"":                        `its file version holds ""`,
+		"":                        `its file version contains ""`,
 	} {
 		is.NoErr(os.WriteFile(d.Path("version"), []byte(text), 0o600))
 		_, err := d.Open()
