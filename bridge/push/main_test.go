@@ -265,9 +265,7 @@ func (s *system) awaitWorker() {
 // forgetWorker deletes the durable consumer.
 func (s *system) forgetWorker() {
 	s.t.Helper()
-	js, err := jetstream.New(s.conn)
-	check(s.t, err)
-	check(s.t, js.DeleteConsumer(s.t.Context(), "EVENTS", push.Worker))
+	eventstest.DeleteConsumer(s.t, s.conn, push.Worker)
 }
 
 // redeliver has all events delivered to the worker again.

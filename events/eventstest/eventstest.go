@@ -3,11 +3,13 @@
 package eventstest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
@@ -58,4 +60,18 @@ func Open(t testing.TB, nc *nats.Conn, secrets ...string) *log.Log {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// DeleteConsumer deletes the durable consumer of a worker that has stopped. The worker may have stopped before it had
+// one.
+func DeleteConsumer(t testing.TB, nc *nats.Conn, name string) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = js.DeleteConsumer(t.Context(), log.EventsStream, name)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Fatal(err)
+	}
 }

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/matryer/is"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -205,9 +204,7 @@ func TestAProcessWithoutProgressSkipsDecisionsThatWereCarriedOut(t *testing.T) {
 	again := &Executions{Permissions: &permission.Permissions{Log: s.Log}, Log: s.Log, Conn: s.connect(natsconf.Core),
 		Engine: "local", Pool: "local", Workspace: s.workspace, Logger: handlerstest.Quiet(),
 		Applied: func(context.Context) (uint64, error) { return applied, nil }}
-	js, err := jetstream.New(again.Conn)
-	is.NoErr(err)
-	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, keepWorker))
+	eventstest.DeleteConsumer(t, again.Conn, keepWorker)
 	s.run(again.Conn, again.Run)
 	q.serve(s)
 	is.Equal(s.applied(open.Permission).Error, "")

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -297,14 +298,12 @@ func TestWithoutProgressOtherDecisionsThanThoseOfBudgetsAreSkipped(t *testing.T)
 	s.Drained()
 	r.Stop()
 	s.decideMore(request, events.Authorized)
-	js, err := jetstream.New(s.NC)
-	is.NoErr(err)
-	stream, err := js.Stream(t.Context(), log.EventsStream)
-	is.NoErr(err)
-	is.NoErr(stream.DeleteConsumer(t.Context(), outbox.BudgetDecisionsWorker))
+	eventstest.DeleteConsumer(t, s.NC, outbox.BudgetDecisionsWorker)
 	s.Start().Connected()
 	is.Equal(texts(s.awaitPrompts(2)), []string{"work", outbox.BudgetPrompt})
-	worker, err := stream.Consumer(t.Context(), outbox.BudgetDecisionsWorker)
+	js, err := jetstream.New(s.NC)
+	is.NoErr(err)
+	worker, err := js.Consumer(t.Context(), log.EventsStream, outbox.BudgetDecisionsWorker)
 	is.NoErr(err)
 	is.Equal(worker.CachedInfo().Delivered.Consumer, uint64(1))
 }
