@@ -31,7 +31,7 @@ func TestAModelThatOpenCodeCannotUseIsReported(t *testing.T) {
 			"--model anthropic/claude-x cannot be used: provider anthropic has no key; set ANTHROPIC_API_KEY. No model can be used yet"},
 		"no such model": {provider.Provider{Model: "xai/x"}, []string{"xai/new"},
 			"provider xai has no model x; it has new. Models that can be used: xai/new"},
-		"no such provider": {provider.Provider{Model: "nobody/x"}, nil, "there is no provider nobody"},
+		"no such provider": {provider.Provider{Model: "missing/x"}, nil, "there is no provider missing"},
 		"not set up":       {provider.Provider{Model: "corp/m"}, nil, "provider corp is not set up"},
 		"a known name": {provider.Provider{Model: "xai/x", BaseURL: server.URL}, []string{"xai/new", "xai/x"},
 			"OpenCode knows another provider named xai; give this one another name, such as custom/x"},

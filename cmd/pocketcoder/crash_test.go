@@ -56,7 +56,7 @@ var crashedTogether = []crash{
 	{name: "submitted", script: bash(shortCommand), moment: whileOpenCodeIsStopped, check: finishedWhole},
 }
 
-// furtherCrashes are chats for further kills, of which each has a moment of its own.
+// furtherCrashes are chats for further kills. Each kill has a moment of its own.
 var furtherCrashes = [][]crash{
 	{{name: "asked", script: bash(shortCommand), moment: on("opencode.permission.asked"), check: resumedByApproval}},
 	{{name: "replied", script: bash(shortCommand), moment: on("opencode.permission.replied"), check: finishedOrLost}},

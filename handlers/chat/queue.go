@@ -120,7 +120,7 @@ func (s *messageState) hold(e events.Event) {
 	}
 }
 
-// holdAfterLoss holds a message of which the log does not show whether it was sent.
+// holdAfterLoss holds a message if the log does not show whether it was sent.
 func (m *message) holdAfterLoss() {
 	if m.state == waiting || m.state == sent {
 		m.state, m.steer, m.held = waiting, false, true

@@ -78,7 +78,7 @@ func (d *device) fill(selector, text string) {
 }
 
 // sees waits until a JavaScript condition, or the promise of one, holds.
-// set gives a field a value. It is one step, so that no update of the page comes between.
+// set gives a field a value, in one step: an update of the page cannot replace the field meanwhile.
 func (d *device) set(selector, value string) {
 	d.t.Helper()
 	d.evaluate(fmt.Sprintf("document.querySelector(%q).value = %q", selector, value))
