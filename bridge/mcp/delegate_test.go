@@ -165,11 +165,12 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 	for range cap(ended) {
 		is.True(errors.Is(<-ended, context.Canceled))
 	}
-	is.Equal(waiting(), cap(ended)) // as when OpenCode has died: a person may still answer
 	expect.Eventually(t, "a call is served again", func() bool {
 		_, failed := f.call("mcp_status", "", map[string]any{})
 		return !failed
 	})
+	is.NoErr(f.Model.CatchUp(t.Context()))
+	is.Equal(waiting(), cap(ended)) // as when OpenCode has died: a person may still answer
 }
 
 // A call ends while the log stores the question of its MCP server: the server has it, and its answer is not read any
