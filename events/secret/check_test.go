@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	mathrand "math/rand/v2"
 	"strings"
 	"testing"
 
@@ -49,9 +50,11 @@ func TestOnlyRandomTextsPassAsSecrets(t *testing.T) {
 			t.Error(text, err)
 		}
 	}
+	// The same texts in each run: one in 500,000 texts in Base64 does not pass (measured).
+	repeatable := mathrand.NewChaCha8([32]byte{})
 	for range 1000 {
 		b := make([]byte, 32)
-		_, _ = rand.Read(b)
+		_, _ = repeatable.Read(b)
 		for _, text := range []string{base64.RawURLEncoding.EncodeToString(b), hex.EncodeToString(b), longText()} {
 			if err := secret.Check(text); err != nil {
 				t.Error(text, err)
@@ -60,7 +63,8 @@ func TestOnlyRandomTextsPassAsSecrets(t *testing.T) {
 	}
 }
 
-// longText is random. One in 20,000 texts of half its length does not pass (measured), and none of this in 300,000.
+// longText is random. One in 20,000 texts of half its length does not pass, and one of its length in 10 million
+// (measured).
 func longText() string { return rand.Text() + rand.Text() }
 
 func TestASourceOfSecretsHasItsOwnBudget(t *testing.T) {
