@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"pgregory.net/rapid"
+
+	"pocketcoder/expect/random"
 )
 
 func TestFilterFromOutside(t *testing.T) {
@@ -45,7 +47,7 @@ func TestFilterMeansWhatTheServerMeans(t *testing.T) {
 	}
 	word := rapid.SampledFrom([]string{"evt", "chat", "a", "b"})
 	wild := rapid.SampledFrom([]string{"evt", "chat", "a", "*", "*"})
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		subject := rapid.SliceOfN(word, 1, 6).Draw(t, "subject")
 		filter := rapid.SliceOfN(wild, 1, 6).Draw(t, "filter")
 		if rapid.Bool().Draw(t, "rest") {

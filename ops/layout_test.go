@@ -33,6 +33,7 @@ var mayImport = map[string]string{
 	"realdir":                            "",
 	"money":                              "",
 	"expect":                             "",
+	"expect/random":                      "",
 	"sleep":                              "",
 	"events/archive":                     "",
 	"events/eventstest":                  "events/log events/secret expect",

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -82,7 +83,7 @@ func shownRows(r *rapid.T, m *projections.Model) map[rowKey]string {
 func TestFeedReportsTheRowsThatChanged(t *testing.T) {
 	t.Parallel()
 	names, log := recordings(t), longEnough(t)
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/store"
@@ -127,7 +128,7 @@ func crashed(r *rapid.T, m *projections.Model, from, to string, log *log.Log) *p
 func TestAnyBatchingRedeliveryAndRestartGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	names, log := recordings(t), longEnough(t)
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		base, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)
@@ -177,7 +178,7 @@ func TestAnyOrderAndDuplicatesOfDurableEventsGiveTheSameMessages(t *testing.T) {
 		})
 	}
 	log := longEnough(t)
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(r, "recording")
 		inOrder := histories[name]
 		shuffled := rapid.Permutation(append(slices.Clone(inOrder),

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 )
@@ -146,7 +147,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	asked := slices.IndexFunc(talk, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
 	id := payload(talk[asked]).(events.QuestionAsk).ID
 	s, log := &eventBuilder{t: t}, longEnough(t)
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		all := slices.Clone(talk)
 		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]events.Event{s.interrupts(id), talk[asked]}), 0, 5).Draw(r,
 			"again") {

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/turncontext"
 )
@@ -35,7 +36,7 @@ func TestContextNamesChatPersonAgentAndWorkspace(t *testing.T) {
 
 func TestContextIsShortAndWellFormed(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[<>&"'a-z ]{0,400}`))
 		c := turncontext.Context{Chat: text.Draw(r, "chat"), Person: text.Draw(r, "person"), Agent: text.Draw(r, "agent"),
 			Workspace: text.Draw(r, "workspace")}

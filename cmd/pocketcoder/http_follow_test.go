@@ -11,7 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"pocketcoder/expect/random"
 )
 
 // frame is one event of an event stream.
@@ -127,9 +128,7 @@ type cutStream struct {
 }
 
 func newCutStream(t *testing.T, path string) *cutStream {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("cut at random, seed %d", seed)
-	return &cutStream{path: path, random: rand.New(rand.NewPCG(seed, 0)), lengths: 16 << 10}
+	return &cutStream{path: path, random: random.Source(t), lengths: 16 << 10}
 }
 
 // until reads on to the frame that is the last.

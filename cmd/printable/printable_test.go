@@ -8,6 +8,8 @@ import (
 
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
+
+	"pocketcoder/expect/random"
 )
 
 func TestControlSequencesAreShownAsText(t *testing.T) {
@@ -39,7 +41,7 @@ func TestControlSequencesAreShownAsText(t *testing.T) {
 }
 
 func TestAStreamIsCleanedTheSameHoweverItIsCut(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.SampledFrom([]byte("ab\r\n\x1b\x9b\xe2\x82\xac\xff\xf0\x9f\x92\xbb"))).Draw(t, "text")
 		cut := rapid.IntRange(0, len(text)).Draw(t, "cut")
 		var c Cleaner
@@ -50,7 +52,7 @@ func TestAStreamIsCleanedTheSameHoweverItIsCut(t *testing.T) {
 }
 
 func TestNothingInvisibleIsLeft(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		text := string(rapid.SliceOf(rapid.Byte()).Draw(t, "text"))
 		for _, r := range Visible(text) + Clean(text) + OneLine(text, 10) {
 			if r != '\n' && r != '\t' && r != 0x200c && r != 0x200d && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect/random"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -238,7 +239,7 @@ func TestOnlyAuthorizedCommandsRun(t *testing.T) {
 		dirs[i], _ = workspace.RealPath(dirs[i])
 	}
 	total := 0
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		chat, _, err := h.Chats.Create(t.Context(), chat.Create{})
 		if err != nil {
 			r.Fatal(err)

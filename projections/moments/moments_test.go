@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect/random"
 )
 
 // Properties are checked on 10 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz
@@ -109,7 +110,7 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 		}
 		return want[seq]
 	}
-	rapid.Check(t, func(r *rapid.T) {
+	random.Check(t, func(r *rapid.T) {
 		c := NewCache(l)
 		every := rapid.IntRange(1, 30).Draw(r, "every")
 		for range rapid.IntRange(1, 8).Draw(r, "steps") {

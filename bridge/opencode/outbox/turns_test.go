@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
+	"pocketcoder/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 )
@@ -60,7 +61,7 @@ func (q *queues) perUser() map[string]int {
 // account, and between two of them for one turn of each other account.
 func TestTurnsAreInOrderAndFair(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		maxTurns := rapid.IntRange(1, 8).Draw(t, "max turns")
 		accounts := rapid.IntRange(1, 4).Draw(t, "accounts")
 		q := &queues{owners: map[string]string{}, waiting: map[string][]int{}, running: map[string]bool{},

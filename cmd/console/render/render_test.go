@@ -19,6 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 	"pocketcoder/handlers/permission/explanation"
 )
 
@@ -267,7 +268,7 @@ func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
 		return log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from),
 			Data: []byte(text[from:to])}
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		var out bytes.Buffer
 		r := New(&Screen{Out: &out})
 		requested, _ := events.New("chat1", "engine:local", events.ExecRequested{Exec: "x1", Command: "c"})

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 )
 
 // follow runs a tail of l until the test ends.
@@ -162,7 +163,7 @@ func writeIdle(t *rapid.T, l *log.Log, chats []string, n int, id func(chat strin
 func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
 	l := eventstest.Log(t)
 	tl := follow(t, l)
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		begin, err := l.Last(context.Background())
 		if err != nil {
 			t.Fatal(err)

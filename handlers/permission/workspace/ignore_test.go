@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 	"pocketcoder/handlers/policy"
 )
 
@@ -125,10 +125,7 @@ func TestIgnoredIsWhatRipgrepSkips(t *testing.T) {
 	is.True(ignored(filepath.Join(dir, "sub/deep"), true, unbounded))
 }
 
-var (
-	ignoreSeed   = flag.Uint64("ignore.seed", 0, "`seed` of the ignore files; 0 is a new one")
-	ignoreRounds = flag.Int("ignore.rounds", 80, "`number` of workspaces with random ignore files")
-)
+var ignoreRounds = flag.Int("ignore.rounds", 80, "`number` of workspaces with random ignore files")
 
 // TestRipgrepSkipsWhatIsIgnored writes random ignore files and compares IgnoredBelow with what ripgrep lists, as
 // OpenCode calls it.
@@ -145,12 +142,7 @@ func TestRipgrepSkipsWhatIsIgnored(t *testing.T) {
 		t.Skip("ripgrep is not installed")
 	}
 	is.True(len(programs) > 0)
-	seed := *ignoreSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -ignore.seed=%d", seed)
-	g := ignoreGenerator{rand.New(rand.NewPCG(seed, 0))}
+	g := ignoreGenerator{random.Source(t)}
 	skipped := 0
 	for round := range *ignoreRounds {
 		above := expect.MemoryDir(t)

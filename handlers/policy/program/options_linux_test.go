@@ -13,18 +13,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/expect/random"
 )
 
 var (
 	everyOption = flag.Bool("options.all", false,
 		"run every option with every value instead of a random part")
 	recordOptions = flag.Bool("options.record", false, "record in testdata that the tables passed -options.all")
-	optionsSeed   = flag.Uint64("options.seed", 0, "`seed` of the random part; 0 is a new one")
 )
 
 // optionsBefore and optionsBehind are the words that a program needs around an option so that it opens the file behind
@@ -155,12 +154,7 @@ func chooseOptions(t *testing.T, checked []string) *rand.Rand {
 	if passed := expect.ReadFile(t, path); passed != sum {
 		t.Error("the tables have changed: run this test with -options.all -options.record, and commit what it writes to testdata")
 	}
-	seed := *optionsSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -options.seed=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return random.Source(t)
 }
 
 func runHere(t *testing.T, dir, command string) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
+	"pocketcoder/expect/random"
 	"pocketcoder/handlers"
 )
 
@@ -124,7 +125,7 @@ func TestDueTimesOfAnyExpression(t *testing.T) {
 	t.Parallel()
 	zones := []string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia"}
 	field := rapid.SampledFrom([]string{"*", "0", "30", "*/7", "2", "1-3", "2,3", "29", "5"})
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		expression := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 			return strings.Join(rapid.SliceOfN(field, 5, 6).Draw(t, "fields"), " ")
 		})).Draw(t, "expression")

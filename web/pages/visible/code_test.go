@@ -7,6 +7,8 @@ import (
 
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
+
+	"pocketcoder/expect/random"
 )
 
 func TestCodeIsSplitIntoTokens(t *testing.T) {
@@ -34,7 +36,7 @@ func TestCodeIsSplitIntoTokens(t *testing.T) {
 
 func TestCodeKeepsEveryCharacter(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	random.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"go", "py", "sql", "html", "json", ""}).Draw(t, "language")
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab1_ \n\t\"'`\\/*#-<>!é{}"))).Draw(t, "text")
 		var whole strings.Builder
