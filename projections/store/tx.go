@@ -98,7 +98,7 @@ func (tx *Tx) end(batch []decodedEvent) error {
 	}
 	tx.forget()
 	last := batch[len(batch)-1].Seq
-	if err := tx.run("UPDATE checkpoint SET seq=?", last); err != nil {
+	if err := tx.run("UPDATE checkpoint SET seq=? WHERE id='log'", last); err != nil {
 		return fmt.Errorf("write checkpoint %d: %w", last, err)
 	}
 	return nil

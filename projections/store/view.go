@@ -27,7 +27,28 @@ func (f *file) view(ctx context.Context, fn func(db dbx.Builder, seq uint64) err
 	if err != nil {
 		return fmt.Errorf("view read models: %w", err)
 	}
-	return fn(dbx.NewSqliteBuilder(f.readers.WithContext(ctx), v), seq)
+	return fn(reader{dbx.NewSqliteBuilder(f.readers.WithContext(ctx), v), ctx, v.parsed}, seq)
+}
+
+// reader makes the queries of a view. It keeps what dbx has parsed: finding the placeholders of a query takes half as
+// long as running it (measured: 0.1 ms).
+type reader struct {
+	dbx.Builder
+	ctx    context.Context
+	parsed map[string]*dbx.Query
+}
+
+func (r reader) NewQuery(sql string) *dbx.Query {
+	q, known := r.parsed[sql]
+	if !known {
+		if len(r.parsed) >= maxStatements {
+			clear(r.parsed)
+		}
+		q = r.Builder.NewQuery(sql)
+		r.parsed[sql] = q
+	}
+	own := *q
+	return own.WithContext(r.ctx)
 }
 
 // maxViews is the number of views that run at once. Further views wait.
@@ -36,7 +57,8 @@ const maxViews = 12
 // viewer is a connection for views.
 type viewer struct {
 	*connection
-	open bool // a transaction is open
+	parsed map[string]*dbx.Query
+	open   bool // a transaction is open
 }
 
 // acquireViewer returns an idle viewer, or a new one.
@@ -56,7 +78,7 @@ func (f *file) acquireViewer(ctx context.Context) (*viewer, error) {
 		<-f.views
 		return nil, err
 	}
-	return &viewer{connection: newConnection(conn)}, nil
+	return &viewer{connection: newConnection(conn), parsed: map[string]*dbx.Query{}}, nil
 }
 
 // releaseViewer makes the viewer idle, or closes it if its transaction cannot be ended.

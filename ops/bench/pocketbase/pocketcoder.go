@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 
 	"github.com/nats-io/nats.go"
 
@@ -57,6 +58,11 @@ func servePocketCoder() error {
 	t.URL = "http://" + listener.Addr().String()
 	if err := json.NewEncoder(os.Stdout).Encode(t); err != nil {
 		return err
+	}
+	if f := os.Getenv("PROF"); f != "" {
+		out, _ := os.Create(f)
+		pprof.StartCPUProfile(out)
+		defer pprof.StopCPUProfile()
 	}
 	seq := int64(0)
 	return eachEmit(func(text string) error {
