@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Table holds the rows of one SQL table while a batch of events is applied. It reads a row on first use, changes it in
-// memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name
+// Table holds the rows of one SQL table while a batch of events is applied, and a few of them until the next one. It
+// reads a row on first use, changes it in memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name
 // the columns; id is the first.
 type Table[R comparable] struct {
 	tx           *Tx
@@ -167,7 +167,18 @@ func (t *Table[R]) undo() {
 	t.keep()
 }
 
-// forget drops the cached rows.
+// maxKept is the number of rows of a table that stay cached after a batch. Many events change rows that the one before
+// has changed.
+const maxKept = 16
+
+// settle drops the cached rows after a batch if they are many.
+func (t *Table[R]) settle() {
+	if len(t.rows) > maxKept {
+		clear(t.rows)
+	}
+}
+
+// forget drops the cached rows, which may differ from those of the file.
 func (t *Table[R]) forget() {
 	clear(t.rows)
 	t.dirty = t.dirty[:0]

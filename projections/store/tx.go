@@ -25,6 +25,7 @@ type Tx struct {
 		keep()
 		undo()
 		flush() error
+		settle()
 		forget()
 		changedSince(seq uint64) ([]changedRow, error)
 	}
@@ -96,7 +97,9 @@ func (tx *Tx) end(batch []decodedEvent) error {
 	if err := tx.flush(); err != nil {
 		return err
 	}
-	tx.forget()
+	for _, t := range tx.tables {
+		t.settle()
+	}
 	last := batch[len(batch)-1].Seq
 	if err := tx.run("UPDATE checkpoint SET seq=? WHERE id='log'", last); err != nil {
 		return fmt.Errorf("write checkpoint %d: %w", last, err)

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"cmp"
 	"bufio"
 	"encoding/json"
 	"fmt"
@@ -48,7 +47,7 @@ func main() {
 		return
 	}
 	results := map[string]map[string]float64{}
-	for _, name := range strings.Fields(cmp.Or(os.Getenv("ONLY"),"pocketbase pocketcoder")) {
+	for _, name := range []string{"pocketbase", "pocketcoder"} {
 		fmt.Fprintln(os.Stderr, "measuring", name)
 		t, err := start(name)
 		fail(err)

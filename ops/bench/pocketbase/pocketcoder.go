@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 
 	"github.com/nats-io/nats.go"
 
@@ -58,11 +57,6 @@ func servePocketCoder() error {
 	t.URL = "http://" + listener.Addr().String()
 	if err := json.NewEncoder(os.Stdout).Encode(t); err != nil {
 		return err
-	}
-	if f := os.Getenv("PROF"); f != "" {
-		out, _ := os.Create(f)
-		pprof.StartCPUProfile(out)
-		defer pprof.StopCPUProfile()
 	}
 	seq := int64(0)
 	return eachEmit(func(text string) error {
