@@ -11,8 +11,8 @@ import (
 )
 
 // Table holds the rows of one SQL table while a batch of events is applied, and a few of them until the next one. It
-// reads a row on first use, changes it in memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name
-// the columns; id is the first.
+// reads a row on first use, changes it in memory, and writes it once at the end of the batch. R is the struct of a row.
+// It embeds Record, and its db tags name the columns; id is the first.
 type Table[R comparable] struct {
 	tx           *Tx
 	name         string

@@ -94,6 +94,9 @@ func (f *file) releaseViewer(v *viewer) {
 // begin starts a transaction. ctx must not end BEGIN: the driver returns the error of ctx although the transaction has
 // started, and every later BEGIN on this connection would fail.
 func (v *viewer) begin(ctx context.Context) (seq uint64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	ctx = context.WithoutCancel(ctx)
 	if _, err := v.ExecContext(ctx, "BEGIN"); err != nil {
 		return 0, err

@@ -28,7 +28,7 @@ import (
 )
 
 // servePocketCoder runs the log, the read models and the API, as `up` does, without OpenCode.
-func servePocketCoder() error {
+func servePocketCoder(synced bool) error {
 	dir, err := os.MkdirTemp("", "bench-pocketcoder-")
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func servePocketCoder() error {
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s, closeLog, err := openPocketCoder(ctx, dir)
+	s, closeLog, err := openPocketCoder(ctx, dir, synced)
 	if err != nil {
 		return err
 	}
@@ -66,13 +66,14 @@ func servePocketCoder() error {
 	})
 }
 
-func openPocketCoder(ctx context.Context, dir string) (o web.Options, stop func(), err error) {
+func openPocketCoder(ctx context.Context, dir string, synced bool) (o web.Options, stop func(), err error) {
 	keys, err := natsconf.LoadKeys(filepath.Join(dir, "keys"))
 	if err != nil {
 		return o, nil, err
 	}
 	server, err := natsconf.Start(ctx, natsconf.Config{
 		Name: "bench", StoreDir: filepath.Join(dir, "nats"), Keys: keys.Public, Pools: []string{"default"},
+		Bulk: !synced,
 	})
 	if err != nil {
 		return o, nil, err
