@@ -89,11 +89,16 @@ func TestQueriesOfAViewEndWithItsContext(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := idle(t)
+	count := func(db dbx.Builder, limit int) error {
+		var n int
+		return db.NewQuery("WITH RECURSIVE all_of(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM all_of LIMIT {:limit}) " +
+			"SELECT count(*) FROM all_of").Bind(dbx.Params{"limit": limit}).Row(&n)
+	}
+	is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return count(db, 1) })) // the same query is kept
 	ctx, cancel := context.WithCancel(t.Context())
 	err := m.View(ctx, func(db dbx.Builder, _ uint64) error {
 		cancel()
-		var n int
-		return db.NewQuery("WITH RECURSIVE all_of(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM all_of) SELECT count(*) FROM all_of").Row(&n)
+		return count(db, 50_000_000)
 	})
 	is.True(errors.Is(err, context.Canceled))
 	is.True(errors.Is(m.View(ctx, nil), context.Canceled))
