@@ -52,8 +52,8 @@ func TestIndexesOfTextsHoldWhatTheRowsHold(t *testing.T) {
 			`","type":"tool","state":{"output":7,"input":{"command":["a"]}}}}`),
 		s.asks("per_x", ses, "date"), s.own(events.PermissionDecided{Permission: "per_x", Decision: events.Denied,
 			Reason: "not now"}),
-		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.ChatUpdated{Tags: new("a,b")}),
-		s.own(events.ChatUpdated{Description: new("about it")}),
+		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.ChatUpdated{Description: new("about it")}),
+		s.own(events.ChatUpdated{Tags: new("a,b")}),
 	) {
 		seq, err := log.Append(t.Context(), e)
 		is.NoErr(err)
