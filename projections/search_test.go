@@ -40,6 +40,11 @@ func TestIndexesOfTextsHoldWhatTheRowsHold(t *testing.T) {
 	is.NoErr(err)
 	stop := work(t, m)
 	s := &eventBuilder{t: t}
+	ofAnother := func(d events.Data) events.Event {
+		e, err := events.New("chat2", user, d)
+		is.NoErr(err)
+		return e
+	}
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
 	for _, e := range append(conversation(t, "9i-perm-task"),
 		textPart(s, "msg_a", "prt_a", "first words"), textPart(s, "msg_a", "prt_a", "other words"),
@@ -52,8 +57,8 @@ func TestIndexesOfTextsHoldWhatTheRowsHold(t *testing.T) {
 			`","type":"tool","state":{"output":7,"input":{"command":["a"]}}}}`),
 		s.asks("per_x", ses, "date"), s.own(events.PermissionDecided{Permission: "per_x", Decision: events.Denied,
 			Reason: "not now"}),
-		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.ChatUpdated{Description: new("about it")}),
-		s.own(events.ChatUpdated{Tags: new("a,b")}),
+		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.ChatUpdated{Tags: new("a,b")}),
+		ofAnother(events.ChatCreated{Title: "Another"}), ofAnother(events.ChatUpdated{Description: new("about it")}),
 	) {
 		seq, err := log.Append(t.Context(), e)
 		is.NoErr(err)
