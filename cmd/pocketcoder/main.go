@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -68,6 +70,9 @@ Every command explains itself with -h. All data is in one directory: --data, POC
 or pocketcoder in $XDG_DATA_HOME (~/.local/share).
 `
 
+// startMemory is the age at which a process gives back the memory of its start. Few commands of a person live so long.
+const startMemory = 10 * time.Second
+
 func main() {
 	if ownFiles(os.Args[1:]) {
 		program.MaskFiles()
@@ -75,6 +80,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// A process that stays gives back what its start took.
+	time.AfterFunc(startMemory, debug.FreeOSMemory)
 	env := cli.Environment{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
 		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),

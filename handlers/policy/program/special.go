@@ -108,7 +108,7 @@ func sedScripts(_ Call, args []Argument) string {
 		scripts = n[:1]
 	}
 	for _, s := range scripts {
-		if !plainSed.MatchString(s) {
+		if !plainSed().MatchString(s) {
 			return display.Quote(s) + " may write files or run commands"
 		}
 	}
