@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -211,14 +212,34 @@ func (g *RunningGate) call(ctx context.Context, _ string, tool events.Call, _ ti
 	return c, cwd != ""
 }
 
-// AwaitIdle waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is
-// allowed.
+// AwaitIdle waits until the gate has evaluated everything asked so far. It asks once more in c1, which is allowed.
 func (g *RunningGate) AwaitIdle() {
 	g.T.Helper()
 	id := "per_" + events.NewID()
 	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, "todowrite", []string{"*"},
 		map[string]string{}))
 	handlerstest.Await(g.T, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
+	// each chat has its own order, and requests over the API another
+	for _, filter := range []string{events.ChatOpenCodeSubject("*", events.PermissionAsked),
+		events.ChatSubject("*", events.PermissionRequested{}.Kind())} {
+		_, err := g.Log.Fold(g.T.Context(), filter, g.Evaluated, func(e events.Event) error {
+			if a, direct, err := events.PermissionAskOf(e); err == nil {
+				expect.Eventually(g.T, a.ID+" is evaluated", func() bool { return g.isEvaluated(e.Subject.ID, a.ID, direct) })
+			}
+			return nil
+		})
+		is.New(g.T).NoErr(err)
+	}
+}
+
+func (g *RunningGate) isEvaluated(chat, id string, direct bool) (evaluated bool) {
+	err := g.Gate.Permissions.Chat(g.T.Context(), chat).Read(g.T.Context(), g.Log, func(s *permission.State) error {
+		r := s.Request(id)
+		evaluated = !r.Pending() || r.Referral.Seq != 0 || r.Direct != direct // another request has the id
+		return nil
+	})
+	is.New(g.T).NoErr(err)
+	return evaluated
 }
 
 // Decisions are those on one ask, with their events.
