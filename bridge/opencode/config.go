@@ -277,7 +277,6 @@ var engineOptions = map[string]string{
 	"BUN_JSC_largeHeapSize":                       "268435456",
 }
 
-// environment returns OpenCode's whole environment.
 func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, error) {
 	config, err := s.config()
 	if err != nil {

@@ -142,7 +142,6 @@ func (s *Server) forget(c *connection) {
 	delete(s.open, c)
 }
 
-// connection is an SSH connection with its sshd.
 type connection struct {
 	server *Server
 	from   string

@@ -37,7 +37,6 @@ func Bracketed(host string) string {
 	return host
 }
 
-// Web reports whether the port is 80 or 443.
 func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 
 // Parse parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an address that
