@@ -87,7 +87,7 @@ func ParseHost(s string) (string, error) {
 }
 
 // parseIP parses an IP address as programs do: IPv6 in brackets, IPv4 as inet_aton does, with one to four numbers in
-// decimal, octal or hexadecimal, the last of which fills the rest.
+// decimal, octal or hexadecimal. The last number fills the rest.
 func parseIP(s string) (ip netip.Addr, ok bool) {
 	if inside, v6 := strings.CutPrefix(s, "["); v6 {
 		inside, closed := strings.CutSuffix(inside, "]")
