@@ -222,8 +222,8 @@ func (m MCPServer) configuration() map[string]any {
 		"headers": map[string]string{"Authorization": m.Header}}}
 }
 
-// config returns OpenCode's whole configuration. It disables formatters and language servers, because the workspace names
-// these programs, and OpenCode would run them without an approval.
+// config returns OpenCode's whole configuration. It disables formatters and language servers, because the workspace
+// names these programs, and OpenCode would run them without an approval.
 func (s *Supervisor) config() (string, error) {
 	if err := s.checkFiles(); err != nil {
 		return "", err

@@ -266,8 +266,8 @@ func (s *chatState) update(c Update) (events.Data, uint64, error) {
 	return d, 0, nil
 }
 
-// Delete has no effect on a chat that is deleted already. Another command that was decided at the same time can be stored
-// after the deletion, so reactions to commands check whether the chat exists.
+// Delete has no effect on a chat that is deleted already. Another command that was decided at the same time can be
+// stored after the deletion, so reactions to commands check whether the chat exists.
 func (h *Chats) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)

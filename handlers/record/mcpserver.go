@@ -217,8 +217,8 @@ type ReportMCPServer struct {
 	mcpserver.Report
 }
 
-// ReportMCPServer returns the server as it is afterwards. It has no effect on a server that is not approved any more, or
-// whose definition has changed.
+// ReportMCPServer returns the server as it is afterwards. It has no effect on a server that is not approved any more,
+// or whose definition has changed.
 func (h *Records) ReportMCPServer(ctx context.Context, c ReportMCPServer) (now mcpserver.Server, err error) {
 	_, err = h.collection(ctx, MCPServerCollection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
