@@ -166,8 +166,8 @@ func (h Agents) file(ctx context.Context, a record.StoredRecord[agentFields]) (f
 	return f, nil
 }
 
-// Import replaces the rules of the agent with those of the file. Rules that are paused, that expire, or that are for one
-// chat stay.
+// Import replaces the rules of the agent with those of the file. Rules that are paused, that expire, or that are for
+// one chat stay.
 func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 	f, notes, err := Parse(c.Text, c.Name)
 	if err != nil {
