@@ -93,7 +93,6 @@ type OpenCode struct {
 
 func (o OpenCode) Kind() string { return openCode + o.Type }
 
-// New returns an event about a chat.
 func New(chat, actor string, d Data) (Event, error) {
 	return own(ChatSubject(chat, d.Kind()), actor, d)
 }

@@ -124,8 +124,8 @@ type MessageSubmitted struct {
 	// delegated to a worker
 	Sender string `json:"sender,omitempty"`
 
-	// In the parent of workers: the delegated messages whose results it carries (role system in the chat), and those of
-	// whose workers it says that they are silent.
+	// A report to the parent of workers (role system in the chat) names delegated messages. Results are the messages
+	// whose results it carries. Silent are the messages whose workers it reports as silent.
 	Results []string `json:"results,omitempty"`
 	Silent  []string `json:"silent,omitempty"`
 

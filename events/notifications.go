@@ -13,7 +13,8 @@ type NotificationQueued struct {
 
 // Notice is the content of a notification: its text, and the chat, request or record that it is about.
 type Notice struct {
-	Type       string `json:"type"` // permission, question, task_complete, task_error, mcp_request, or what a client chose
+	// permission, question, task_complete, task_error, mcp_request, provider_key, test, or what a client chose
+	Type       string `json:"type"`
 	Title      string `json:"title"`
 	Message    string `json:"message"`
 	Chat       string `json:"chat,omitempty"`

@@ -29,7 +29,7 @@ type Fold[S State] struct {
 	begin   Begin // nil once its events are folded
 }
 
-// Begin returns the events that a state needs, and a sequence up to which these are complete.
+// Begin returns the past events that a state needs, in any order, and the sequence up to which it has looked for them.
 type Begin func(context.Context, *log.Log) (needed []events.Event, through uint64, err error)
 
 // NewFold returns a fold of the events that match one of the filters into s.
@@ -52,8 +52,8 @@ func Only(filters ...string) Begin {
 	}
 }
 
-// Collect returns the events that are stored now and that one of the positions does not include, and a sequence up to
-// which these are complete.
+// Collect reads from each position to the end of the log. It returns the events, and the sequence up to which every
+// position was read.
 func Collect(ctx context.Context, l *log.Log, from ...*log.Position) (all []events.Event, through uint64, err error) {
 	through = math.MaxUint64
 	for _, p := range from {
@@ -95,10 +95,12 @@ func pauseBefore(ctx context.Context, try int) error {
 // maxTries is how often a command is decided again because another writer was first.
 const maxTries = 7
 
-// CarryOut is the loop of every command. It folds new events, calls decide, and appends the decided events together, on
-// the condition that no new event matches the guarded filters. They are filters of the fold, at most one for each
-// event; by default the first one. On a conflict CarryOut begins again. If decide returns no event, the command was
-// carried out before, at seq. Inside a transaction CarryOut appends nothing yet and returns 0.
+// CarryOut executes a command: it folds new events, calls decide, and appends the decided events as one batch at the
+// expected sequences. After a conflict it tries again, up to maxTries times, and then refuses the command.
+//
+// The append expects that no new event matches the guarded filters. These are filters of the fold, at most one for each
+// decided event; the default is the first filter. If decide returns no event, the command changes nothing, and CarryOut
+// returns the seq of decide. In a transaction CarryOut appends nothing; it returns the seq of decide, 0 with events.
 func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 	decide func(S) (all []events.Event, seq uint64, err error), guarded ...string) (uint64, error) {
 	f.mu.Lock()

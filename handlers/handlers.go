@@ -6,11 +6,12 @@
 // wins.
 //
 // Promises: a decision is made from the log, not from a read model, so neither a rebuild nor a lag changes one; the
-// package that makes an exception says so. A command with the id of one that was carried out changes nothing and
-// returns its sequence. A command that is refused changes nothing and says why in words for a person (Refused).
-// Commands of one transaction are all carried out, or none is.
+// package that makes an exception says so. Commands are idempotent by ID: a repeated command changes nothing and
+// returns the sequence of the first one. A refused command changes nothing and returns a reason for a person (Refused).
+// A transaction carries out all of its commands or none.
 //
-// It must not know HTTP, SQLite, or how OpenCode is spoken to. Of aggregates, it knows only whether a chat exists.
+// It must not know HTTP, SQLite, or how OpenCode is spoken to. The only aggregate that it knows is a chat: whether it
+// exists, its owner, its agent and the chat that limits its rights (ChatState).
 package handlers
 
 import (

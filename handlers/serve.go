@@ -35,7 +35,6 @@ type answer struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// commandTimeout bounds one command.
 const commandTimeout = 20 * time.Second
 
 // Commands holds the handlers of the commands that can be sent over NATS, by name. CommandOf makes a handler.

@@ -15,7 +15,7 @@ type transaction struct {
 	commands int
 	writes   []log.Write
 	expected map[string]bool // filters
-	seen     uint64          // the newest sequence a command that changed nothing answered with; used when none did
+	seen     uint64          // the highest sequence that a command without events has returned
 }
 
 type transactionKey struct{}

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// ShownMessage is a message with its parts.
 type ShownMessage struct {
 	Message
 	Parts store.JSON `db:"shown" json:"parts"` // list, in the order of their ids

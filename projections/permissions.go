@@ -75,7 +75,6 @@ func RequestFiles(b events.PermissionReferred) []RequestFile {
 	return all
 }
 
-// RequestFiles returns the files of the request.
 func (p Permission) RequestFiles() (all []RequestFile) {
 	_ = json.Unmarshal([]byte(p.Files), &all) // the column is such a list
 	return all

@@ -52,7 +52,7 @@ func checkDirectory(named fs.FileInfo) error {
 	return nil
 }
 
-// OpenParent opens the directory of a path below root, of which no part is a symbolic link. It creates missing
+// OpenParent opens the directory of a path below root. It refuses a symbolic link in the path. It creates missing
 // directories if create is true.
 func OpenParent(root *os.Root, path string, create bool) (*os.Root, error) {
 	dir, err := root.OpenRoot(".")

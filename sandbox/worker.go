@@ -21,11 +21,11 @@
 //   - If the worker is killed, the kernel kills each shell. The next Open of the workspace kills the processes that
 //     they started. In bubblewrap the kernel kills those too, except in the few milliseconds of its start.
 //
-// The worker finds the processes of a tree by its cgroup (limit.Groups). It also labels each process with an
-// environment marker and with a value of a resource limit that nothing else uses. Without cgroups, the next Open finds
-// a process only by its marker, and a limit counts it only by its value. A process that removes both and leaves the
-// process group is not found. Orphans are reparented to the worker, which reaps them. On macOS only the process group
-// is signalled, and a directory is entered by its checked path.
+// The worker finds the processes of a tree by its cgroup (limit.Groups). It also tags each process with an environment
+// marker and an unusual soft RLIMIT_RTTIME. Without cgroups, the next Open finds a process by the marker only, and a
+// limit counts a process by the RLIMIT_RTTIME only. A process that removes both tags and leaves the process group is
+// not found. Orphans are reparented to the worker, which reaps them. On macOS only the process group is signalled, and
+// a directory is entered by its checked path.
 //
 // The package must not know what a chat, a permission or an event is, nor that requests come over NATS.
 package sandbox

@@ -155,7 +155,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		f["name"], f["prompt"], f["session_mode"], f["every"] = "of "+chat, "write the report", "new", "1h"
 		f["cron_expression"], f["at"], f["starts"], f["time_zone"], f["chat"] = "", "", "", "Europe/Berlin", ""
 		f["missed"], f["overlap"], f["model"], f["user"], f["enabled"] = "once", "queue", "", admin, true
-		f["one of"] = "every" // of three fields of which exactly one is set
+		f["one of"] = "every" // exactly one of three fields is set
 		_, made := s.Call(t, token, "POST", webtest.RecordsPath("schedules"), map[string]any{"name": "of " + chat,
 			"user": admin, "prompt": "write the report", "session_mode": "new", "every": "1h", "enabled": true})
 		f["id"] = made["id"]

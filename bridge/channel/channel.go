@@ -124,7 +124,6 @@ type Hub struct {
 	busy    sync.WaitGroup
 }
 
-// connection is a running channel.
 type connection struct {
 	Platform
 	channel channel.Channel

@@ -22,7 +22,6 @@ import (
 	"pocketcoder/handlers/policy/hostport"
 )
 
-// connection is an allowed connection.
 type connection struct {
 	*Server
 	client client

@@ -202,7 +202,6 @@ func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (s
 		in.Worker)
 }
 
-// stopWorker stops a worker of the caller, and its workers.
 func (s *Server) stopWorker(ctx context.Context, c call, in workerArguments) (string, error) {
 	err := s.Workers.Stop(ctx, worker.Stop{From: c.chat, Worker: in.Worker})
 	if err != nil {

@@ -193,7 +193,6 @@ func (f field) choices() (labels, values []string) {
 	return labels, values
 }
 
-// question returns the question for a field.
 func (f field) question(e gateway.Elicitation) events.Question {
 	q := events.Question{Header: "MCP server " + e.Server, Question: e.Params.Message, Options: []events.Option{}}
 	if f.name != confirmation {

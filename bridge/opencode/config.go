@@ -222,8 +222,8 @@ func (m MCPServer) configuration() map[string]any {
 		"headers": map[string]string{"Authorization": m.Header}}}
 }
 
-// config returns OpenCode's whole configuration. It disables formatters and language servers: these are programs of the
-// workspace, and OpenCode would run them outside the sandbox.
+// config returns OpenCode's whole configuration. It disables formatters and language servers, because the workspace
+// names these programs, and OpenCode would run them without an approval.
 func (s *Supervisor) config() (string, error) {
 	if err := s.checkFiles(); err != nil {
 		return "", err
@@ -277,7 +277,6 @@ var engineOptions = map[string]string{
 	"BUN_JSC_largeHeapSize":                       "268435456",
 }
 
-// environment returns OpenCode's whole environment.
 func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, error) {
 	config, err := s.config()
 	if err != nil {

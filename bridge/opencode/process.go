@@ -20,7 +20,6 @@ import (
 // pipeTime limits how long the end of OpenCode's output is awaited after its process has ended.
 const pipeTime = 500 * time.Millisecond
 
-// child is a running OpenCode.
 type child struct {
 	cmd     *exec.Cmd
 	listens *announcement
@@ -100,7 +99,6 @@ func (c *child) stop() {
 	awaitGone(all)
 }
 
-// process is one run of a process.
 type process struct {
 	pid int
 	id  string // see processID

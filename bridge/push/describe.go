@@ -93,7 +93,6 @@ func describeKeep(permission events.PermissionAsk, message string) description {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// verbOf returns a verb for a permission.
 func verbOf(permission string) string {
 	switch permission {
 	case "edit", "write":

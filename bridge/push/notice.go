@@ -21,7 +21,8 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// The types of notifications, as clients know them and people's notification_rules name them.
+// Types of notifications, as notification_rules name them. The others are service.TaskComplete, service.TaskError and
+// typeKey.
 const (
 	typePermission = "permission"
 	typeQuestion   = "question"

@@ -21,7 +21,6 @@ const (
 // maxDevices limits the devices of an account that are notified, the newest first.
 const maxDevices = 20
 
-// record is a configuration record.
 type record struct {
 	id     string
 	fields map[string]json.RawMessage

@@ -24,7 +24,6 @@ func (p *Push) SendNotice(ctx context.Context, user string, n events.Notice) err
 	return p.notify(ctx, about, identify(events.NewID()), []string{user}, n, "")
 }
 
-// typeTest is the type of test notifications.
 const typeTest = "test"
 
 // Test sends a test notification to one device of an account, whatever the account's rules are.

@@ -17,8 +17,8 @@ import (
 	"pocketcoder/sleep"
 )
 
-// Limits of concurrent connections. Connections before the login have limits of their own, also for each address, so
-// that they shut nobody out. They end after LoginGraceTime.
+// Limits of concurrent connections. Connections before the login have limits of their own, also for each address. So
+// they do not keep accounts from logging in. They end after LoginGraceTime.
 const (
 	maxConnections       = 64 // logged in
 	maxPerAccount        = 16 // logged in, of one account
@@ -142,7 +142,6 @@ func (s *Server) forget(c *connection) {
 	delete(s.open, c)
 }
 
-// connection is an SSH connection with its sshd.
 type connection struct {
 	server *Server
 	from   string

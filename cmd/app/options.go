@@ -28,7 +28,6 @@ import (
 	"pocketcoder/web/ports"
 )
 
-// Options are the options of a system.
 type Options struct {
 	Data          datadir.Dir
 	HTTP          string
@@ -302,7 +301,6 @@ func (o Options) checkAuthorizedKeys() error {
 	return nil
 }
 
-// ModelOptions select the model.
 type ModelOptions struct {
 	Name    string
 	URL     string         // base URL of an OpenAI-compatible server; empty for a provider that OpenCode knows

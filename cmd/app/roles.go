@@ -57,7 +57,6 @@ func ParseRoles(list string) (Roles, error) {
 
 func (r Roles) has(role string) bool { return r == nil || slices.Contains(r, role) }
 
-// checkRoles checks the options of a node with roles.
 func (o Options) checkRoles() error {
 	if o.Roles != nil && o.NATS == "" {
 		return errors.New("--nats: name the NATS servers that the nodes share, such as nats://nats1:4222,nats://nats2:4222")

@@ -15,7 +15,6 @@ func (s *System) wireSchedules() {
 	s.tools.Preview = s.previews().Of
 }
 
-// previews makes previews of schedules.
 func (s *System) previews() preview.Schedules {
 	return preview.Schedules{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
 }

@@ -359,7 +359,6 @@ func openFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// readFile reads a file of a backup.
 func readFile(path string) ([]byte, error) {
 	f, err := openFile(path)
 	if err != nil {

@@ -19,7 +19,6 @@ const manifestName = "backup.json"
 
 const formatVersion = 1
 
-// secretsStream is the stream of the bucket of secrets.
 const secretsStream = "KV_SECRETS"
 
 // streams are read in this order, because an event that names a blob is stored after the blob.

@@ -34,7 +34,6 @@ A shell is recorded as the operator's, or over SSH as that of the key's account.
 opens a shell whose output is not recorded.
 `
 
-// attachOptions are the options of the command attach.
 type attachOptions struct {
 	data  datadir.Dir
 	chat  string // empty for the newest chat

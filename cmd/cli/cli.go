@@ -25,7 +25,6 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Environment is the environment of a command.
 type Environment struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

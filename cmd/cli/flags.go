@@ -12,7 +12,6 @@ import (
 // InternalFlag begins the help of a flag that only our own programs use. -h hides it.
 const InternalFlag = "internal: "
 
-// flagGroup is a group of flags in the help.
 type flagGroup struct {
 	name  string
 	flags []string

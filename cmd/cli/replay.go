@@ -32,7 +32,6 @@ const replayUsage = `pocketcoder replay CHAT: show a chat from the log, as it wa
 Exit status: 0; 1 when there is no such chat or it failed, 2 for wrong usage.
 `
 
-// replayOptions are the options of the command replay.
 type replayOptions struct {
 	replay.Options
 	html, cast bool // write a file to stdout

@@ -21,7 +21,6 @@ The list has permission requests, questions of the assistant and pending MCP ser
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Requests is the command requests.
 func Requests(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "requests", requestsUsage)
 	data := DataFlag(fs, env)

@@ -104,5 +104,4 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	return err
 }
 
-// IsolationHelp is the help of --isolation.
 const IsolationHelp = "isolation `level`: auto (the strongest that works), bwrap, landlock, container or none (POCKETCODER_ISOLATION)"

@@ -121,7 +121,6 @@ func (c *conversation) slashRename(ctx context.Context, title string) error {
 	return c.updateChat(ctx, chats.Update{Title: &title}, "(the chat has a new title)")
 }
 
-// slashArchive archives the chat.
 func (c *conversation) slashArchive(ctx context.Context, _ string) error {
 	archived := true
 	return c.updateChat(ctx, chats.Update{Archived: &archived}, "(the chat is archived)")

@@ -55,7 +55,6 @@ func (d Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
 
-// ReadModels returns the directory of the read models.
 func (d Dir) ReadModels() string { return d.Path("readmodels") }
 
 // ShellSocket returns the path of the socket where pocketcoder-shell asks for commands.

@@ -49,7 +49,6 @@ func NewStore(t *testing.T) *Store {
 	return s
 }
 
-// Content returns the object of a name.
 func (s *Store) Content(t *testing.T, name string) string {
 	t.Helper()
 	o, err := s.GetObject("archive", "old/chats/"+name, nil)
@@ -60,7 +59,6 @@ func (s *Store) Content(t *testing.T, name string) string {
 	return string(body)
 }
 
-// Replace replaces the object of a name.
 func (s *Store) Replace(t *testing.T, name, body string) {
 	t.Helper()
 	_, err := s.PutObject("archive", "old/chats/"+name, map[string]string{}, strings.NewReader(body), int64(len(body)),

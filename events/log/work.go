@@ -87,7 +87,7 @@ func untilOpen(ctx context.Context, open func(context.Context) error) error {
 	}
 }
 
-// takeWork calls take with each event that the server delivers, at most limit before they are finished.
+// takeWork calls take with each event that the server delivers. At most most events are unfinished at a time.
 func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int,
 	take func(jetstream.Msg, *jetstream.MsgMetadata) error, failed func(events.Event, error)) error {
 	w, end := l.startWorker(name)

@@ -138,7 +138,6 @@ type SessionError struct {
 // Error is the error of a session or message as OpenCode sent it: null or {name, data}.
 type Error struct{ json.RawMessage }
 
-// Exists reports whether there is an error.
 func (e Error) Exists() bool { return len(e.RawMessage) > 0 && string(e.RawMessage) != "null" }
 
 // Aborted reports whether the error says that a user aborted the turn.

@@ -259,7 +259,7 @@ func noIndex(d damage) damage {
 	return func(s *system) { remove("msgs/index.db")(s); d(s) }
 }
 
-// firstRecord begins a block with the event after the last one, of which so many bytes were written.
+// firstRecord begins a block with the event after the last one. It writes so many bytes of the event.
 func firstRecord(written int) damage {
 	return func(s *system) {
 		record := binary.LittleEndian.AppendUint32(nil, 8000)

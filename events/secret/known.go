@@ -61,7 +61,6 @@ var replacements = map[Source]string{
 	Webhooks:    "make a new token with \"pocketcoder webhook token\"",
 }
 
-// secretGroup are the secrets of a group.
 type secretGroup struct {
 	source  Source
 	secrets int

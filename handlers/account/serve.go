@@ -6,7 +6,6 @@ import (
 	"pocketcoder/handlers"
 )
 
-// AccountQuery is a query about an account.
 type AccountQuery struct {
 	Account string `json:"account"`
 }

@@ -25,7 +25,6 @@ type Setup struct {
 	Expires time.Time
 }
 
-// storedSetup is the stored form of a Setup.
 type storedSetup struct {
 	Hash    []byte    `json:"hash"`
 	Expires time.Time `json:"expires"`

@@ -36,7 +36,6 @@ func (h Agents) Commands() handlers.Commands {
 	}
 }
 
-// Listed is an agent in a list.
 type Listed struct {
 	ID          string `json:"id"` // of its record
 	Name        string `json:"name"`
@@ -65,7 +64,6 @@ type Import struct {
 	Check bool    `json:"check,omitempty"` // return the changes without making them
 }
 
-// Imported is the result of an import.
 type Imported struct {
 	Name   string `json:"name"`
 	Record string `json:"record,omitempty"` // empty for an agent that does not exist
@@ -120,7 +118,6 @@ func (h Agents) List(ctx context.Context) (list []Listed, err error) {
 	return list, nil
 }
 
-// Export returns the file of an agent.
 func (h Agents) Export(ctx context.Context, c Export) (Exported, error) {
 	all, err := record.All[agentFields](ctx, h.Records, rulebook.Agents)
 	if err != nil {
@@ -141,7 +138,6 @@ func (h Agents) Export(ctx context.Context, c Export) (Exported, error) {
 	return Exported{}, handlers.RefuseField(handlers.NotFound, "name", "There is no agent %q. %s", c.Name, known)
 }
 
-// file returns the file of an agent.
 func (h Agents) file(ctx context.Context, a record.StoredRecord[agentFields]) (f File, err error) {
 	whole, err := h.Records.Agent(ctx, a.ID)
 	if err != nil {
@@ -170,8 +166,8 @@ func (h Agents) file(ctx context.Context, a record.StoredRecord[agentFields]) (f
 	return f, nil
 }
 
-// Import carries out the command. The rules of the file replace those of the agent. Rules that are paused, expire or
-// are for one chat stay.
+// Import replaces the rules of the agent with those of the file. Rules that are paused, that expire, or that are for
+// one chat stay.
 func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 	f, notes, err := Parse(c.Text, c.Name)
 	if err != nil {

@@ -168,7 +168,6 @@ func (f *File) check() error {
 	return nil
 }
 
-// Markdown returns the file.
 func (f File) Markdown() string {
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(key string, value any) {

@@ -27,7 +27,6 @@ type Budgets struct {
 	requests handlers.Folds[*budgetRequests] // one fold, with the key ""
 }
 
-// Commands returns the commands on budgets for NATS.
 func (h *Budgets) Commands() handlers.Commands {
 	return handlers.Commands{
 		"budget.list":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Budget, error) { return h.List(ctx) }),

@@ -93,7 +93,6 @@ type Channels struct {
 	Chats    *chat.Chats
 	Accounts *account.Accounts
 
-	// Decide decides a permission request.
 	Decide func(context.Context, permission.Decide) (uint64, error)
 	// AwaitReadModels waits until the read models include an event. CountWaiting counts the waiting messages of a chat,
 	// and those that a stop of the turn holds. IsSubmitted reports whether a message is in a chat.

@@ -107,7 +107,7 @@ func (in *Incoming) takeTrigger() bool {
 	return in.Addressed
 }
 
-// handle carries out the command of a paired sender, or submits the message in the conversation's chat.
+// handle executes a slash command of a paired sender, or submits the message in the conversation's chat.
 func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string) error {
 	by := handlers.Command{ID: updateID(in, "command"), Actor: events.UserActor(p.User)}
 	switch commandIn(in.Text) {
@@ -225,7 +225,6 @@ func (h *Channels) tooManyThreads(ctx context.Context, in Incoming) (bool, error
 		"%d threads within an hour, which is the limit. Answer in one of them.", in.Thread.Subject, maxNewChats))
 }
 
-// state returns the state of a chat.
 func (h *Channels) state(ctx context.Context, id string) (state handlers.ChatState, err error) {
 	err = handlers.NewFold(&state, handlers.ChatFilter(id)).Read(ctx, h.Log,
 		func(*handlers.ChatState) error { return nil })

@@ -129,7 +129,6 @@ func (h *Channels) TargetSecret(ctx context.Context, id string) ([]byte, error) 
 	return secret, err
 }
 
-// DeleteTarget deletes a target and its secret.
 func (h *Channels) DeleteTarget(ctx context.Context, c record.Delete) (uint64, error) {
 	c.Collection = Targets
 	seq, err := h.Records.Delete(ctx, c)
@@ -205,7 +204,7 @@ func (h *Channels) RecordDelivery(ctx context.Context, target string, from Posit
 	return err
 }
 
-// Replay carries out the command.
+// Replay accepts the id of a target or its name.
 func (h *Channels) Replay(ctx context.Context, c Replay) (uint64, error) {
 	all, err := h.ListTargets(ctx)
 	if err != nil {

@@ -134,7 +134,7 @@ type NewToken struct {
 	Token string `json:"token"`
 }
 
-// RenewToken carries out the command.
+// RenewToken returns the new token. The old one is then not valid.
 func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made NewToken, seq uint64, err error) {
 	hooks, err := h.ListWebhooks(ctx)
 	if err != nil {
@@ -177,7 +177,6 @@ func (h *Channels) renew(ctx context.Context, c RenewToken) (handlers.Accepted, 
 
 func webhookKey(id string) string { return webhookPrefix + "." + id }
 
-// DeleteWebhook deletes a webhook and its secret.
 func (h *Channels) DeleteWebhook(ctx context.Context, c record.Delete) (uint64, error) {
 	c.Collection = Webhooks
 	seq, err := h.Records.Delete(ctx, c)

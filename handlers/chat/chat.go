@@ -85,7 +85,6 @@ func (h *Chats) Commands() handlers.Commands {
 	}
 }
 
-// chatState is the state of a chat.
 type chatState struct {
 	handlers.ChatState
 	last   uint64             // sequence of the last change
@@ -147,8 +146,8 @@ func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState
 	})
 }
 
-// Create carries out the command. It does not create a chat again that was created with the same content and has the
-// same owner, even if the chat has changed since.
+// Create has no effect if the chat was created with the same content and has the same owner, even if the chat has
+// changed since.
 func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
 	c.Chat = cmp.Or(c.Chat, events.NewID())
 	c.Engine = cmp.Or(c.Engine, DefaultEngine)
@@ -207,7 +206,7 @@ func checkText(field, text string) error {
 	return nil
 }
 
-// Update carries out the command. If nothing changes, nothing is stored, and seq is the sequence of the last change.
+// Update stores nothing if nothing changes. seq is then the sequence of the last change.
 func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 	if c.Title != nil {
 		title, err := checkTitle(*c.Title)
@@ -267,8 +266,8 @@ func (s *chatState) update(c Update) (events.Data, uint64, error) {
 	return d, 0, nil
 }
 
-// Delete carries out the command. A second deletion has no effect. Another command that was decided at the same time
-// can be stored after the deletion, so reactions to commands check whether the chat exists.
+// Delete has no effect on a chat that is deleted already. Another command that was decided at the same time can be
+// stored after the deletion, so reactions to commands check whether the chat exists.
 func (h *Chats) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)

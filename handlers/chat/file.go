@@ -41,7 +41,7 @@ func (s *sentFiles) Apply(e events.Event) {
 	}
 }
 
-// SendFile carries out the command.
+// SendFile refuses more than maxFiles files of a chat within an hour.
 func (h *Chats) SendFile(ctx context.Context, c SendFile) (uint64, error) {
 	if len(c.Caption) > maxCaption || !utf8.ValidString(c.Caption) {
 		return 0, handlers.RefuseField(handlers.Invalid, "caption", "caption: want at most %d bytes of UTF-8, got %d",

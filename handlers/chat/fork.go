@@ -43,7 +43,7 @@ func (s *forkState) Apply(e events.Event) {
 	}
 }
 
-// Fork carries out the command: it creates the chat and requests that OpenCode copies the history.
+// Fork creates the chat, and requests that OpenCode copies the history.
 func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err error) {
 	c.Into = cmp.Or(c.Into, events.NewID())
 	if err := c.check(); err != nil {

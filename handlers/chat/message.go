@@ -32,7 +32,7 @@ type SubmitMessage struct {
 // MaxMessage is the largest message, in bytes of its JSON.
 const MaxMessage = 1 << 20
 
-// SubmitMessage carries out the command.
+// SubmitMessage returns the id of the message, and the sequence of its event.
 func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message string, seq uint64, err error) {
 	c.Message = cmp.Or(c.Message, events.NewID())
 	if _, err := events.ParseID(c.Message); err != nil {

@@ -148,7 +148,7 @@ func (c *modelContext) message(e events.Event, m opencode.Message) {
 	}
 }
 
-// Omit carries out the command. It returns the files that are left out.
+// Omit returns the files that are left out.
 func (h *Chats) Omit(ctx context.Context, c Omit) (files []events.OmittedFile, seq uint64, err error) {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return nil, 0, err

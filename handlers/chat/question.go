@@ -96,7 +96,7 @@ func (s *questions) applyOpenCode(d events.OpenCode) {
 	}
 }
 
-// RequestQuestion carries out the command. It does not ask a question again that was asked under the same id.
+// RequestQuestion has no effect if a question was asked under the same id.
 func (h *Chats) RequestQuestion(ctx context.Context, c RequestQuestion) (uint64, error) {
 	if err := c.check(); err != nil {
 		return 0, err
@@ -146,7 +146,7 @@ func (h *Chats) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, e
 	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.answer(c) })
 }
 
-// ExpireQuestion carries out the command, in a deleted chat too.
+// ExpireQuestion also works in a deleted chat.
 func (h *Chats) ExpireQuestion(ctx context.Context, c ExpireQuestion) (uint64, error) {
 	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) {
 		return s.expire(c), 0, nil

@@ -29,7 +29,8 @@ type WithdrawMessage struct {
 	Message string `json:"message"`
 }
 
-// SendMessage ends the wait of a message. It cannot be changed afterwards. Only the outbox sends this command.
+// SendMessage claims a message for sending. After that, the message cannot be changed or withdrawn. Only the outbox
+// sends this command.
 type SendMessage struct {
 	handlers.Command
 	Chat    string
@@ -127,7 +128,6 @@ func (m *message) holdAfterLoss() {
 	}
 }
 
-// end ends the wait of a message.
 func (s *messageState) end(id string, state waitState) {
 	if m := s.messages[id]; m != nil && m.state == waiting {
 		m.state = state
@@ -176,8 +176,7 @@ func (s *messageState) waiting(chat, id string) (*message, error) {
 	return m, nil
 }
 
-// ChangeMessage carries out the command. If nothing changes, nothing is stored, and seq is the sequence of the last
-// change.
+// ChangeMessage stores nothing if nothing changes. seq is then the sequence of the last change.
 func (h *Chats) ChangeMessage(ctx context.Context, c ChangeMessage) (seq uint64, err error) {
 	if c.Parts != nil {
 		if err := CheckParts(c.Parts); err != nil {
@@ -249,7 +248,7 @@ func (c ChangeMessage) isContent(m *message) bool {
 	return c.Before == nil && c.Delivery == "" && (hash == m.parts || hash == m.now)
 }
 
-// WithdrawMessage carries out the command. A second withdrawal has no effect.
+// WithdrawMessage has no effect on a message that was withdrawn before.
 func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uint64, err error) {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
@@ -280,8 +279,8 @@ func (h *Chats) Waiting(ctx context.Context, chat string) (ids []string, err err
 	return ids, err
 }
 
-// SendMessage carries out the command. It refuses a message that does not wait any more, and every message if the queue
-// has changed since Seen. A message that was sent before gets further ids.
+// SendMessage refuses a message that has failed or was withdrawn. It refuses a message that waits if the queue has
+// changed since Seen. A message that was sent before gets further ids.
 func (h *Chats) SendMessage(ctx context.Context, c SendMessage) (seq uint64, err error) {
 	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
 		func(s *messageState) (events.Data, uint64, error) {

@@ -28,8 +28,7 @@ func (s seenState) Apply(e events.Event) {
 	}
 }
 
-// MarkSeen carries out the command. A position before the known one changes nothing, because two devices may report out
-// of order.
+// MarkSeen ignores a position before the known one, because two devices may report out of order.
 func (h *Chats) MarkSeen(ctx context.Context, c MarkSeen) (uint64, error) {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err

@@ -33,7 +33,7 @@ func (c CountTitle) check() error {
 	return handlers.CheckChat(c.Chat)
 }
 
-// CountTitle carries out the command.
+// CountTitle also counts the title of a chat that was deleted meanwhile, because the money is spent.
 func (h *Chats) CountTitle(ctx context.Context, c CountTitle) (uint64, error) {
 	if err := c.check(); err != nil {
 		return 0, err
@@ -43,6 +43,6 @@ func (h *Chats) CountTitle(ctx context.Context, c CountTitle) (uint64, error) {
 		if s.Created == 0 {
 			return nil, 0, s.Missing(c.Chat)
 		}
-		return c.TitleGenerated, 0, nil // also in a chat that was deleted meanwhile: the money is spent
+		return c.TitleGenerated, 0, nil
 	})
 }

@@ -24,14 +24,14 @@ type Revert struct {
 	Overwrite bool   `json:"overwrite,omitempty"` // files that were changed since are not kept
 }
 
-// AbortTurn carries out the command, even if the disk is almost full, because the turn may be what fills it. It fails
-// if the log cannot store its event, because the queue of messages, budgets and delegations follow the event. Without a
-// running turn the abort is recorded and has no effect.
+// AbortTurn works even if the disk is almost full, because the turn may be what fills it. It fails if the log cannot
+// store its event, because the queue of messages, budgets and delegations follow the event. Without a running turn the
+// abort is recorded and has no effect.
 func (h *Chats) AbortTurn(ctx context.Context, c AbortTurn) (uint64, error) {
 	return h.request(log.UseLastSpace(ctx), c.Chat, c.Command, events.AbortRequested{Session: c.Session})
 }
 
-// Revert carries out the command. OpenCode reports the result with events of its own.
+// Revert requests the revert. OpenCode reports the result with events of its own.
 func (h *Chats) Revert(ctx context.Context, c Revert) (uint64, error) {
 	if c.Message != "" {
 		if _, err := events.ParseID(c.Message); err != nil {

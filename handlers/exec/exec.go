@@ -42,7 +42,8 @@ type Executions struct {
 	Conn   *nats.Conn
 	Engine string
 	Pool   string
-	// directory of chats without a session, absolute; only workers of this workspace receive requests. Empty for any
+	// absolute; the directory of chats without a session. Only sandbox workers of this workspace are asked. If it is
+	// empty, any worker is asked
 	Workspace string
 	Session   func(id string) (permission.Session, bool) // returns a session whose requests are in the log
 	Network   *network.Sandbox                           // nil for no network
@@ -59,10 +60,10 @@ type Executions struct {
 	keepRequests handlers.Folds[keepRequests] // one fold
 	shares       shares
 	finished     finishedQueue
-	output       int64         // limit of a command's output in bytes; 0 for maxOutput
-	detachDelay  time.Duration // 0 for detachDelay
-	startDelay   time.Duration // 0 for startDelay
-	reportEvery  time.Duration // 0 for reportEvery
+
+	// tests replace the constants; 0 for maxOutput (in bytes), detachDelay, startDelay and reportEvery
+	output                               int64
+	detachDelay, startDelay, reportEvery time.Duration
 }
 
 // Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and

@@ -50,7 +50,6 @@ func (s Servers) Commands() handlers.Commands {
 	return handlers.Commands{"mcp.state": handlers.QueryOf(s.One)}
 }
 
-// One returns the state of one server.
 func (s Servers) One(ctx context.Context, q Of) (State, error) {
 	if _, err := events.ParseID(q.Record); err != nil {
 		return State{}, unknown(q.Record)

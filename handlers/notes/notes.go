@@ -25,7 +25,7 @@ import (
 	"pocketcoder/handlers/record/note"
 )
 
-// Notes carries out the commands.
+// Notes stores notes as configuration records. Both fields must be set.
 type Notes struct {
 	Log     *log.Log
 	Records *record.Records
@@ -50,7 +50,6 @@ type List struct {
 	Agent string `json:"agent"` // name or record
 }
 
-// Listed is a note in a list.
 type Listed struct {
 	Name string `json:"name"`
 	Size int    `json:"size"` // bytes
@@ -62,7 +61,6 @@ type Of struct {
 	Name  string `json:"name"`
 }
 
-// Version is a version of a note.
 type Version struct {
 	Version uint64    `json:"version"` // sequence of its event
 	Time    time.Time `json:"time"`
@@ -79,7 +77,6 @@ type Read struct {
 	Version uint64 `json:"version,omitempty"` // 0 for the current one
 }
 
-// Content is the content of a version.
 type Content struct {
 	Version uint64 `json:"version"`
 	Content string `json:"content"`
@@ -175,7 +172,6 @@ func (h Notes) versions(ctx context.Context, of Of) (all []Version, err error) {
 	return all, err
 }
 
-// Read returns the content of a version.
 func (h Notes) Read(ctx context.Context, q Read) (Content, error) {
 	all, err := h.versions(ctx, q.Of)
 	if err != nil {
@@ -192,7 +188,7 @@ func (h Notes) Read(ctx context.Context, q Read) (Content, error) {
 	return Content{all[i].Version, all[i].content}, nil
 }
 
-// Save carries out the command.
+// Save creates the note if it does not exist.
 func (h Notes) Save(ctx context.Context, c Save) (id string, seq uint64, err error) {
 	n, err := h.note(ctx, c.Of)
 	if err != nil {
@@ -209,7 +205,7 @@ func (h Notes) Save(ctx context.Context, c Save) (id string, seq uint64, err err
 		Set: record.Fields(map[string]any{"agent": n.Agent, "name": n.Name, "content": n.Content})})
 }
 
-// Restore carries out the command.
+// Restore saves the content of an earlier version as a new version.
 func (h Notes) Restore(ctx context.Context, c Restore) (id string, seq uint64, err error) {
 	old, err := h.Read(ctx, Read{c.Of, c.Version})
 	if err != nil {
@@ -218,7 +214,7 @@ func (h Notes) Restore(ctx context.Context, c Restore) (id string, seq uint64, e
 	return h.Save(ctx, Save{c.Command, c.Of, old.Content})
 }
 
-// Delete carries out the command.
+// Delete keeps the versions of the note, so that Restore can bring it back.
 func (h Notes) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	n, err := h.note(ctx, c.Of)
 	if err != nil {

@@ -223,7 +223,6 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	return proposed, handlers.RefuseField(handlers.Invalid, "pattern", "the rule would not allow this: %s", v.Reason)
 }
 
-// agentNamed returns the record of the agent with a name.
 func (g Gate) agentNamed(ctx context.Context, name string) (string, error) {
 	names, err := g.Records.AgentNames(ctx)
 	if err != nil {

@@ -20,7 +20,6 @@ type RuleSets [][]policy.Rule
 // ownAgent is the name of OpenCode's agent in a chat for which no person has chosen one.
 const ownAgent = "build"
 
-// RuleSets returns the rules of a scope.
 func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, err error) {
 	scopes, err := g.scopes(ctx, s)
 	for _, scope := range scopes {

@@ -21,7 +21,6 @@ const (
 	NetworkOpen NetworkMode = "allow" // ports 80 and 443 are allowed; a person decides about other ports
 )
 
-// AllowsHosts reports whether a rule allows any host.
 func AllowsHosts(r policy.Rule) bool {
 	return r.Permission == TypeNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
 }

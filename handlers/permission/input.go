@@ -82,7 +82,7 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 // could not see which file OpenCode would open.
 const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
 
-// singleRequestTypes are the types of which a tool call makes at most one request.
+// A tool call makes at most one request of each of these types.
 var singleRequestTypes = []string{"bash", "edit", "read", "lsp"}
 
 // hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message.

@@ -75,12 +75,11 @@ func (r Request) cwd() string {
 	return r.Referral.Cwd
 }
 
-// State is the state of a chat's permission requests. It can apply events twice, and in another order than that of the
-// log.
+// State is the state of a chat's permission requests. Apply is idempotent, and the order of the events does not matter.
 type State struct {
 	handlers.ChatState
 	requests map[string]*Request          // by id
-	calls    map[call]map[string]*Request // by the tool call that a request, or the decision about it, names, and by id
+	calls    map[call]map[string]*Request // by tool call, then by id; the request or its decision names the call
 	aborted  map[string]uint64            // sequence of the last abort of a session; of the whole chat under ""
 	lost     map[string]uint64            // sequence of the last loss of a session's turn
 	turned   uint64                       // sequence of the newest revert, or message of a person

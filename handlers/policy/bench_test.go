@@ -7,7 +7,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// BenchmarkEvaluate1000Rules is a compound command against a thousand rules of which the last ones match.
+// BenchmarkEvaluate1000Rules is a compound command against a thousand rules. The last ones match.
 func BenchmarkEvaluate1000Rules(b *testing.B) {
 	var rules []policy.Rule
 	for i := range 1000 - len(policy.Defaults) {

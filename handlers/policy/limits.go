@@ -32,7 +32,6 @@ func (r Rule) Limits() []string {
 	return nil
 }
 
-// allowedCommandLimits returns the limits of a rule that allows commands.
 func (c *compiledRule) allowedCommandLimits() (limits []string) {
 	words := c.words
 	name, last := words[0], words[len(words)-1]

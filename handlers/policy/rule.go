@@ -57,7 +57,6 @@ func (r Rule) DeniedTool() string {
 	return r.Permission
 }
 
-// SyntaxError is an error in a rule.
 type SyntaxError struct {
 	// of the pattern, in runes, from 1; of the whole text in an error of ParseRule; 0 when the pattern is not at fault
 	Column int

@@ -30,7 +30,6 @@ const (
 	agents  = rulebook.Agents
 )
 
-// Stored is a stored proposal.
 type Stored struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind"`
@@ -111,7 +110,6 @@ func (h Proposals) complete(ctx context.Context, id string, p Stored) (Stored, e
 	return p, err
 }
 
-// One returns a proposal.
 func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
 	p, found, err := record.One[Stored](ctx, h.Records, proposals.Collection, id)
 	if err == nil && !found {
@@ -149,7 +147,6 @@ func (h Proposals) changeOfAgent(ctx context.Context, p Stored) (c Change, err e
 	return c, err
 }
 
-// described is a text with its description.
 type described struct{ Description, Content string }
 
 // text returns the content, with the description before it if the proposal names one.

@@ -35,7 +35,7 @@ type AddDevice struct {
 	URL  string `json:"url"`
 }
 
-// AddDevice carries out the command. A URL that the account has already gets the new name, and is active again.
+// AddDevice renames a device whose URL the account has already, and activates it again.
 func (h *Records) AddDevice(ctx context.Context, c AddDevice) (id string, seq uint64, err error) {
 	if _, err := events.ParseID(c.User); err != nil {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "user", "user: %v", err)

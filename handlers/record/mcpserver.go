@@ -131,7 +131,6 @@ func (c change) pinReported() {
 	}
 }
 
-// read returns the fields as a T.
 func read[T any](f fields) (v T, err error) {
 	body, err := json.Marshal(f)
 	if err == nil {
@@ -140,7 +139,6 @@ func read[T any](f fields) (v T, err error) {
 	return v, err
 }
 
-// MCPServer is a stored MCP server.
 type MCPServer struct {
 	ID string `json:"id"`
 	mcpserver.Server
@@ -219,8 +217,8 @@ type ReportMCPServer struct {
 	mcpserver.Report
 }
 
-// ReportMCPServer carries out the command. It returns the server as it is afterwards. It has no effect on a server that
-// is not approved any more, or that is defined otherwise by now.
+// ReportMCPServer returns the server as it is afterwards. It has no effect on a server that is not approved any more,
+// or whose definition has changed.
 func (h *Records) ReportMCPServer(ctx context.Context, c ReportMCPServer) (now mcpserver.Server, err error) {
 	_, err = h.collection(ctx, MCPServerCollection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {

@@ -56,7 +56,7 @@ type modelSelection struct {
 	Chat  string `json:"chat"`
 }
 
-// SelectModel carries out the command and returns the id of the record.
+// SelectModel returns the id of the record.
 func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, seq uint64, err error) {
 	if c.Chat != "" {
 		s, err := h.chat(ctx, c.Chat)

@@ -205,8 +205,8 @@ func List[T, V any](ctx context.Context, h *Records, name string, convert func(S
 	return list, err
 }
 
-// Save carries out the command, and returns the id of the record. If nothing changes, or a new record with the same
-// fields already exists, Save stores nothing and returns the sequence of the record's last change.
+// Save returns the id of the record. If nothing changes, or a new record with the same fields already exists, Save
+// stores nothing and returns the sequence of the record's last change.
 func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err error) {
 	if c.Record == "" && c.New {
 		c.Record = events.NewID()
@@ -251,7 +251,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	return id, seq, nil
 }
 
-// Delete carries out the command. A record that is deleted already is not deleted again.
+// Delete has no effect on a record that is deleted already.
 func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	if err := checkRecordID(c.Collection, c.Record); err != nil {
 		return 0, err

@@ -31,7 +31,7 @@ type AddSSHKey struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// AddSSHKey carries out the command. A key that is registered already is refused: it belongs to one account.
+// AddSSHKey refuses a key that is registered already, because a key belongs to one account.
 func (h *Records) AddSSHKey(ctx context.Context, c AddSSHKey) (id string, seq uint64, err error) {
 	key, err := sshkey.Parse(c.Line)
 	if err != nil {
@@ -60,7 +60,7 @@ type UseSSHKey struct {
 // keyUsePrecision is how exact last_used is: an event for each login of a script would fill the log.
 const keyUsePrecision = time.Minute
 
-// UseSSHKey carries out the command. It records a login at most once a minute.
+// UseSSHKey records a login at most once a minute.
 func (h *Records) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
 	keys, err := All[RegisteredKey](ctx, h, SSHKeyCollection)
 	if err != nil {

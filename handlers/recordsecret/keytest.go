@@ -41,7 +41,6 @@ func (k *ProviderKeys) Test(ctx context.Context, id string) (KeyTest, error) {
 	return KeyTest{Provider: k.NameOf(r.Provider), Verdict: verdict, Said: said}, nil
 }
 
-// NameOf returns the name of a provider for people.
 func (k *ProviderKeys) NameOf(provider string) string {
 	for _, p := range k.Known {
 		if p.ID == provider {

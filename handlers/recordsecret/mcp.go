@@ -43,7 +43,7 @@ func (m MCPSecrets) Commands() handlers.Commands {
 // MCPSecretPrefix is the prefix of the secrets of MCP servers. The record follows.
 const MCPSecretPrefix = "mcp"
 
-// Set carries out the command.
+// Set refuses a name that is not in the environment of the server, and a value that is too weak to be redacted.
 func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
 	all, err := m.Records.MCPServers(ctx)
 	if err != nil {

@@ -263,8 +263,8 @@ const repeatable = 24 * time.Hour
 // missedAfter is the delay after which a run counts as missed.
 const missedAfter = time.Minute
 
-// Run carries out the command. A schedule that is not due, because another process was first, starts nothing. Seq is
-// the sequence of the last event, also if the run was skipped.
+// Run starts nothing if the schedule is not due, because another process was first. Seq is the sequence of the last
+// event, also if the run was skipped.
 func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 	if _, err := events.ParseID(c.Schedule); err != nil {
 		return r, handlers.RefuseField(handlers.Invalid, "schedule", "schedule: %v", err)

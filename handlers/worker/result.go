@@ -80,7 +80,7 @@ type Finish struct {
 	Status, Text    string
 }
 
-// Finish carries out the command.
+// Finish has no effect if the message has a result already.
 func (h *Workers) Finish(ctx context.Context, c Finish) (uint64, error) {
 	return h.resultsOf(ctx, c.Worker).CarryOutOne(ctx, h.Log, c.Worker, handlers.Command{Actor: events.ActorSystem},
 		func(s *resultState) (events.Data, uint64, error) {

@@ -26,8 +26,8 @@ const (
 	UrgencyStop  = "stop"  // the running turn of the receiver, a worker below, is stopped before
 )
 
-// Send carries out the command. It returns the id of the message. A message of an assistant that wakes a worker counts
-// against the limits of running workers.
+// Send returns the id of the message. A message of an assistant that wakes a worker counts against the limits of
+// running workers.
 func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) {
 	if err := handlers.CheckChat(c.Receiver); err != nil {
 		return "", err

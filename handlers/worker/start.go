@@ -29,14 +29,13 @@ type Start struct {
 	Wait      bool   // the tool call waits for the result
 }
 
-// Started is a worker that was started.
 type Started struct {
 	Worker  string // id of its chat
 	Message string // id of the delegated message
 	Seq     uint64
 }
 
-// Start carries out the command. A tool call that is repeated starts no second worker.
+// Start is idempotent: a tool call that is repeated starts no second worker.
 func (h *Workers) Start(ctx context.Context, c Start) (Started, error) {
 	w, err := h.plan(ctx, c)
 	if err != nil {

@@ -18,7 +18,7 @@ type Stop struct {
 	Worker string `json:"worker"`
 }
 
-// Stop carries out the command. Stopping a worker that does not run has no effect.
+// Stop has no effect on a worker that does not run.
 func (h *Workers) Stop(ctx context.Context, c Stop) error {
 	if err := handlers.CheckChat(c.Worker); err != nil {
 		return err

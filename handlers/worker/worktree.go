@@ -21,7 +21,6 @@ const worktrees = ".worktrees"
 // branchPrefix begins the branches of worktrees.
 const branchPrefix = "pocketcoder/"
 
-// worktree is the git worktree of a worker.
 type worktree struct{ root, branch string }
 
 func (h *Workers) worktreeOf(worker string) worktree {
@@ -109,7 +108,8 @@ func (h *Workers) closeTree(ctx context.Context, t worktree) (string, error) {
 // CloseWorktree removes the git worktree of a deleted worker, unless it holds changes, and records it.
 type CloseWorktree struct{ Worker, Worktree, Branch string }
 
-// CloseWorktree carries out the command.
+// CloseWorktree returns the event that it appends. If the worktree cannot be removed, the event says that it is kept,
+// and why.
 func (h *Workers) CloseWorktree(ctx context.Context, c CloseWorktree) (closed events.WorktreeClosed, seq uint64,
 	err error) {
 	t := worktree{c.Worktree, c.Branch}

@@ -37,7 +37,6 @@ func LoadKeys(dir string) (Keys, error) {
 	return k, nil
 }
 
-// SeedFile returns the path of the seed of an identity.
 func (k Keys) SeedFile(id Identity) string { return filepath.Join(k.Dir, string(id)+".nk") }
 
 // connectTime limits an attempt to connect. The configuration limits the server's part of it in the same way. If

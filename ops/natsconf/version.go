@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Embedded is the version of the server that is linked in.
 const Embedded = server.VERSION
 
 // oldest are the first versions without the holes this configuration would suffer from, one for each line that got the

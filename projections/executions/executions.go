@@ -128,7 +128,6 @@ func (t Tables) change(id string, change func(*Execution)) error {
 // refusedExitCode is the exit code of a refused command. POSIX shells use it for "command found but not executable".
 const refusedExitCode = 126
 
-// begin returns a new execution.
 func (t Tables) begin(e events.Event, id, session, call, cwd string) (Execution, error) {
 	x, found := t.Executions.Get(id)
 	if found {

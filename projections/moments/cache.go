@@ -36,7 +36,6 @@ type Cache struct {
 	chats []*chat // the one used last is the first
 }
 
-// NewCache returns an empty cache.
 func NewCache(l *log.Log) *Cache { return &Cache{log: l} }
 
 // chat is what the cache holds of a chat.

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Message is an outgoing message of a channel.
 type Message struct {
 	store.Record
 	Chat    string `db:"chat" json:"chat"`

@@ -126,7 +126,6 @@ type Thread struct {
 	Subject      string `db:"subject"`
 }
 
-// ThreadOf returns the thread of the conversation of a message.
 func ThreadOf(ctx context.Context, m *store.Model, msg Message) (Thread, error) {
 	row, _, err := store.First[Thread](ctx, m, "thread of channel message "+msg.ID, `SELECT v.record AS conversation,
 			coalesce(v.fields->>'$.thread', '') AS root, coalesce(v.fields->>'$.subject', '') AS subject,

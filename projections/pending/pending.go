@@ -5,7 +5,8 @@
 //
 // Promises: each list follows from the read models alone, so a caller needs no state of its own and loses nothing in a
 // crash. An effect stays in its list until the read models include an event that makes the effect done or unnecessary.
-// Exception: a decided request that OpenCode forgot stays in DecidedRequests, and the outbox does nothing about it.
+// Exception: a request that OpenCode forgot stays in DecidedRequests after its effect. If it was approved, the outbox
+// resumes its turn once. If it was denied, the outbox does nothing.
 //
 // It must not know how an effect is carried out, and it changes nothing.
 package pending

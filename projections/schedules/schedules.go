@@ -26,7 +26,6 @@ const Skipped = "skipped"
 // Collection is the config collection of the schedules.
 const Collection = "schedules"
 
-// Run is a run of a schedule.
 type Run struct {
 	store.Record        // the id is that of the message, or of the event that skipped the run
 	Schedule     string `db:"schedule" json:"schedule"` // record

@@ -66,7 +66,6 @@ func (m *Model) follow(ctx context.Context, after uint64, bulk bool,
 	}
 }
 
-// decodedBatch is a batch of decoded events.
 type decodedBatch struct {
 	batch    []decodedEvent
 	size     int // of their bodies, in bytes

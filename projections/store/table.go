@@ -156,7 +156,6 @@ func (t *Table[R]) write(c *cached[R]) error {
 // keep keeps the changes of the event being applied.
 func (t *Table[R]) keep() { t.before = t.before[:0] }
 
-// undo undoes them.
 func (t *Table[R]) undo() {
 	for _, e := range slices.Backward(t.before) {
 		*t.rows[e.id] = e.row

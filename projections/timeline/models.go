@@ -17,7 +17,6 @@ type Models struct {
 	Reads    map[string][]string // the kinds of content that a model can read, such as text and image, if it is known
 }
 
-// demoProvider is the provider of the demo model.
 const demoProvider = "demo/"
 
 // OnlyDemo reports whether the demo model is the only one that can be used.

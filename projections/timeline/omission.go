@@ -20,7 +20,6 @@ type Offer struct {
 	Reason string
 }
 
-// Names returns the names of the files.
 func (o Offer) Names() (names []string) {
 	for _, f := range o.Files {
 		names = append(names, f.Name)
@@ -44,7 +43,6 @@ const (
 		ORDER BY m.position, p.id`
 )
 
-// ReadOffer returns the offer of a chat with a session.
 func ReadOffer(ctx context.Context, db dbx.Builder, chat, session string) (o Offer, err error) {
 	params := dbx.Params{"chat": chat, "session": session}
 	refusal, err := first[struct {

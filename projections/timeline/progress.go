@@ -29,7 +29,6 @@ var (
 		ORDER BY f.value`
 )
 
-// ReadProgress returns the progress of a chat.
 func ReadProgress(ctx context.Context, db dbx.Builder, c Chat) (Progress, error) {
 	return first[Progress](ctx, db, "work of "+c.ID, selectProgress, dbx.Params{"chat": c.ID, "session": c.Session})
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// RequestEntry returns the permission request with an id.
 func RequestEntry(ctx context.Context, db dbx.Builder, id string) (Entry, error) {
 	var rows []Request
 	if err := list(ctx, db, &rows, "request "+id, selectRequests+"p.id={:id}", dbx.Params{"id": id}); err != nil {

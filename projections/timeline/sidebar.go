@@ -94,7 +94,6 @@ var (
 		ORDER BY position DESC LIMIT 1`
 )
 
-// ReadSidebar returns the sidebar of a chat.
 func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err error) {
 	params := dbx.Params{"chat": c.ID, "session": c.Session}
 	if err := list(ctx, db, &a.Waiting, "waiting messages of "+c.ID, selectWaiting, params); err != nil {

@@ -18,7 +18,6 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Call is a call of a tool.
 type Call struct {
 	Tool      string     `db:"tool"`
 	Input     store.JSON `db:"input"`     // object; empty until OpenCode has said with what the tool is called

@@ -85,7 +85,6 @@ func (s Step) Ending() Ending {
 	return EndComplete
 }
 
-// State returns the state of a turn with this ending.
 func (e Ending) State() string {
 	return cmp.Or(map[Ending]string{EndComplete: Completed, EndStopped: Aborted, EndLost: Lost}[e], Failed)
 }

@@ -128,7 +128,6 @@ func (t *Turn) End(outcome string, sending bool) {
 // IDs is a sorted list of ids with a space between them.
 type IDs string
 
-// All returns the ids.
 func (l IDs) All() []string { return strings.Fields(string(l)) }
 
 // With returns the list with an id, or without it.

@@ -47,7 +47,6 @@ type Worker struct {
 	Kept      string `db:"kept" json:"kept"`           // why the worktree was kept when the worker was deleted
 }
 
-// StateDeleted is the state of a deleted worker.
 const StateDeleted = "deleted"
 
 // Remains says what is left of the git worktree of a deleted worker. It is empty for any other worker.

@@ -89,7 +89,7 @@ func lockDir(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// File is the path of the file in a directory that Make made.
+// File returns the path of the configuration file in a directory that Make has returned.
 func File(dir string) string { return filepath.Join(dir, "config") }
 
 // value returns a setting of the person's git, without the settings of repositories. It is empty without git or without

@@ -95,7 +95,6 @@ func shutdown(socket any) {
 	}
 }
 
-// connection is a connection from the sandbox.
 type connection struct{ *net.TCPConn }
 
 func (c connection) Close() error {

@@ -21,7 +21,6 @@ type Confinement struct {
 	noSymlinksErr error // see NoSymlinksError
 }
 
-// Command is a command to confine.
 type Command struct {
 	Argv     []string
 	Dir      string     // in the workspace or below Home, symlinks resolved
@@ -166,7 +165,6 @@ func (c *Confinement) CanRead(path string) bool {
 	return c.choice.Level != Bwrap && c.choice.Level != Landlock || c.access.canRead(path)
 }
 
-// joinErrors joins errors in one line.
 func joinErrors(errs []error) error {
 	var texts []string
 	for _, err := range errs {

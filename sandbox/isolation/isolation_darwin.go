@@ -32,7 +32,6 @@ type Loopback struct{}
 // Close does nothing.
 func (*Loopback) Close() {}
 
-// NewLoopback fails.
 func NewLoopback() (*Loopback, error) { return nil, errLinuxOnly }
 
 // RunOnThread runs fn in a goroutine.

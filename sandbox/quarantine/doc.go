@@ -26,7 +26,6 @@
 // It must not know what a permission is, nor how commands are isolated. Outside Linux it does nothing.
 package quarantine
 
-// Config is the configuration of a Quarantine.
 type Config struct {
 	Dir       string                   // for the quarantined files, absolute
 	Workspace string                   // absolute, symlinks resolved

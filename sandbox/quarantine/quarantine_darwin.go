@@ -17,25 +17,19 @@ var errLinuxOnly = errors.New("no names are quarantined on macOS")
 // Open returns a Quarantine that does nothing.
 func Open(Config) (*Quarantine, error) { return nil, nil }
 
-// Begin returns nil.
 func (*Quarantine) Begin(Command) (*Session, error) { return nil, nil }
 
-// Holds returns false.
 func (*Quarantine) Holds(string) bool { return false }
 
-// Keep fails.
 func (*Quarantine) Keep(string) error { return errLinuxOnly }
 
-// Expect fails.
 func (*Quarantine) Expect(string) error { return errLinuxOnly }
 
 // Dismiss does nothing.
 func (*Quarantine) Dismiss(string) error { return nil }
 
-// End returns nothing.
 func (*Session) End() ([]wire.Quarantined, []string) { return nil, nil }
 
-// Report returns nothing.
 func (*Session) Report() []wire.Quarantined { return nil }
 
 // Close does nothing.

@@ -43,7 +43,6 @@ func newWatch(top *os.Root, guards bool) (*watch, error) {
 	return w, nil
 }
 
-// add watches a directory.
 func (w *watch) add(dir *os.Root) (int32, error) {
 	var wd int
 	err := withDescriptor(dir, func(fd int) (err error) {

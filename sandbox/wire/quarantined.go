@@ -20,7 +20,6 @@ type Quarantined struct {
 	Cut  bool   `json:"cut,omitempty"` // there is more than Text holds
 }
 
-// QuarantineKind is the kind of a quarantined file.
 type QuarantineKind string
 
 const (

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// WorkerInfo describes a worker.
 type WorkerInfo struct {
 	Name      string `json:"name"`
 	Isolation string `json:"isolation"`

@@ -84,7 +84,6 @@ func (s Agents) export(w http.ResponseWriter, r *http.Request, _ api.Caller) err
 	return err
 }
 
-// fileName returns a file name for an agent.
 func fileName(agent string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' {

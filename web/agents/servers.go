@@ -8,7 +8,6 @@ import (
 	"pocketcoder/web/api"
 )
 
-// ServerCollection is the collection of MCP servers.
 const ServerCollection = record.MCPServerCollection
 
 // Servers returns how the MCP servers work.

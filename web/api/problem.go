@@ -68,7 +68,6 @@ func BadField(field, code, format string, args ...any) Problem {
 		Data: map[string]any{field: Fault{code, text}}}
 }
 
-// ProblemOf returns the answer to an error.
 func ProblemOf(err error) Problem {
 	var (
 		p       Problem

@@ -102,7 +102,6 @@ func (s *Server) Document(others ...Route) openapi.Document {
 
 const EventStream = "text/event-stream"
 
-// routes returns the routes of this package and the others.
 func (s *Server) routes(others []Route) []Route {
 	const (
 		collection = "/api/collections/{collection}"

@@ -87,7 +87,6 @@ func (c Chat) HTML(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// windowMessages is the number of messages of a window.
 const windowMessages = 100
 
 // entries renders the entries in windows, each before it reads the next one, so that a long chat takes little memory.

@@ -52,7 +52,6 @@ var Formats = []format{
 
 const castMedia = "application/x-asciicast"
 
-// Routes are the routes of exports.
 func (x *Exports) Routes() []api.Route {
 	at := []openapi.Param{{Name: "at", Integer: true,
 		About: "sequence of the last event that counts; the newest when absent"}}

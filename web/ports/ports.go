@@ -65,7 +65,6 @@ func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 // request.
 func HasTicket(path string) bool { return ticket.Parse(path).Ticket != "" }
 
-// portAnswer has the addresses of a port.
 type portAnswer struct {
 	Path string `json:"path"`
 	// of the port's own origin, good for one browser within ten minutes; absent when there is none
@@ -196,7 +195,6 @@ func isServiceWorker(r *http.Request) bool {
 	return r.Header.Get("Service-Worker") != "" || r.Header.Get("Sec-Fetch-Dest") == "serviceworker"
 }
 
-// portRequest is one request to a port.
 type portRequest struct {
 	path   ticket.Path
 	port   int

@@ -31,7 +31,7 @@ func TestListFollowsTheListRules(t *testing.T) {
 	}
 }
 
-// Ann owns document d1 and reads d2, both of which name Bob. No filter or sort reveals records that she may not list.
+// Ann owns document d1 and reads d2. Both name Bob. No filter or sort reveals records that she may not list.
 func TestFilterRevealsNothingOfHiddenRecords(t *testing.T) {
 	t.Parallel()
 	db := open(t)

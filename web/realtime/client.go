@@ -10,7 +10,6 @@ import (
 	"pocketcoder/web/api"
 )
 
-// client is one connection.
 type client struct {
 	api         *api.Server
 	id          string

@@ -28,7 +28,6 @@ type batchRequest struct {
 	Body    map[string]json.RawMessage `json:"body,omitempty"`
 }
 
-// batchAnswer is the answer to one request.
 type batchAnswer struct {
 	Status int `json:"status"`
 	Body   any `json:"body"` // the record; null when it was deleted, or when the records before it are 32 MiB
@@ -41,7 +40,6 @@ const maxBatch = 50
 // list.
 const maxBatchAnswer = 32 << 20
 
-// writeResult is the result of one request.
 type writeResult struct {
 	c      collection
 	id     string

@@ -63,9 +63,9 @@ var (
 	chatOwnerNotAgent = schema.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin)
 	ownSelection      = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin +
 		`)`)
-	// chat members see records of the chat
 	runOfOwnSchedule = schema.Rule(`schedule.user = @request.auth.id || ` + isAdmin)
-	globalOrOwnChat  = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff +
+	// every account sees records without a chat, and the owner of a chat sees those of the chat
+	globalOrOwnChat = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff +
 		`)`)
 	ownBudgets   = schema.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
 	ranInOwnChat = schema.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)

@@ -66,7 +66,6 @@ type Form struct {
 	Token                  bool           // a new record gets a token, which the system makes
 }
 
-// FormOf returns the Form of a collection.
 func FormOf(name string) (f Form, found bool) {
 	i := slices.IndexFunc(collections, func(c collection) bool { return c.Name == name })
 	if i < 0 {

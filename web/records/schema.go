@@ -22,7 +22,6 @@ type collectionSchema struct {
 	Indexes    []string      `json:"indexes"`
 }
 
-// fieldSchema is a field of a collectionSchema.
 type fieldSchema struct {
 	ID           string   `json:"id"`
 	Name         string   `json:"name"`

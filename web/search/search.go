@@ -34,7 +34,6 @@ type answer struct {
 	Items []textsearch.Hit `json:"items"` // titles of chats, then messages, then decisions, each with the newest first
 }
 
-// Routes are the routes of searches.
 func (s Search) Routes() []api.Route {
 	return []api.Route{{
 		Method: "GET", Path: "/api/pocketcoder/search", About: "Find texts: all words of the query, the last one as the beginning of a word, in any case.", Access: api.Accounts,

@@ -60,7 +60,6 @@ func (s *Shells) Routes() []api.Route {
 	}}
 }
 
-// Ending is how a shell ended.
 type Ending struct {
 	ExitCode int    `json:"exit_code"`
 	Reason   string `json:"reason"` // why it did not end by itself, such as refused or cancelled; empty when it did
@@ -137,7 +136,6 @@ func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
 	return q, nil
 }
 
-// connection is the client of a shell.
 type connection struct {
 	conn  *websocket.Conn
 	input chan wire.Input
@@ -227,7 +225,6 @@ type output struct {
 	*connection
 }
 
-// errGone is the error of a write to a client that is gone.
 var errGone = errors.New("the client is gone")
 
 // Write sends a piece of output once the client has room for it.

@@ -37,7 +37,6 @@ func (s *System) Provider(t testing.TB, id string, models ...string) {
 	Check(t, s.Model.Wait(t.Context(), seq))
 }
 
-// RecordsPath returns the path of the records of a collection.
 func RecordsPath(collection string) string { return "/api/collections/" + collection + "/records" }
 
 type Object = map[string]any

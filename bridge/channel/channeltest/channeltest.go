@@ -130,7 +130,6 @@ func (s *System) Pairings() []channel.Pairing {
 	return all
 }
 
-// ChatOf returns the chat of a conversation.
 func (s *System) ChatOf(place any) string {
 	s.T.Helper()
 	all, err := record.All[struct{ Place, Chat string }](s.T.Context(), s.Records, channel.Conversations)

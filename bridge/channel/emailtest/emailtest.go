@@ -35,7 +35,6 @@ const (
 	Authserv = "mx.example.org"
 )
 
-// Server is a mail server.
 type Server struct {
 	IMAP, SMTP string         // URLs
 	Roots      *x509.CertPool // with TLS

@@ -45,7 +45,6 @@ const (
 	maxCallback = 190             // bytes of the answer to a press; Telegram takes 200 characters
 )
 
-// Bot is a bot of Telegram.
 type Bot struct {
 	channel channel.Channel
 	token   string
@@ -317,7 +316,6 @@ func (b *Bot) answer(ctx context.Context, q *models.CallbackQuery, said string) 
 	}
 }
 
-// Send sends a message.
 func (b *Bot) Send(ctx context.Context, place string, m bridge.Message) (receipt string, err error) {
 	if m.File != nil {
 		return b.sendFile(ctx, place, m)

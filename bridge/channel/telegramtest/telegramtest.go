@@ -54,7 +54,6 @@ type Message struct {
 	Content string // of the document
 }
 
-// Button is an inline button.
 type Button struct{ Title, Data string }
 
 // New starts a server that ends with the test.

@@ -191,7 +191,7 @@ func failed(ctx context.Context, op string, err error) error {
 	return &Error{Op: op, Err: err}
 }
 
-// refused reads OpenCode's error bodies, of which there are two shapes: {name, data: {message}} and {_tag, message}.
+// refused reads OpenCode's error bodies. They have two shapes: {name, data: {message}} and {_tag, message}.
 func refused(op string, resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	e := &Error{Op: op, Status: resp.StatusCode}

@@ -115,7 +115,6 @@ func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// step returns the answer to a request.
 func (m *Model) step(req request) step {
 	if s, ok := internalRequest(req); ok {
 		return s

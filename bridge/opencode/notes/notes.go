@@ -282,7 +282,6 @@ func readFile(dir *os.Root, file string) (content, hash string, err error) {
 // partPrefix begins the name of a file that is being written.
 const partPrefix = ".new-"
 
-// writeFile replaces a file.
 func writeFile(dir *os.Root, file, content string) error {
 	if err := dir.RemoveAll(partPrefix + file); err != nil {
 		return err

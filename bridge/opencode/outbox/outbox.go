@@ -9,10 +9,6 @@
 //   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the
 //     tries of RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in
 //     OpenCode.
-//   - A message waits for the earlier messages of its queue, for the running turn, and for the earlier aborts, reverts
-//     and forks of its chat. A steered message does not wait for the running turn. It waits only for those aborts,
-//     reverts and forks, and while another message of the chat is being sent. A revert or a fork waits for the earlier
-//     aborts, reverts and forks. An abort or a reply waits only while another effect of its chat is being tried.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
 //     Then accounts take turns, and so do the chats of each account.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They
@@ -20,6 +16,13 @@
 //     message cannot be changed.
 //   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
+//
+// An effect waits until these are done in its chat:
+//
+//	message                 the running turn, earlier messages of the queue, aborts, earlier reverts, forks and omissions
+//	steered message         a message that is being sent, aborts, earlier reverts, forks and omissions
+//	revert, fork, omission  earlier aborts, reverts, forks and omissions
+//	abort, reply            nothing
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the
 // prompt that resumes a turn are commands of handlers. It appends only the progress of effects, and the expiry of

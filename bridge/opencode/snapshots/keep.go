@@ -294,7 +294,6 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 // maxCopyName bounds how much of a file's name its copy has.
 const maxCopyName = 200
 
-// isCopy reports whether a file is like its copy.
 func (r keeper) isCopy(f keptFile) (bool, error) {
 	now, err := openRegular(r.root, f.Name)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/realdir"
 )
 
-// Restored are the outcome of Restore.
 type Restored struct {
 	// files of Copies.Changed, files that were changed after OpenCode had written them, and files below a symbolic link
 	// or a file that is now in the place of a folder: these stay as they are now

@@ -35,7 +35,6 @@ func guarded(guard func(netip.Addr) error) *http.Client {
 	}
 }
 
-// client returns the client for the endpoint of a device.
 func (s *Sender) client(endpoint string) (*http.Client, error) {
 	s.clients.open()
 	u, err := url.Parse(endpoint)

@@ -35,7 +35,6 @@ const (
 	WebPush     = "webpush"
 )
 
-// Device is a device of an account.
 type Device struct {
 	ID, User, Name string
 	Service        string // FCM, UnifiedPush or WebPush

@@ -31,7 +31,6 @@ const (
 	candidatePauses = 5           // pauses after which a candidate takes a lease that is not renewed
 )
 
-// Holder is the node that holds a lease.
 type Holder struct {
 	Node  string    `json:"node"`
 	Since time.Time `json:"since"` // by the clock of the node; for people

@@ -99,7 +99,6 @@ func refusalOf(err error) error {
 	return err
 }
 
-// send sends a command to the node with the engine.
 func (g *Engine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
 	a, err := handlers.SendToEngine(ctx, g.Conn, g.ID, name, command)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {

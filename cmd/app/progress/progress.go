@@ -36,7 +36,6 @@ func (p *Progress) Step(part, text string)                { p.line("·", part, "
 func (p *Progress) Done(part, format string, args ...any) { p.line("✓", part, format, args...) }
 func (p *Progress) Note(part, format string, args ...any) { p.line("!", part, format, args...) }
 
-// System is a system that has started.
 type System struct {
 	datadir.Running
 	URL       string // under which people reach the web server

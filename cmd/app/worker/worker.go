@@ -38,7 +38,6 @@ const Unusable = "unusable"
 // ErrUnusable is the error if a worker can run no commands as it was started. Another start would end in the same way.
 var ErrUnusable = errors.New("the sandbox cannot run commands")
 
-// Options are the options of a worker.
 type Options struct {
 	NATS, Key       string // URL, and the file with the nkey seed
 	Pool            string

@@ -114,7 +114,6 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		})
 }
 
-// formatSpent formats a limit and the amount spent of it.
 func formatSpent(spent string, limit float64, format func(float64) string) string {
 	if limit == 0 {
 		return "-"
@@ -122,5 +121,4 @@ func formatSpent(spent string, limit float64, format func(float64) string) strin
 	return spent + format(limit)
 }
 
-// count formats a number of tokens.
 func count(tokens float64) string { return strconv.FormatFloat(tokens, 'f', -1, 64) }

@@ -65,7 +65,6 @@ type command struct {
 	asJSON                bool
 }
 
-// Run is the command channel.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	c := command{env: env}
 	fs := cli.NewFlags(env, "channel", usage)
@@ -95,7 +94,6 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.WrongUsage(env, "channel: want add, token, enable, disable or remove with a name, list, or messages")
 }
 
-// Pair is the command pair.
 func Pair(ctx context.Context, env cli.Environment, args []string) error {
 	c := command{env: env}
 	fs := cli.NewFlags(env, "pair", pairUsage)

@@ -22,7 +22,6 @@ const webhookUsage = `pocketcoder webhook: the URLs that get events. Add them on
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Webhook is the command webhook.
 func Webhook(ctx context.Context, env cli.Environment, args []string) error {
 	c := command{env: env}
 	fs := cli.NewFlags(env, "webhook", webhookUsage)

@@ -28,7 +28,6 @@ Each line says ok, missing (required), optional (not required) or wrong (present
 Exit status: 0; 1 when something is missing or wrong, 2 for wrong usage.
 `
 
-// checkState is the result of a check.
 type checkState string
 
 const (
@@ -38,7 +37,6 @@ const (
 	checkWrong    checkState = "wrong"
 )
 
-// check is a check and its result.
 type check struct {
 	Name  string     `json:"name"`
 	State checkState `json:"state"`
@@ -47,7 +45,6 @@ type check struct {
 	Get   string     `json:"get,omitempty"`   // how to install or fix it; not shown if ok
 }
 
-// doctorOptions are the options of the checks.
 type doctorOptions struct {
 	data      datadir.Dir
 	http      string

@@ -46,7 +46,6 @@ type command struct {
 // shortDefinition is how much of a definition must be given at least, in characters.
 const shortDefinition = 8
 
-// Run is the command procedure.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	p := command{env: env}
 	fs := cli.NewFlags(env, "procedure", usage)

@@ -38,7 +38,6 @@ It applies to new requests. "pocketcoder policy allow -h" says which pending req
 Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 `
 
-// listedRule is a stored rule.
 type listedRule struct {
 	ID      string   `json:"id"` // collection/record
 	Rule    string   `json:"rule"`
@@ -101,7 +100,6 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 	return printRules(env.Stdout, stored)
 }
 
-// storedRules reads the stored rules.
 func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 	last, err := s.Log.Last(ctx)
 	if err != nil {

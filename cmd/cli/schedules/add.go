@@ -19,7 +19,6 @@ import (
 	"pocketcoder/projections"
 )
 
-// flags are the flags of a new schedule.
 type flags struct {
 	schedules.Schedule
 	at, starts  string
@@ -42,7 +41,6 @@ func (f *flags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.user, "user", "", "`email` of the account that it belongs to; default the operator, whose chats only administrators see")
 }
 
-// schedule returns the schedule that the flags describe.
 func (f flags) schedule(ctx context.Context, s *client.System, name string) (schedules.Schedule, error) {
 	f.Name, f.Enabled, f.Mode = name, true, schedules.New
 	if f.Chat != "" {
@@ -70,7 +68,6 @@ func (f flags) schedule(ctx context.Context, s *client.System, name string) (sch
 	return f.Schedule, err
 }
 
-// agentNamed returns the record of the agent with a name.
 func agentNamed(ctx context.Context, s *client.System, name string) (string, error) {
 	var rows []projections.Config
 	if err := s.QueryNow(ctx, "config", map[string]any{"collection": "ai_agents"}, &rows); err != nil {

@@ -46,7 +46,6 @@ the requests of the last 30 days that the rules would now leave to a person. A s
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Run is the command schedule.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) == 0 {
 		return list(ctx, env, args)
@@ -263,7 +262,6 @@ func cancel(ctx context.Context, env cli.Environment, args []string) error {
 	})
 }
 
-// idIn returns the id of the account with an email.
 func idIn(emails map[string]string, email string) (string, error) {
 	for id, known := range emails {
 		if strings.EqualFold(known, email) {

@@ -36,7 +36,6 @@ the work. It gets each result once. "pocketcoder sandbox workers" lists the prog
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Run is the command workers.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {

@@ -260,7 +260,6 @@ func (r *Renderer) diff(session, text string) (rows int) {
 	return rows
 }
 
-// requestOfCall returns the request of a tool call.
 func (r *Renderer) requestOfCall(session, call string) *Request {
 	for _, a := range r.requests {
 		if a.Content.SessionID == session && a.Content.Tool.CallID == call {

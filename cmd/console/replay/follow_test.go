@@ -26,7 +26,7 @@ type followed struct {
 	seen expect.Buffer
 }
 
-// followTranscript follows chat1, of which these events are there already, for as long as the test lasts.
+// followTranscript follows chat1 for as long as the test lasts. These events are there before.
 func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *followed {
 	t.Helper()
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))

@@ -102,7 +102,6 @@ func eachEvent(ctx context.Context, log *log.Log, o Options, fn func(events.Even
 	return err
 }
 
-// longestPause is the longest pause of a replay.
 const longestPause = 3 * time.Second
 
 // pauseAt returns the pause for a gap between two events at a speed.

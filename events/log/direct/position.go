@@ -138,7 +138,6 @@ func (p *Position) includes(m message) bool {
 	return true
 }
 
-// message is a message of a stream.
 type message struct {
 	*nats.Msg
 	seq uint64

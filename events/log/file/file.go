@@ -26,7 +26,6 @@ var (
 	ErrMismatch = errors.New("it does not match its hash")
 )
 
-// Path is the path of a file.
 type Path string
 
 // Write writes the file and waits until it is on disk. want is the SHA-256 of the content. It does not use the size.
@@ -55,7 +54,6 @@ func (p Path) Write(_ context.Context, content io.Reader, _ int64, want []byte) 
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Open opens the file.
 func (p Path) Open(context.Context) (io.ReadCloser, error) {
 	path := string(p)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a FIFO would block

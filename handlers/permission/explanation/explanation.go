@@ -52,7 +52,6 @@ type WhyAsk struct {
 	At       time.Time       `json:"at"`
 }
 
-// WhyVerdict is the verdict of the policy.
 type WhyVerdict struct {
 	Action policy.Action `json:"action"`
 	Rules  []policy.Rule `json:"rules"` // that decided

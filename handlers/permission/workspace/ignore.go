@@ -84,7 +84,6 @@ func repositoryAround(dir, root string, repository func(string) bool) bool {
 	}
 }
 
-// ignoreLine is a line of an ignore file.
 type ignoreLine struct {
 	negated  bool
 	folders  bool     // it matches folders only

@@ -52,7 +52,6 @@ func (b *Budget) Spend(steps int) bool {
 	return !b.spent
 }
 
-// Spent reports whether the budget is spent.
 func (b *Budget) Spent() bool { return b != nil && b.spent }
 
 // A name that is read from disk costs more than one that is remembered, for its time and its memory.

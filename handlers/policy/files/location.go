@@ -41,7 +41,6 @@ const (
 	Link
 )
 
-// Entry is an entry of a folder.
 type Entry struct {
 	Name   string
 	Kind   Kind

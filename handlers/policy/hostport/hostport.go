@@ -37,7 +37,6 @@ func Bracketed(host string) string {
 	return host
 }
 
-// Web reports whether the port is 80 or 443.
 func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 
 // Parse parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an address that
@@ -88,7 +87,7 @@ func ParseHost(s string) (string, error) {
 }
 
 // parseIP parses an IP address as programs do: IPv6 in brackets, IPv4 as inet_aton does, with one to four numbers in
-// decimal, octal or hexadecimal, the last of which fills the rest.
+// decimal, octal or hexadecimal. The last number fills the rest.
 func parseIP(s string) (ip netip.Addr, ok bool) {
 	if inside, v6 := strings.CutPrefix(s, "["); v6 {
 		inside, closed := strings.CutSuffix(inside, "]")

@@ -65,7 +65,7 @@ func table(names map[string]string) map[string]string {
 }
 
 // AskCause returns why a program is asked whatever a rule says of its name. It returns an empty string for other
-// programs, for interpreters, of which a rule may name the script, and for curl, of which a rule may name the host.
+// programs, for interpreters, because a rule may name the script, and for curl, because a rule may name the host.
 func AskCause(name string) (cause string) {
 	if !plainName.MatchString(name) {
 		return display.Quote(name) + " is not the plain name of a program"

@@ -348,7 +348,7 @@ func everyday(t *testing.T) (commands []string) {
 	return commands
 }
 
-// generator makes commands of which the policy allows some.
+// generator makes commands. The policy allows some of them.
 type generator struct {
 	rand  *rand.Rand
 	seeds []string

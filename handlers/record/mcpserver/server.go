@@ -407,8 +407,8 @@ type Report struct {
 }
 
 // Apply returns the server after a report of it while it is approved. The first list of tools is pinned. A later list
-// that differs makes the server pending again. A list that is invalid, or of which nothing can be offered, is a
-// problem.
+// that differs makes the server pending again. A list that is invalid, or from which nothing can be offered, is
+// a problem.
 func (s Server) Apply(r Report) Server {
 	if r.Problem != "" {
 		s.Problem = r.Problem

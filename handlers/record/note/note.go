@@ -21,7 +21,6 @@ const (
 	MaxNotes   = 100      // of an agent
 )
 
-// Note is a record of a note.
 type Note struct {
 	Agent   string `json:"agent"` // record
 	Name    string `json:"name"`

@@ -47,7 +47,6 @@ const (
 // Shown are the fields that a person approves.
 var Shown = []string{"kind", "name", "description", "content"}
 
-// Proposal is a record of a proposal.
 type Proposal struct{ Kind, Name, Description, Content, Status, Effect string }
 
 // Of returns the proposal with the fields that text returns.

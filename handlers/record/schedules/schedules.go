@@ -165,7 +165,6 @@ func (s Schedule) CheckInterval() error {
 // Timing are the fields that say when a schedule is due.
 var Timing = []string{"cron_expression", "every", "at", "starts", "time_zone"}
 
-// Read returns the schedule with the fields of a record.
 func Read(fields map[string]json.RawMessage) (s Schedule, err error) {
 	body, err := json.Marshal(fields)
 	if err == nil {

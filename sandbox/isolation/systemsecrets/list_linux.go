@@ -52,7 +52,6 @@ func (l *list) current() []string {
 	return paths
 }
 
-// scan replaces the list.
 func (l *list) scan() {
 	if l.inotify > 0 {
 		unix.Close(l.inotify)

@@ -72,7 +72,6 @@ type fileChange struct {
 
 func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
 
-// patchLine is a line of a patch.
 type patchLine struct {
 	visible.DiffLine
 	// in the file, of a line that the turn left there; in the old file, of a removed one; 0 for none

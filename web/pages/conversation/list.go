@@ -54,7 +54,6 @@ func listedIn(r *http.Request) listFilter {
 	return listFilter{archived: r.URL.Query().Get("archived") == "true", tag: r.URL.Query().Get("tag")}
 }
 
-// query is that of the address of a list.
 func (l listFilter) query() string {
 	q := url.Values{}
 	if l.archived {

@@ -67,7 +67,6 @@ func (c Conversation) liveChat(r *http.Request, caller api.Caller) (site.Updates
 	return update, []site.Source{c.text(chat, since)}, nil
 }
 
-// appendChanged appends the elements of entries that changed.
 func appendChanged(ctx context.Context, elements []byte, entries []timeline.Entry) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(elements)

@@ -109,7 +109,6 @@ func (p part) download() string {
 	return ""
 }
 
-// elementID is the id of the part's element.
 func (p part) elementID() string { return "part-" + p.ID }
 
 // input decodes the arguments of a tool call that summaries name.

@@ -119,7 +119,6 @@ func (v view) howToSend() string {
 	return fmt.Sprintf(texts.SendCode, visible.Line(v.names[v.channel]))
 }
 
-// isExpired reports whether a pairing has expired.
 func isExpired(pairing query.Record, now time.Time) bool {
 	expires, err := time.Parse(events.TimeFormat, pairing.Text("expires_at"))
 	return err == nil && !now.Before(expires)

@@ -59,7 +59,6 @@ type view struct {
 	byDay, byModel, byPerson []spending.Share
 }
 
-// logState is the state of the streams.
 type logState struct {
 	streams            []metrics.Stream
 	last               uint64
@@ -132,7 +131,6 @@ func everyDay(spent []spending.Share, now time.Time) (all []spending.Share) {
 	return all
 }
 
-// bar is a bar of a chart.
 type bar struct {
 	x, y, width, height string
 	title               string

@@ -32,7 +32,6 @@ type Replay struct {
 	cache   *moments.Cache
 }
 
-// New returns the pages of a site.
 func New(s *site.Site, exports *export.Exports) Replay {
 	return Replay{s, exports, moments.NewCache(s.Log)}
 }
@@ -76,7 +75,6 @@ func (p Replay) show(r *http.Request, caller api.Caller) (templ.Component, error
 // maxMoments is the largest number of moments in an answer.
 const maxMoments = 64
 
-// shownMoment is a moment for replay.js.
 type shownMoment struct {
 	Number   int    `json:"number"`
 	Sequence uint64 `json:"sequence"`

@@ -32,7 +32,7 @@ func (q Requests) decide(_ http.ResponseWriter, r *http.Request, caller api.Call
 	return q.afterDecision(r), q.Records.Update(r.Context(), caller, "permissions", r.PathValue("request"), fields)
 }
 
-// decideGroup decides several requests that the form shows, all of which ask for the same.
+// decideGroup decides several requests that the form shows. All of them ask for the same.
 func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	shown, requests, files := r.PostFormValue("shown_request"), r.PostForm["request"], r.PostForm["shown_files"]
 	if shown == "" || len(requests) > site.MaxPending || len(files) != len(requests) {

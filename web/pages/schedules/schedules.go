@@ -70,7 +70,6 @@ func (s Schedules) list(r *http.Request, caller api.Caller) (templ.Component, er
 	return listPage(caller, pending, all, o), err
 }
 
-// option is an option of a select.
 type option struct{ value, text string }
 
 // options are the options of the selects of the form.
@@ -118,7 +117,6 @@ func (s Schedules) records(ctx context.Context, db dbx.Builder, caller api.Calle
 	return all, err
 }
 
-// view is a schedule with its runs.
 type view struct {
 	record query.Record
 	next   []time.Time

@@ -20,7 +20,6 @@ import (
 // Search serves the page.
 type Search struct{ *site.Site }
 
-// Handle adds the page to a mux.
 func (s Search) Handle(mux *http.ServeMux) { mux.Handle("GET /search", s.Page(s.show)) }
 
 func (s Search) show(r *http.Request, caller api.Caller) (templ.Component, error) {

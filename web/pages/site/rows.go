@@ -55,7 +55,6 @@ func (s *Site) Visible(ctx context.Context, db dbx.Builder, caller api.Caller, c
 // Running reports whether the chat's turn can be stopped.
 func Running(c timeline.Chat) bool { return !turnstate.Ended(c.State) }
 
-// ChatPath is the address of a chat.
 func ChatPath(id string) string { return "/chats/" + id }
 
 // PositionOf returns a position that the query names, 0 for none.
@@ -72,7 +71,6 @@ func PositionOf(r *http.Request, name string) (int64, error) {
 	return position, nil
 }
 
-// ElementID is the id of the element of an entry.
 func ElementID(e timeline.Entry) string {
 	switch {
 	case e.Message != nil:

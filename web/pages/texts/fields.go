@@ -2,7 +2,6 @@ package texts
 
 import "strings"
 
-// FieldLabel returns the label of a field in the settings.
 func FieldLabel(collection, field string) string {
 	for _, key := range []string{collection + "." + field, field} {
 		if label := fieldLabels[key]; label != "" {

@@ -2,7 +2,6 @@ package visible
 
 import "pocketcoder/handlers/policy/display"
 
-// DiffLine is a line of a diff.
 type DiffLine struct {
 	Class string
 	Text  string // with its line end

@@ -126,7 +126,6 @@ func (s *Scope) like(left operand, op string, right operand) (string, error) {
 	return left.sql + " " + op + " " + pattern + ` ESCAPE '\'`, nil
 }
 
-// literalText returns a literal as text.
 func literalText(v any) string {
 	if f, ok := v.(float64); ok {
 		return strconv.FormatFloat(f, 'f', -1, 64)

@@ -85,7 +85,6 @@ func (s *Scope) otherRecord(named string, segments []string, j *joins) (operand,
 	return w.from(p, start, segments)
 }
 
-// splitModifier splits name:modifier.
 func (s *Scope) splitModifier(segment string) (name, modifier string, err error) {
 	name, modifier, found := strings.Cut(segment, ":")
 	switch modifier {

@@ -44,7 +44,6 @@ type Field struct {
 // Rules are the access rules of a collection, in PocketBase's filter language. Nil allows only superusers, "" everyone.
 type Rules struct{ List, View, Create, Update, Delete *string }
 
-// Rule returns a pointer to a rule.
 func Rule(s string) *string { return &s }
 
 // Collection is a named set of records of one shape.

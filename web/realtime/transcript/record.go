@@ -40,7 +40,6 @@ func (r Record) failed() bool {
 	return r.Role != "assistant" && len(r.Error) > 0 && string(r.Error) != "null" && !r.Removed
 }
 
-// endEvent returns the event of a message that ended.
 func (r Record) endEvent() Event {
 	id := r.EngineID
 	if id == "" { // OpenCode never had it

@@ -23,7 +23,6 @@ const (
 	snapshotInterval = 50 * time.Millisecond
 )
 
-// Event is an event for clients.
 type Event struct {
 	Data     []byte // JSON: {"event":…,"data":…}
 	Last     uint64 // sequence of the last change of the record that it is about; 0 for none
@@ -48,7 +47,6 @@ func New(since uint64) Transcript {
 		Unknown: map[string]bool{}, since: since}
 }
 
-// liveMessage is one message of the assistant.
 type liveMessage struct {
 	id         string
 	known      bool   // its record was read
