@@ -43,7 +43,6 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/cmd/app/lease"
 	"pocketcoder/cmd/app/logdisk"
 	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/app/node"
@@ -304,7 +303,7 @@ type System struct {
 	channels      *channel.Channels
 	ssh           *ssh.Server   // nil without --ssh
 	engineNode    *node.Engine  // the engine, on whichever node it runs
-	lease         *lease.Lease  // nil without Options.Roles
+	lease         *engineLease  // nil without Options.Roles
 	node          string        // the name of this node in the lease
 	leading       chan struct{} // closed once this node runs the engine
 	loaded        chan struct{} // closed once the read model has caught up

@@ -1,12 +1,4 @@
-// Package lease lets one node at a time run an engine. The lease is a record in a bucket of NATS, which its holder
-// renews.
-//
-// Promises: if a holder cannot renew the lease, Expired is called before another node can take it. Clocks of two
-// machines are never compared. The holder counts from the moment before it sent its last renewal. A candidate counts
-// from the moment after it first read that renewal, and it counts longer.
-//
-// It must not know what the holder does.
-package lease
+package app
 
 import (
 	"cmp"
@@ -24,21 +16,26 @@ import (
 )
 
 const (
-	bucket = "LEASES"
+	leaseBucketName = "LEASES"
 
-	pause           = time.Second // between two renewals
+	leasePause      = time.Second // between two renewals
 	holderPauses    = 4           // pauses after which a holder that cannot renew must have stopped
 	candidatePauses = 5           // pauses after which a candidate takes a lease that is not renewed
 )
 
-// Holder is the node that holds a lease.
-type Holder struct {
+// leaseHolder is the node that holds a lease.
+type leaseHolder struct {
 	Node  string    `json:"node"`
 	Since time.Time `json:"since"` // by the clock of the node; for people
 }
 
-// Lease is one node's view of the lease of an engine. Call either Run or Follow, once.
-type Lease struct {
+// engineLease is one node's view of the lease of an engine, which lets one node at a time run the engine. The lease is a
+// record in a bucket of NATS, which its holder renews. Call either Run or Follow, once.
+//
+// If a holder cannot renew the lease, Expired is called before another node can take it. Clocks of two machines are
+// never compared. The holder counts from the moment before it sent its last renewal. A candidate counts from the moment
+// after it first read that renewal, and it counts longer.
+type engineLease struct {
 	// Expired is called if the lease could not be renewed in time, before another node can take it. It must stop at once
 	// what the lease permits.
 	Expired func(error)
@@ -48,34 +45,34 @@ type Lease struct {
 	engine string
 	node   string // unique among all processes
 	pause  time.Duration
-	holder atomic.Pointer[Holder] // the last holder; nil for none
-	held   atomic.Bool            // the holder still holds the lease
+	holder atomic.Pointer[leaseHolder] // the last holder; nil for none
+	held   atomic.Bool                 // the holder still holds the lease
 
 	revision uint64    // of the record, as last read or written; 0 if there is none
 	read     time.Time // when this revision was first read
 }
 
-// Open opens the bucket with so many replicas, and returns the lease of an engine for a node.
-func Open(ctx context.Context, nc *nats.Conn, replicas int, engine, node string) (*Lease, error) {
+// openEngineLease opens the bucket with so many replicas, and returns the lease of an engine for a node.
+func openEngineLease(ctx context.Context, nc *nats.Conn, replicas int, engine, node string) (*engineLease, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
-	kv, err := js.CreateOrUpdateKeyValue(ctx, Config(replicas))
+	kv, err := js.CreateOrUpdateKeyValue(ctx, leaseBucket(replicas))
 	if err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
-	return &Lease{kv: kv, engine: engine, node: node, pause: pause, Changed: func() {}}, nil
+	return &engineLease{kv: kv, engine: engine, node: node, pause: leasePause, Changed: func() {}}, nil
 }
 
-// Config returns the configuration of the bucket.
-func Config(replicas int) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{Bucket: bucket, Description: "which node runs an engine", History: 1,
+// leaseBucket returns the configuration of the bucket.
+func leaseBucket(replicas int) jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{Bucket: leaseBucketName, Description: "which node runs an engine", History: 1,
 		Storage: jetstream.FileStorage, Replicas: replicas}
 }
 
 // Holder returns the last known holder, and reports whether it still holds the lease.
-func (l *Lease) Holder() (h Holder, held bool) {
+func (l *engineLease) Holder() (h leaseHolder, held bool) {
 	if last := l.holder.Load(); last != nil {
 		h = *last
 	}
@@ -83,7 +80,7 @@ func (l *Lease) Holder() (h Holder, held bool) {
 }
 
 // Follow updates Holder until ctx ends. It never takes the lease.
-func (l *Lease) Follow(ctx context.Context) error {
+func (l *engineLease) Follow(ctx context.Context) error {
 	for {
 		_, _ = l.check(ctx) // the next look is soon
 		if err := sleep.For(ctx, l.pause/2); err != nil {
@@ -94,7 +91,7 @@ func (l *Lease) Follow(ctx context.Context) error {
 
 // Run takes the lease once it is free, calls taken, and renews the lease until ctx ends. It then releases the lease,
 // so that another node takes it at once.
-func (l *Lease) Run(ctx context.Context, taken func() error) error {
+func (l *engineLease) Run(ctx context.Context, taken func() error) error {
 	sent, err := l.take(ctx)
 	if err != nil {
 		return err
@@ -124,7 +121,7 @@ func (l *Lease) Run(ctx context.Context, taken func() error) error {
 }
 
 // take waits until this node holds the lease. It returns the time before the record was sent.
-func (l *Lease) take(ctx context.Context) (sent time.Time, err error) {
+func (l *engineLease) take(ctx context.Context) (sent time.Time, err error) {
 	for {
 		if free, err := l.check(ctx); err == nil && free {
 			if sent, err := l.write(ctx); err == nil {
@@ -138,7 +135,7 @@ func (l *Lease) take(ctx context.Context) (sent time.Time, err error) {
 }
 
 // check reads the record, and reports whether this node may take the lease.
-func (l *Lease) check(ctx context.Context) (free bool, err error) {
+func (l *engineLease) check(ctx context.Context) (free bool, err error) {
 	holder, revision, err := l.get(ctx)
 	if err != nil {
 		return false, err
@@ -155,7 +152,7 @@ func (l *Lease) check(ctx context.Context) (free bool, err error) {
 }
 
 // get returns the record and its revision, nil and 0 for none.
-func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
+func (l *engineLease) get(ctx context.Context) (*leaseHolder, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
 	entry, err := l.kv.Get(ctx, l.engine)
@@ -165,7 +162,7 @@ func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var h Holder
+	var h leaseHolder
 	if err := json.Unmarshal(entry.Value(), &h); err != nil {
 		return nil, 0, fmt.Errorf("read lease of %s: %w", l.engine, err)
 	}
@@ -174,11 +171,11 @@ func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
 
 // write takes or renews the lease, unless another node has written the record since this node read or wrote it. It
 // returns the time before it sent the record.
-func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
+func (l *engineLease) write(ctx context.Context) (sent time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
 	sent = time.Now()
-	h := Holder{Node: l.node, Since: sent.UTC()}
+	h := leaseHolder{Node: l.node, Since: sent.UTC()}
 	if now, ok := l.Holder(); ok && now.Node == l.node {
 		h.Since = now.Since
 	}
@@ -202,7 +199,7 @@ func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
 
 // checkStolen returns an error if another node has taken the lease. If only the revision has changed, the response to a
 // renewal was lost. checkStolen waits only half a pause, so that the next renewal comes before the deadline.
-func (l *Lease) checkStolen(ctx context.Context) error {
+func (l *engineLease) checkStolen(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.pause/2)
 	defer cancel()
 	h, revision, err := l.get(ctx)
@@ -211,14 +208,14 @@ func (l *Lease) checkStolen(ctx context.Context) error {
 	}
 	if h == nil || h.Node != l.node {
 		return fmt.Errorf("the lease of engine %s was taken by node %q", l.engine,
-			cmp.Or(h, &Holder{}).Node)
+			cmp.Or(h, &leaseHolder{}).Node)
 	}
 	l.revision = revision
 	return nil
 }
 
 // release ends the lease. If it fails, another node takes the lease later.
-func (l *Lease) release(ctx context.Context) {
+func (l *engineLease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
 	_ = l.kv.Delete(ctx, l.engine, jetstream.LastRevision(l.revision))
@@ -226,7 +223,7 @@ func (l *Lease) release(ctx context.Context) {
 }
 
 // setHolder sets the holder, nil for no node.
-func (l *Lease) setHolder(h *Holder) {
+func (l *engineLease) setHolder(h *leaseHolder) {
 	before, held := l.Holder()
 	if h != nil {
 		l.holder.Store(h)

@@ -1,4 +1,4 @@
-package lease
+package app
 
 import (
 	"context"
@@ -16,23 +16,23 @@ import (
 	"pocketcoder/expect"
 )
 
-// node is a node of a test, with a connection of its own.
-type node struct {
-	*Lease
+// leaseNode is a node of a test, with a connection of its own.
+type leaseNode struct {
+	*engineLease
 	conn    *nats.Conn
 	holds   atomic.Bool
 	expired chan error
 	stop    func()
 }
 
-// nodes starts a server, and returns how to start a node.
-func nodes(t *testing.T) (start func(name string) *node) {
+// startNodes starts a server, and returns how to start a node.
+func startNodes(t *testing.T) (start func(name string) *leaseNode) {
 	server := eventstest.Server(t, expect.MemoryDir(t))
-	return func(name string) *node {
+	return func(name string) *leaseNode {
 		is := is.New(t)
-		n := &node{conn: eventstest.Conn(t, server), expired: make(chan error, 1)}
+		n := &leaseNode{conn: eventstest.Conn(t, server), expired: make(chan error, 1)}
 		var err error
-		n.Lease, err = Open(t.Context(), n.conn, 1, "e1", name)
+		n.engineLease, err = openEngineLease(t.Context(), n.conn, 1, "e1", name)
 		is.NoErr(err)
 		n.pause = 500 * time.Millisecond // a busy machine renews the lease in time, too
 		n.Expired = func(err error) {
@@ -55,7 +55,7 @@ func nodes(t *testing.T) (start func(name string) *node) {
 func TestOneNodeHoldsTheLeaseAndTheNextTakesItWhenItIsReleased(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	start := nodes(t)
+	start := startNodes(t)
 	a := start("a")
 	expect.Eventually(t, "a holds the lease", a.holds.Load)
 	b := start("b")
@@ -72,7 +72,7 @@ func TestOneNodeHoldsTheLeaseAndTheNextTakesItWhenItIsReleased(t *testing.T) {
 	b.stop()
 }
 
-func (n *node) revisionNow(t *testing.T) uint64 {
+func (n *leaseNode) revisionNow(t *testing.T) uint64 {
 	e, err := n.kv.Get(t.Context(), "e1")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func (n *node) revisionNow(t *testing.T) uint64 {
 func TestANodeThatStopsReleasesTheLease(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := nodes(t)("a")
+	a := startNodes(t)("a")
 	expect.Eventually(t, "a holds the lease", a.holds.Load)
 	a.stop()
 	_, err := a.kv.Get(t.Context(), "e1")
@@ -96,7 +96,7 @@ func TestANodeThatStopsReleasesTheLease(t *testing.T) {
 func TestAHolderWithoutAConnectionStopsBeforeAnotherNodeTakesOver(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	start := nodes(t)
+	start := startNodes(t)
 	a := start("a")
 	expect.Eventually(t, "a holds the lease", a.holds.Load)
 	b := start("b")
@@ -116,7 +116,7 @@ func TestAHolderWithoutAConnectionStopsBeforeAnotherNodeTakesOver(t *testing.T) 
 func TestAHolderFindsThatItsLeaseWasTaken(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	start := nodes(t)
+	start := startNodes(t)
 	a := start("a")
 	expect.Eventually(t, "a holds the lease", a.holds.Load)
 	_, err := a.kv.Put(t.Context(), "e1", []byte(`{"node":"b"}`))
@@ -127,7 +127,7 @@ func TestAHolderFindsThatItsLeaseWasTaken(t *testing.T) {
 // The record is stored, and the connection ends before the answer.
 func TestANodeWhoseAnswerWasLostHoldsTheLease(t *testing.T) {
 	t.Parallel()
-	start := nodes(t)
+	start := startNodes(t)
 	a := start("a")
 	expect.Eventually(t, "a holds the lease", a.holds.Load)
 	_, err := a.kv.Put(t.Context(), "e1", []byte(`{"node":"a"}`)) // as its renewal
@@ -138,23 +138,23 @@ func TestANodeWhoseAnswerWasLostHoldsTheLease(t *testing.T) {
 	a.stop()
 }
 
-// memoryStore is a bucket in memory for one record. It can be used with the clock of synctest.
-type memoryStore struct {
+// memoryBucket is a bucket in memory for one record. It can be used with the clock of synctest.
+type memoryBucket struct {
 	jetstream.KeyValue
-	entry
+	leaseEntry
 	unanswered int // the next calls, which get no answer
 }
 
-type entry struct {
+type leaseEntry struct {
 	jetstream.KeyValueEntry
 	value    []byte
 	revision uint64
 }
 
-func (e entry) Value() []byte    { return e.value }
-func (e entry) Revision() uint64 { return e.revision }
+func (e leaseEntry) Value() []byte    { return e.value }
+func (e leaseEntry) Revision() uint64 { return e.revision }
 
-func (s *memoryStore) answer(ctx context.Context) error {
+func (s *memoryBucket) answer(ctx context.Context) error {
 	if s.unanswered > 0 {
 		s.unanswered--
 		<-ctx.Done()
@@ -162,22 +162,22 @@ func (s *memoryStore) answer(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *memoryStore) Get(ctx context.Context, _ string) (jetstream.KeyValueEntry, error) {
+func (s *memoryBucket) Get(ctx context.Context, _ string) (jetstream.KeyValueEntry, error) {
 	if err := s.answer(ctx); err != nil {
 		return nil, err
 	}
 	if s.revision == 0 {
 		return nil, jetstream.ErrKeyNotFound
 	}
-	return s.entry, nil
+	return s.leaseEntry, nil
 }
 
-func (s *memoryStore) Create(ctx context.Context, key string, value []byte,
+func (s *memoryBucket) Create(ctx context.Context, key string, value []byte,
 	_ ...jetstream.KVCreateOpt) (uint64, error) {
 	return s.Update(ctx, key, value, 0)
 }
 
-func (s *memoryStore) Update(ctx context.Context, _ string, value []byte, _ uint64) (uint64, error) {
+func (s *memoryBucket) Update(ctx context.Context, _ string, value []byte, _ uint64) (uint64, error) {
 	if err := s.answer(ctx); err != nil {
 		return 0, err
 	}
@@ -185,19 +185,19 @@ func (s *memoryStore) Update(ctx context.Context, _ string, value []byte, _ uint
 	return s.revision, nil
 }
 
-func (s *memoryStore) Delete(context.Context, string, ...jetstream.KVDeleteOpt) error { return nil }
+func (s *memoryBucket) Delete(context.Context, string, ...jetstream.KVDeleteOpt) error { return nil }
 
 func TestARenewalAndACheckWithoutAnswersDoNotEndAHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
-		store := &memoryStore{}
-		l := &Lease{kv: store, engine: "e1", node: "a", pause: pause, Changed: func() {},
+		store := &memoryBucket{}
+		l := &engineLease{kv: store, engine: "e1", node: "a", pause: leasePause, Changed: func() {},
 			Expired: func(err error) { t.Error(err) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx, func() error { store.unanswered = 2; return nil }) }()
-		time.Sleep(10 * pause)
+		time.Sleep(10 * leasePause)
 		synctest.Wait()
 		is.Equal(store.unanswered, 0)
 		is.True(store.revision > holderPauses) // it has gone on to renew the lease
