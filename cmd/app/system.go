@@ -43,8 +43,6 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/cmd/app/logdisk"
-	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/app/node"
 	"pocketcoder/cmd/app/ownshell"
 	"pocketcoder/cmd/app/progress"
@@ -151,14 +149,14 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if err := errors.Join(os.MkdirAll(models, 0o700), store.Move(string(s.o.Data), models)); err != nil {
 		return err
 	}
-	s.nats, err = logserver.Open(ctx, logserver.Options{Data: s.o.Data, URL: s.o.NATS,
+	s.nats, err = openLogServer(ctx, logServerOptions{Data: s.o.Data, URL: s.o.NATS,
 		Config: NATSConfig(s.o.Data, s.keys), Logger: s.o.Logger}, s.keys)
 	if err != nil {
 		return err
 	}
 	s.onClose(s.nats.Close)
 	s.nc, s.url = s.nats.Conn, s.nats.URL
-	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger}
+	s.disk = &logDisk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
@@ -258,9 +256,9 @@ type System struct {
 	progress  *progress.Progress
 	keys      natsconf.Keys
 	url       string
-	nats      *logserver.Server
+	nats      *logServer
 	nc        *nats.Conn
-	disk      *logdisk.Disk
+	disk      *logDisk
 	log       *log.Log
 	quorum    quorum.Watch
 	opened    uint64 // sequence of the last event when the log was opened

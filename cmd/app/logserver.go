@@ -1,11 +1,4 @@
-// Package logserver opens the NATS server of the log: the embedded one, whose files it has checked, or a connection to
-// one that runs elsewhere.
-//
-// Promises: an embedded server has the address of its last start, if that address is free. What the log has lost since
-// the last start is known before anything reads the log, and read models that may show lost events are moved aside.
-//
-// It must not know what is stored in the log.
-package logserver
+package app
 
 import (
 	"context"
@@ -26,28 +19,30 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Options select the server.
-type Options struct {
+// logServerOptions select the server of the log.
+type logServerOptions struct {
 	Data   datadir.Dir
 	URL    string          // of an external server; "" for the embedded one
 	Config natsconf.Config // of the embedded one
 	Logger *slog.Logger
 }
 
-// Server is the NATS server of the log, and a connection to it.
-type Server struct {
+// logServer is the NATS server of the log, and a connection to it: the embedded server, whose files were checked, or one
+// that runs elsewhere. An embedded server has the address of its last start, if that address is free.
+type logServer struct {
 	*nats.Conn
 	*recovery.Guard
 	Embedded *natsconf.Server // nil for an external server
 	URL      string
-	o        Options
+	o        logServerOptions
 	js       jetstream.JetStream
 	compared bool
 }
 
-// Open checks the files and starts the embedded server, or connects to an external one.
-func Open(ctx context.Context, o Options, keys natsconf.Keys) (s *Server, err error) {
-	s = &Server{o: o, URL: o.URL}
+// openLogServer checks the files and starts the embedded server, or connects to an external one. What the log has lost
+// since the last start is known before anything reads the log.
+func openLogServer(ctx context.Context, o logServerOptions, keys natsconf.Keys) (s *logServer, err error) {
+	s = &logServer{o: o, URL: o.URL}
 	if s.Guard, err = recovery.Open(string(o.Data), o.Logger); err != nil {
 		return nil, err
 	}
@@ -78,7 +73,7 @@ func Open(ctx context.Context, o Options, keys natsconf.Keys) (s *Server, err er
 
 // start starts the embedded server at its last address if that is free. Clients that reconnect, and contexts of the
 // nats CLI, then find it again.
-func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
+func (s *logServer) start(ctx context.Context) (*natsconf.Server, error) {
 	d := s.o.Data
 	c := s.o.Config
 	c.Log = s.o.Logger
@@ -107,7 +102,7 @@ func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 
 // Compare compares the log with the note about it, after its streams were opened. It moves the files of the read models
 // aside if they may show lost events, and removes those of another log.
-func (s *Server) Compare(ctx context.Context) error {
+func (s *logServer) Compare(ctx context.Context) error {
 	if err := s.Observe(ctx, s.js); err != nil {
 		return err
 	}
@@ -123,7 +118,7 @@ func (s *Server) Compare(ctx context.Context) error {
 }
 
 // Run compares the log with its note, and the files of the embedded server with their checksums, until ctx ends.
-func (s *Server) Run(ctx context.Context) error {
+func (s *logServer) Run(ctx context.Context) error {
 	if s.Embedded != nil {
 		go s.Verify(ctx)
 	}
@@ -134,7 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 const lastNote = 2 * time.Second
 
 // Close notes the position of the log, closes the connection, and stops the embedded server.
-func (s *Server) Close() {
+func (s *logServer) Close() {
 	if s.compared {
 		ctx, cancel := context.WithTimeout(context.Background(), lastNote)
 		defer cancel()

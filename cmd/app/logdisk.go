@@ -1,10 +1,4 @@
-// Package logdisk watches the disk on which the embedded NATS server stores the log.
-//
-// Promises: while the server cannot store, commands are refused with the reason; once it can, it stores again without a
-// restart.
-//
-// It must not know what the log contains.
-package logdisk
+package app
 
 import (
 	"context"
@@ -28,9 +22,10 @@ const (
 	logHasStopped = log.Unavailable("The log does not store events any more; an administrator finds the reason in /api/health.")
 )
 
-// Disk watches the disk of the embedded server. It reopens the log after a failed write, and to repair damaged files.
-// With --nats it does nothing.
-type Disk struct {
+// logDisk watches the disk of the embedded server. While the server cannot store, commands are refused with the reason.
+// Once it can, it stores again without a restart: logDisk reopens the log after a failed write, and to repair damaged
+// files. With --nats it does nothing.
+type logDisk struct {
 	Data     datadir.Dir
 	Server   *natsconf.Server // nil with --nats
 	Damaged  func() bool      // reports whether files are damaged
@@ -42,7 +37,7 @@ type Disk struct {
 }
 
 // Run watches the disk until ctx ends.
-func (d *Disk) Run(ctx context.Context) error {
+func (d *logDisk) Run(ctx context.Context) error {
 	if d.Server == nil {
 		<-ctx.Done()
 		return ctx.Err()
@@ -69,7 +64,7 @@ func (d *Disk) Run(ctx context.Context) error {
 
 // Check checks whether the server stores events. It reopens the log after a failed write once there is space, and to
 // repair damaged files. It returns Trouble.
-func (d *Disk) Check(ctx context.Context) string {
+func (d *logDisk) Check(ctx context.Context) string {
 	err := d.Server.WriteError()
 	failed := natsconf.IsWriteFailed(err) || !d.Server.JetStreamEnabled() || d.Damaged()
 	if free, _ := d.free(); failed && free >= natsconf.MinFree && time.Now().After(d.next) {
@@ -89,13 +84,13 @@ func (d *Disk) Check(ctx context.Context) string {
 	return d.Trouble()
 }
 
-func (d *Disk) free() (uint64, error) { return natsconf.Free(string(d.Data)) }
+func (d *logDisk) free() (uint64, error) { return natsconf.Free(string(d.Data)) }
 
 // HasRoom reports whether large outputs may be stored.
-func (d *Disk) HasRoom() bool { return d.Server == nil || natsconf.HasRoom(string(d.Data)) }
+func (d *logDisk) HasRoom() bool { return d.Server == nil || natsconf.HasRoom(string(d.Data)) }
 
 // Refusal returns why commands are refused, nil if they are accepted.
-func (d *Disk) Refusal() error {
+func (d *logDisk) Refusal() error {
 	if d.Server == nil {
 		return nil
 	}
@@ -113,7 +108,7 @@ func (d *Disk) Refusal() error {
 }
 
 // Trouble returns why commands are refused, with details, "" if they are accepted.
-func (d *Disk) Trouble() string {
+func (d *logDisk) Trouble() string {
 	if d.Server == nil {
 		return ""
 	}
@@ -128,7 +123,7 @@ func (d *Disk) Trouble() string {
 }
 
 // AlmostFull returns a warning if little space is left, else "".
-func (d *Disk) AlmostFull() string {
+func (d *logDisk) AlmostFull() string {
 	if free, err := d.free(); err == nil && free < lowDisk && d.Server != nil {
 		return fmt.Sprintf("the disk of %s is almost full: %d MiB are free", d.Data, free>>20)
 	}

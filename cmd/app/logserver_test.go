@@ -1,4 +1,4 @@
-package logserver_test
+package app
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -24,10 +23,10 @@ import (
 	"pocketcoder/projections/store"
 )
 
-func options(d datadir.Dir, keys natsconf.Keys) logserver.Options {
+func serverOptions(d datadir.Dir, keys natsconf.Keys) logServerOptions {
 	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
 		Pools: []string{"p1"}}
-	return logserver.Options{Data: d, Config: config, Logger: slog.New(slog.DiscardHandler)}
+	return logServerOptions{Data: d, Config: config, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // Whoever waits for the system to come back waits at its address.
@@ -38,7 +37,7 @@ func TestTheLogIsServedWhereItWasIfThatIsFree(t *testing.T) {
 	serve := func(d datadir.Dir) (address string, stop func()) {
 		keys, err := natsconf.LoadKeys(d.Path("keys"))
 		is.NoErr(err)
-		s, err := logserver.Open(t.Context(), options(d, keys), keys)
+		s, err := openLogServer(t.Context(), serverOptions(d, keys), keys)
 		is.NoErr(err)
 		t.Cleanup(s.Close)
 		return s.Embedded.Addr().String(), s.Close
@@ -56,21 +55,21 @@ func TestTheLogIsServedWhereItWasIfThatIsFree(t *testing.T) {
 	}
 }
 
-// system is an installation.
-type system struct {
-	*logserver.Server
+// installation is a log server with the log and its read models.
+type installation struct {
+	*logServer
 	log   *log.Log
 	model *projections.Model
 }
 
-func open(t *testing.T, d datadir.Dir) (s system) {
+func openInstallation(t *testing.T, d datadir.Dir) (s installation) {
 	t.Helper()
 	is := is.New(t)
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	s.Server, err = logserver.Open(t.Context(), options(d, keys), keys)
+	s.logServer, err = openLogServer(t.Context(), serverOptions(d, keys), keys)
 	is.NoErr(err)
-	t.Cleanup(s.Server.Close)
+	t.Cleanup(s.logServer.Close)
 	s.log, err = log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
 	is.NoErr(s.Compare(t.Context()))
@@ -81,7 +80,7 @@ func open(t *testing.T, d datadir.Dir) (s system) {
 }
 
 // close waits until the read models include the event at seq, and stops the system.
-func (s system) close(t *testing.T, seq uint64) {
+func (s installation) close(t *testing.T, seq uint64) {
 	t.Helper()
 	is := is.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +93,7 @@ func (s system) close(t *testing.T, seq uint64) {
 	s.Close()
 }
 
-func (s system) append(t *testing.T, bodies ...string) (seq uint64) {
+func (s installation) append(t *testing.T, bodies ...string) (seq uint64) {
 	t.Helper()
 	for _, body := range bodies {
 		text, err := json.Marshal(body)
@@ -124,13 +123,13 @@ func TestReadModelsDoNotKeepWhatTheLogHasLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d := datadir.Dir(expect.MemoryDir(t))
-	s := open(t, d)
+	s := openInstallation(t, d)
 	s.append(t, "one", "two", "three")
 	s.close(t, 3)
 	flip(t, d, "EVENTS", 60)
 	is.Equal(store.Applied(t.Context(), d.ReadModels()), uint64(3))
 
-	s = open(t, d)
+	s = openInstallation(t, d)
 	expect.Contains(t, s.Trouble(), "event #3 is lost")
 	is.Equal(s.model.Seq(), uint64(0)) // it begins anew
 	is.Equal(s.append(t, "four"), uint64(4))
@@ -138,7 +137,7 @@ func TestReadModelsDoNotKeepWhatTheLogHasLost(t *testing.T) {
 	is.Equal(store.Applied(t.Context(), old), uint64(3)) // the report on what is lost
 	s.close(t, 4)
 
-	s = open(t, d)
+	s = openInstallation(t, d)
 	is.Equal(s.model.Seq(), uint64(4)) // and goes on
 	is.Equal(len(s.Losses()), 1)
 
@@ -154,13 +153,13 @@ func TestDamageOfALargeBodyLosesNoOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d := datadir.Dir(expect.MemoryDir(t))
-	s := open(t, d)
+	s := openInstallation(t, d)
 	for _, letter := range []string{"a", "b", "c"} {
 		s.append(t, strings.Repeat(letter, 300<<10))
 	}
 	s.close(t, 3)
 	flip(t, d, "OBJ_BLOBS", 10000)
-	s = open(t, d)
+	s = openInstallation(t, d)
 	expect.Contains(t, s.Trouble(), "messages of the stream OBJ_BLOBS may be lost; the file 1.blk is damaged")
 	bad := 0
 	is.NoErr(s.log.Read(t.Context(), 0, nil, func(b log.Batch) error {
@@ -181,7 +180,7 @@ func TestDamagedFragmentsDoNotStopAStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d := datadir.Dir(expect.MemoryDir(t))
-	s := open(t, d)
+	s := openInstallation(t, d)
 	js, err := jetstream.New(s.Conn)
 	is.NoErr(err)
 	for range 10 {
@@ -191,7 +190,7 @@ func TestDamagedFragmentsDoNotStopAStart(t *testing.T) {
 	s.append(t, "one")
 	s.close(t, 1)
 	flip(t, d, "DELTAS", 5000)
-	s = open(t, d)
+	s = openInstallation(t, d)
 	is.Equal(s.Trouble(), "")
 	last, err := s.log.Last(t.Context())
 	is.NoErr(err)
