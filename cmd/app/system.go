@@ -43,10 +43,6 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/cmd/app/node"
-	"pocketcoder/cmd/app/ownshell"
-	"pocketcoder/cmd/app/progress"
-	"pocketcoder/cmd/app/workerprocess"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
@@ -81,7 +77,7 @@ import (
 //	   OpenCode ◀─▶ ingest, outbox ─▲       │
 //	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
-	s := &System{o: o, progress: progress.New(o.Stderr)}
+	s := &System{o: o, progress: newProgress(o.Stderr)}
 	ctx = log.WithoutTimeout(ctx) // opening a large log on a busy machine takes long
 	defer func() {
 		if err != nil {
@@ -212,7 +208,7 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	}
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
-			s.progress.Ready(progress.System{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
+			s.progress.Ready(startedSystem{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
 				WorkerPID: s.worker.PID(), OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
@@ -253,7 +249,7 @@ type System struct {
 	closers   []func()     // functions that close the foundations, in the order in which they were opened
 	listener  net.Listener // of the web server
 	metrics   net.Listener // for Prometheus; nil without --metrics
-	progress  *progress.Progress
+	progress  *progress
 	keys      natsconf.Keys
 	url       string
 	nats      *logServer
@@ -295,12 +291,12 @@ type System struct {
 	gateway       *gateway.Gateway // runs the approved MCP servers
 	isolation     isolation.Choice // how OpenCode is isolated
 	lives         opencode.Generations
-	worker        *workerprocess.Process
+	worker        *workerProcess
 	web           *web.Server
 	push          *push.Push
 	channels      *channel.Channels
 	ssh           *ssh.Server   // nil without --ssh
-	engineNode    *node.Engine  // the engine, on whichever node it runs
+	engineNode    *sharedEngine // the engine, on whichever node it runs
 	lease         *engineLease  // nil without Options.Roles
 	node          string        // the name of this node in the lease
 	leading       chan struct{} // closed once this node runs the engine
@@ -358,7 +354,7 @@ func (s *System) wire() {
 		Network:   s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.outbox.Rules, s.tools.JudgeRead = s.gate.RulesOf, s.gate.JudgeRead
-	s.worker = &workerprocess.Process{
+	s.worker = &workerProcess{
 		Args: []string{
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
 			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"),
@@ -373,7 +369,7 @@ func (s *System) wire() {
 	s.wireWorkers()
 	s.wireSchedules()
 	s.wireChannels()
-	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
+	s.engineNode = &sharedEngine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
@@ -484,7 +480,7 @@ func (s *System) runOpenCode(ctx context.Context) (err error) {
 	var building sync.WaitGroup // parallel to npm, which mostly waits for the network
 	var noShell error
 	building.Go(func() {
-		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.progress.Step("shell", line) })
+		s.engine.Shell, noShell = findOwnShell(ctx, s.o.Data, func(line string) { s.progress.Step("shell", line) })
 	})
 	s.engine.Tools, err = install.Find(ctx, install.Options{
 		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.progress.Step("opencode", line) },

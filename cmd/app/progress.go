@@ -1,10 +1,4 @@
-// Package progress prints the progress of a start, one line for each part. Then it prints what runs, and the link that
-// creates the first administrator.
-//
-// Promise: lines of several goroutines do not mix.
-//
-// It must not know how a part starts.
-package progress
+package app
 
 import (
 	"fmt"
@@ -16,28 +10,29 @@ import (
 	"pocketcoder/cmd/program"
 )
 
-// Progress prints the progress of a start. It is safe for concurrent use.
-type Progress struct {
+// progress prints the progress of a start, one line for each part. Then it prints what runs, and the link that creates
+// the first administrator. It is safe for concurrent use: lines of several goroutines do not mix.
+type progress struct {
 	mu    sync.Mutex
 	w     io.Writer
 	began time.Time
 }
 
-func New(w io.Writer) *Progress { return &Progress{w: w, began: time.Now()} }
+func newProgress(w io.Writer) *progress { return &progress{w: w, began: time.Now()} }
 
-func (p *Progress) line(mark, part, format string, args ...any) {
+func (p *progress) line(mark, part, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.w, "%5.1fs %s %-10s %s\n", time.Since(p.began).Seconds(), mark, part, fmt.Sprintf(format, args...))
 }
 
 // Step prints what has begun, Done what has ended, and Note what a person should know.
-func (p *Progress) Step(part, text string)                { p.line("·", part, "%s", text) }
-func (p *Progress) Done(part, format string, args ...any) { p.line("✓", part, format, args...) }
-func (p *Progress) Note(part, format string, args ...any) { p.line("!", part, format, args...) }
+func (p *progress) Step(part, text string)                { p.line("·", part, "%s", text) }
+func (p *progress) Done(part, format string, args ...any) { p.line("✓", part, format, args...) }
+func (p *progress) Note(part, format string, args ...any) { p.line("!", part, format, args...) }
 
-// System is a system that has started.
-type System struct {
+// startedSystem is a system that has started.
+type startedSystem struct {
 	datadir.Running
 	URL       string // under which people reach the web server
 	Data      datadir.Dir
@@ -47,7 +42,7 @@ type System struct {
 }
 
 // Ready prints what runs where, and what to try next.
-func (p *Progress) Ready(s System) {
+func (p *progress) Ready(s startedSystem) {
 	p.Done("ready", "pid %d", s.PID)
 	fmt.Fprintf(p.w, `
   web         open %[1]s in a browser (API: %[1]s/docs)

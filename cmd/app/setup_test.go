@@ -1,4 +1,4 @@
-package progress
+package app
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func TestSetupLinkIsShownOnceAndPlainly(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var out bytes.Buffer
-	New(&out).Setup("https://code.example.org", aSetup)
+	newProgress(&out).Setup("https://code.example.org", aSetup)
 	is.Equal(strings.Count(out.String(), aSetup.Token), 1)
 	expect.Contains(t, out.String(), "\n  https://code.example.org/setup#T0k_en-of-the-setup\n")
 	is.True(!strings.ContainsAny(out.String(), "█▀▄\x1b")) // it is no terminal: a file or a log

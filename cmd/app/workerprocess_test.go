@@ -1,4 +1,4 @@
-package workerprocess
+package app
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 	is := is.New(t)
 	refused := isolation.Choice{Reason: "no commands can be isolated"}
 	var said []string
-	w := &Process{Ready: func(status string) { said = append(said, status) }, Changed: func() {}}
+	w := &workerProcess{Ready: func(status string) { said = append(said, status) }, Changed: func() {}}
 	is.Equal(w.Health().State, api.Starting)
 	w.announce(1, "landlock: it works")
 	is.Equal(w.Health().State, api.Ready)
@@ -32,7 +32,7 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 
 func TestAWorkerReportsWhyItCanRunNoCommands(t *testing.T) {
 	is := is.New(t)
-	w := &Process{Ready: func(string) {}, Changed: func() {}}
+	w := &workerProcess{Ready: func(string) {}, Changed: func() {}}
 	err := w.read(1, worker.Unusable+" commands cannot see their shell /tmp/bash\n")
 	is.True(errors.Is(err, worker.ErrUnusable))
 	is.Equal(err.Error(), "the sandbox cannot run commands: commands cannot see their shell /tmp/bash")

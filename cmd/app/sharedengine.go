@@ -1,8 +1,4 @@
-// Package node lets every node of a system do what only the node with the engine can: ask OpenCode, signal a command,
-// reach its ports, notify. On the node with the engine, these are calls; on another one, requests over NATS.
-//
-// It must not know HTTP, or which node has the engine.
-package node
+package app
 
 import (
 	"context"
@@ -22,8 +18,10 @@ import (
 	"pocketcoder/web/chats"
 )
 
-// Engine is the engine of the system, on this node or on another one.
-type Engine struct {
+// sharedEngine is the engine of the system, on this node or on another one. It lets every node do what only the node
+// with the engine can: ask OpenCode, signal a command, reach its ports, notify. On the node with the engine, these are
+// calls; on another one, requests over NATS.
+type sharedEngine struct {
 	ID     string
 	Conn   *nats.Conn
 	Leads  func() bool // reports whether this node has the engine; then the next fields do its work
@@ -51,7 +49,7 @@ type (
 )
 
 // Serve answers the requests of other nodes until ctx ends.
-func (g *Engine) Serve(ctx context.Context) error {
+func (g *sharedEngine) Serve(ctx context.Context) error {
 	return handlers.Commands{
 		"diff":    handlers.QueryOf(g.diff),
 		"todo":    handlers.QueryOf(g.todo),
@@ -72,22 +70,22 @@ func (g *Engine) Serve(ctx context.Context) error {
 }
 
 // Commands returns the commands of the operator that need OpenCode.
-func (g *Engine) Commands() handlers.Commands {
+func (g *sharedEngine) Commands() handlers.Commands {
 	return handlers.Commands{"chat.changed": handlers.QueryOf(g.changed)}
 }
 
 // diff, todo and changed return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.
-func (g *Engine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
+func (g *sharedEngine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
 	out, err := g.Outbox.Diff(ctx, r.Chat, r.Message)
 	return out, refusalOf(err)
 }
 
-func (g *Engine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
+func (g *sharedEngine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
 	out, err := g.Outbox.Todo(ctx, r.Chat)
 	return out, refusalOf(err)
 }
 
-func (g *Engine) changed(ctx context.Context, r chatRequest) ([]string, error) {
+func (g *sharedEngine) changed(ctx context.Context, r chatRequest) ([]string, error) {
 	files, err := g.Outbox.Changed(ctx, r.Chat, r.Message)
 	return files, refusalOf(err)
 }
@@ -100,7 +98,7 @@ func refusalOf(err error) error {
 }
 
 // send sends a command to the node with the engine.
-func (g *Engine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
+func (g *sharedEngine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
 	a, err := handlers.SendToEngine(ctx, g.Conn, g.ID, name, command)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
 		err = errors.Join(api.ErrUnavailable, err)
@@ -117,7 +115,7 @@ func unavailable(err error) error {
 }
 
 // Chats returns the functions of the API that need OpenCode.
-func (g *Engine) Chats() chats.Engine {
+func (g *sharedEngine) Chats() chats.Engine {
 	return chats.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			if g.Leads() {
@@ -151,7 +149,7 @@ func (g *Engine) Chats() chats.Engine {
 }
 
 // Signal sends a signal to a running command.
-func (g *Engine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
+func (g *sharedEngine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
 	if g.Leads() {
 		return g.Exec.Signal(ctx, c)
 	}
@@ -160,7 +158,7 @@ func (g *Engine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
 }
 
 // Dial connects to a port of a chat's commands. The connection goes over NATS to the worker.
-func (g *Engine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
+func (g *sharedEngine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	if g.Leads() {
 		return g.Exec.Dial(ctx, chat, port)
 	}
@@ -176,7 +174,7 @@ func (g *Engine) Dial(ctx context.Context, chat string, port int) (net.Conn, err
 }
 
 // SendNotice sends a notice to an account's devices.
-func (g *Engine) SendNotice(ctx context.Context, user string, n events.Notice) error {
+func (g *sharedEngine) SendNotice(ctx context.Context, user string, n events.Notice) error {
 	if g.Leads() {
 		return g.Push.SendNotice(ctx, user, n)
 	}
@@ -185,7 +183,7 @@ func (g *Engine) SendNotice(ctx context.Context, user string, n events.Notice) e
 }
 
 // Test sends a test notification to one device of an account.
-func (g *Engine) Test(ctx context.Context, user, device string) error {
+func (g *sharedEngine) Test(ctx context.Context, user, device string) error {
 	if g.Leads() {
 		return g.Push.Test(ctx, user, device)
 	}

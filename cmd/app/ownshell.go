@@ -1,9 +1,4 @@
-// Package ownshell finds pocketcoder-shell, or builds it from the source that this program contains.
-//
-// Promise: neither the current directory nor PATH decides which program it is.
-//
-// It must not know who runs the shell.
-package ownshell
+package app
 
 import (
 	"context"
@@ -20,9 +15,9 @@ import (
 
 const shellName = "pocketcoder-shell"
 
-// Find returns the path of pocketcoder-shell: the file beside this program, or one that it builds from the source in
-// this program. It ignores the current directory and PATH, where an attacker could place another program.
-func Find(ctx context.Context, d datadir.Dir, progress func(string)) (string, error) {
+// findOwnShell returns the path of pocketcoder-shell: the file beside this program, or one that it builds from the source
+// in this program. It ignores the current directory and PATH, where an attacker could place another program.
+func findOwnShell(ctx context.Context, d datadir.Dir, progress func(string)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find pocketcoder-shell: %w", err)

@@ -1,4 +1,4 @@
-package progress
+package app
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 func TestReadySaysWhatRunsWhere(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	New(&out).Ready(System{
+	newProgress(&out).Ready(startedSystem{
 		Running: datadir.Running{PID: 7, HTTP: "http://127.0.0.1:8090", NATS: "nats://127.0.0.1:4222", Workspace: "/w"},
 		URL:     "https://code.example.org", Data: "/d", OpenCode: "/bin/opencode 1.2.3", Model: "the demo model", WorkerPID: 8,
 	})

@@ -1,4 +1,4 @@
-package progress
+package app
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 // Setup prints the link with which the first administrator is made, on a terminal also as a QR code. base is the URL
 // under which people reach the web server.
-func (p *Progress) Setup(base string, s account.Setup) {
+func (p *progress) Setup(base string, s account.Setup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	file, ok := p.w.(*os.File)

@@ -1,9 +1,4 @@
-// Package workerprocess keeps a sandbox worker running as a child process.
-//
-// Promises: the worker has its own key and sees nothing of this process. It ends with this process, however that ends.
-//
-// It must not know what a worker runs.
-package workerprocess
+package app
 
 import (
 	"bufio"
@@ -27,8 +22,9 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Process runs a worker as a child process. The worker ends when its stdin is closed.
-type Process struct {
+// workerProcess runs a worker as a child process, and restarts it. The worker has its own key and sees nothing of this
+// process. It ends with this process, however that ends, because its stdin is then closed.
+type workerProcess struct {
 	Args    []string // of "pocketcoder worker"
 	Pool    string
 	Stderr  io.Writer
@@ -41,7 +37,7 @@ type Process struct {
 }
 
 // PID returns the worker's process id, 0 while no worker is ready.
-func (w *Process) PID() int { return int(w.pid.Load()) }
+func (w *workerProcess) PID() int { return int(w.pid.Load()) }
 
 const (
 	workerStop  = 3 * time.Second // for a worker to cancel its commands and end
@@ -50,7 +46,7 @@ const (
 
 // Run starts the worker, and restarts it when it ends, until ctx ends. It returns worker.ErrUnusable if the first
 // worker can run no commands.
-func (w *Process) Run(ctx context.Context) error {
+func (w *workerProcess) Run(ctx context.Context) error {
 	for {
 		err := w.once(ctx)
 		w.pid.Store(0)
@@ -69,7 +65,7 @@ func (w *Process) Run(ctx context.Context) error {
 }
 
 // announce stores the status of a worker that is ready. It calls Ready if the isolation level has changed.
-func (w *Process) announce(pid int, status string) {
+func (w *workerProcess) announce(pid int, status string) {
 	if before := w.status.Swap(&status); before == nil || *before != status {
 		w.Ready(status)
 	}
@@ -78,7 +74,7 @@ func (w *Process) announce(pid int, status string) {
 }
 
 // read reads the first line of a worker: it is ready, or the returned error says why it cannot run commands.
-func (w *Process) read(pid int, line string) error {
+func (w *workerProcess) read(pid int, line string) error {
 	word, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 	switch word {
 	case worker.Ready:
@@ -89,7 +85,7 @@ func (w *Process) read(pid int, line string) error {
 	return nil
 }
 
-func (w *Process) once(ctx context.Context) error {
+func (w *workerProcess) once(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -141,7 +137,7 @@ func (w *Process) once(ctx context.Context) error {
 
 // Health returns the state of the worker and its isolation level. A worker without a level reports "refused"
 // (isolation.Choice) and refuses every command.
-func (w *Process) Health() api.Part {
+func (w *workerProcess) Health() api.Part {
 	pid := w.pid.Load()
 	part := api.Part{State: api.Starting}
 	if pid != 0 {
