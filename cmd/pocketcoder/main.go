@@ -23,7 +23,6 @@ import (
 	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
-	"pocketcoder/cmd/cli/notes"
 	"pocketcoder/cmd/cli/procedures"
 	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/cli/schedules"
@@ -142,7 +141,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"user":      admin.User,
 		"budget":    admin.Budget,
 		"agent":     admin.Agent,
-		"note":      notes.Run,
+		"note":      cli.Note,
 		"model":     admin.Model,
 		"policy":    rules.Run,
 		"device":    admin.Device,

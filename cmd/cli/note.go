@@ -1,8 +1,4 @@
-// Package notes holds the command "pocketcoder note": it lists the notes of an agent, shows and changes one, and
-// restores earlier versions.
-//
-// It must not know where the files of the notes are.
-package notes
+package cli
 
 import (
 	"context"
@@ -14,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
@@ -22,7 +17,7 @@ import (
 	"pocketcoder/handlers/notes"
 )
 
-const usage = `pocketcoder note: the notes of agents. An agent remembers with them what it has learned.
+const noteUsage = `pocketcoder note: the notes of agents. An agent remembers with them what it has learned.
 
   pocketcoder note list AGENT                     list the notes of an agent
   pocketcoder note show AGENT NOTE [VERSION]      print a note
@@ -37,38 +32,38 @@ The system must be running.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-type command struct {
+type noteCommand struct {
 	*client.System
-	env    cli.Environment
+	env    Environment
 	asJSON bool
 }
 
-// Run is the command note.
-func Run(ctx context.Context, env cli.Environment, args []string) error {
-	n := command{env: env}
-	fs := cli.NewFlags(env, "note", usage)
-	data := cli.DataFlag(fs, env)
+// Note is the command note.
+func Note(ctx context.Context, env Environment, args []string) error {
+	n := noteCommand{env: env}
+	fs := NewFlags(env, "note", noteUsage)
+	data := DataFlag(fs, env)
 	fs.BoolVar(&n.asJSON, "json", false, "list, versions: print a JSON list")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
-		"list": cli.Takes(1, 1, n.list), "show": cli.Takes(2, 3, n.show), "edit": cli.Takes(2, 2, n.edit), "write": cli.Takes(3, 3, n.write),
-		"versions": cli.Takes(2, 2, n.versions), "restore": cli.Takes(3, 3, n.restore), "delete": cli.Takes(2, 2, n.delete),
+	return RunVerb(ctx, env, fs, args, data, map[string]Verb{
+		"list": Takes(1, 1, n.list), "show": Takes(2, 3, n.show), "edit": Takes(2, 2, n.edit), "write": Takes(3, 3, n.write),
+		"versions": Takes(2, 2, n.versions), "restore": Takes(3, 3, n.restore), "delete": Takes(2, 2, n.delete),
 	}, func(s *client.System) { n.System = s })
 }
 
-func (n *command) list(ctx context.Context, args []string) error {
+func (n *noteCommand) list(ctx context.Context, args []string) error {
 	all, err := client.Call[[]notes.Listed](ctx, n.System, "note.list", notes.List{Agent: args[0]})
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(n.env, n.asJSON, all, "the agent has no notes", "NAME\tBYTES", func(l notes.Listed) []string {
+	return PrintList(n.env, n.asJSON, all, "the agent has no notes", "NAME\tBYTES", func(l notes.Listed) []string {
 		return []string{printable.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
 	})
 }
 
-func (n *command) read(ctx context.Context, args []string) (notes.Content, error) {
+func (n *noteCommand) read(ctx context.Context, args []string) (notes.Content, error) {
 	q := notes.Read{Of: notes.Of{Agent: args[0], Name: args[1]}}
 	if len(args) > 2 {
-		version, err := versionIn(args[2])
+		version, err := noteVersion(args[2])
 		if err != nil {
 			return notes.Content{}, err
 		}
@@ -77,8 +72,8 @@ func (n *command) read(ctx context.Context, args []string) (notes.Content, error
 	return client.Call[notes.Content](ctx, n.System, "note.read", q)
 }
 
-// versionIn returns the version that a person wrote.
-func versionIn(text string) (uint64, error) {
+// noteVersion returns the version that a person wrote.
+func noteVersion(text string) (uint64, error) {
 	version, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || version == 0 {
 		return 0, handlers.Refuse(handlers.Invalid, "%.40q is not a version; list them with: pocketcoder note versions AGENT NOTE", text)
@@ -87,7 +82,7 @@ func versionIn(text string) (uint64, error) {
 }
 
 // show makes a note safe for a terminal. A file or another program gets it unchanged.
-func (n *command) show(ctx context.Context, args []string) error {
+func (n *noteCommand) show(ctx context.Context, args []string) error {
 	c, err := n.read(ctx, args)
 	if err != nil {
 		return err
@@ -100,7 +95,7 @@ func (n *command) show(ctx context.Context, args []string) error {
 }
 
 // edit opens a note in an editor. A new note begins empty. A refused text is kept.
-func (n *command) edit(ctx context.Context, args []string) error {
+func (n *noteCommand) edit(ctx context.Context, args []string) error {
 	all, err := client.Call[[]notes.Listed](ctx, n.System, "note.list", notes.List{Agent: args[0]})
 	if err != nil {
 		return err
@@ -111,7 +106,7 @@ func (n *command) edit(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	text, path, err := cli.Edit(ctx, n.env, "note.md", now.Content)
+	text, path, err := Edit(ctx, n.env, "note.md", now.Content)
 	if err != nil {
 		return err
 	}
@@ -121,7 +116,7 @@ func (n *command) edit(ctx context.Context, args []string) error {
 	return os.RemoveAll(filepath.Dir(path))
 }
 
-func (n *command) write(ctx context.Context, args []string) error {
+func (n *noteCommand) write(ctx context.Context, args []string) error {
 	from := n.env.Stdin
 	if args[2] != "-" {
 		f, err := os.Open(args[2])
@@ -138,12 +133,12 @@ func (n *command) write(ctx context.Context, args []string) error {
 	return n.save(ctx, args, string(text))
 }
 
-func (n *command) save(ctx context.Context, args []string, text string) error {
+func (n *noteCommand) save(ctx context.Context, args []string, text string) error {
 	return n.Do(ctx, "note.save", notes.Save{Command: client.NewCommand(),
 		Of: notes.Of{Agent: args[0], Name: args[1]}, Content: text})
 }
 
-func (n *command) versions(ctx context.Context, args []string) error {
+func (n *noteCommand) versions(ctx context.Context, args []string) error {
 	emails, err := n.Emails(ctx)
 	if err != nil {
 		return err
@@ -152,17 +147,17 @@ func (n *command) versions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(n.env, n.asJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v notes.Version) []string {
+	return PrintList(n.env, n.asJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v notes.Version) []string {
 		size := strconv.Itoa(v.Size)
 		if v.Deleted {
 			size = "deleted"
 		}
-		return []string{strconv.FormatUint(v.Version, 10), v.Time.Local().Format(time.DateTime), size, author(v, emails)}
+		return []string{strconv.FormatUint(v.Version, 10), v.Time.Local().Format(time.DateTime), size, noteAuthor(v, emails)}
 	})
 }
 
-// author names the author of a version. The system writes the versions of files.
-func author(v notes.Version, emails map[string]string) string {
+// noteAuthor names the author of a version. The system writes the versions of files.
+func noteAuthor(v notes.Version, emails map[string]string) string {
 	if v.Actor == events.ActorSystem {
 		return "a file of the agent"
 	}
@@ -174,8 +169,8 @@ func author(v notes.Version, emails map[string]string) string {
 	return printable.OneLine(v.Actor, 60)
 }
 
-func (n *command) restore(ctx context.Context, args []string) error {
-	version, err := versionIn(args[2])
+func (n *noteCommand) restore(ctx context.Context, args []string) error {
+	version, err := noteVersion(args[2])
 	if err != nil {
 		return err
 	}
@@ -183,7 +178,7 @@ func (n *command) restore(ctx context.Context, args []string) error {
 		Of: notes.Of{Agent: args[0], Name: args[1]}, Version: version})
 }
 
-func (n *command) delete(ctx context.Context, args []string) error {
+func (n *noteCommand) delete(ctx context.Context, args []string) error {
 	return n.Do(ctx, "note.delete", notes.Delete{Command: client.NewCommand(),
 		Of: notes.Of{Agent: args[0], Name: args[1]}})
 }
