@@ -23,7 +23,6 @@ import (
 	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
-	"pocketcoder/cmd/cli/procedures"
 	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/cli/schedules"
 	"pocketcoder/cmd/cli/workers"
@@ -150,7 +149,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"webhook":   channels.Webhook,
 		"key":       admin.Key,
 		"mcp":       admin.MCP,
-		"procedure": procedures.Run,
+		"procedure": cli.Procedure,
 		"ports":     cli.Ports,
 		"requests":  cli.Requests,
 		"replay":    cli.Replay,

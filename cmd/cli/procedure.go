@@ -1,8 +1,4 @@
-// Package procedures holds the command "pocketcoder procedure": it lists proposed procedures, shows what each would
-// change, and edits, approves and denies one.
-//
-// It must not know how a decision is checked, nor how an approved proposal takes effect.
-package procedures
+package cli
 
 import (
 	"cmp"
@@ -14,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
@@ -23,7 +18,7 @@ import (
 	"pocketcoder/handlers/record/proposals"
 )
 
-const usage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
+const procedureUsage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
 approved procedure as a skill. An approved agent or prompt is stored.
 
   pocketcoder procedure list                     list the sealed procedures, and the proposals
@@ -37,29 +32,29 @@ approve refuses a proposal that has changed since show printed its definition.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-type command struct {
+type procedureCommand struct {
 	*client.System
-	env    cli.Environment
+	env    Environment
 	asJSON bool
 }
 
 // shortDefinition is how much of a definition must be given at least, in characters.
 const shortDefinition = 8
 
-// Run is the command procedure.
-func Run(ctx context.Context, env cli.Environment, args []string) error {
-	p := command{env: env}
-	fs := cli.NewFlags(env, "procedure", usage)
-	data := cli.DataFlag(fs, env)
+// Procedure is the command procedure.
+func Procedure(ctx context.Context, env Environment, args []string) error {
+	p := procedureCommand{env: env}
+	fs := NewFlags(env, "procedure", procedureUsage)
+	data := DataFlag(fs, env)
 	fs.BoolVar(&p.asJSON, "json", false, "list, show: print JSON")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
-		"list": cli.Takes(0, 0, p.list), "show": cli.Takes(1, 1, p.show), "edit": cli.Takes(2, 2, p.edit), "approve": cli.Takes(1, 2, p.approve),
-		"deny": cli.Takes(1, 1, p.deny),
+	return RunVerb(ctx, env, fs, args, data, map[string]Verb{
+		"list": Takes(0, 0, p.list), "show": Takes(1, 1, p.show), "edit": Takes(2, 2, p.edit), "approve": Takes(1, 2, p.approve),
+		"deny": Takes(1, 1, p.deny),
 	}, func(s *client.System) { p.System = s })
 }
 
 // all lists the sealed procedures, and then the proposals.
-func (p *command) all(ctx context.Context) ([]proposal.Stored, error) {
+func (p *procedureCommand) all(ctx context.Context) ([]proposal.Stored, error) {
 	sealed, err := client.Call[[]proposal.Stored](ctx, p.System, "procedure.list", struct{}{})
 	if err != nil {
 		return nil, err
@@ -68,7 +63,7 @@ func (p *command) all(ctx context.Context) ([]proposal.Stored, error) {
 	return append(sealed, proposed...), err
 }
 
-func (p *command) one(ctx context.Context, id string) (proposal.Stored, error) {
+func (p *procedureCommand) one(ctx context.Context, id string) (proposal.Stored, error) {
 	all, err := p.all(ctx)
 	if err != nil {
 		return proposal.Stored{}, err
@@ -80,13 +75,13 @@ func (p *command) one(ctx context.Context, id string) (proposal.Stored, error) {
 	return all[i], nil
 }
 
-func (p *command) list(ctx context.Context, _ []string) error {
+func (p *procedureCommand) list(ctx context.Context, _ []string) error {
 	all, err := p.all(ctx)
 	if err != nil {
 		return err
 	}
 	const empty = "no procedures and no proposals"
-	return cli.PrintList(p.env, p.asJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
+	return PrintList(p.env, p.asJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
 		status := s.Status
 		if s.IsPending() {
 			status += ", not in effect yet"
@@ -98,13 +93,13 @@ func (p *command) list(ctx context.Context, _ []string) error {
 	})
 }
 
-func (p *command) show(ctx context.Context, args []string) error {
+func (p *procedureCommand) show(ctx context.Context, args []string) error {
 	s, err := p.one(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	if p.asJSON {
-		return cli.PrintJSON(p.env.Stdout, s)
+		return PrintJSON(p.env.Stdout, s)
 	}
 	line := func(name, text string) {
 		fmt.Fprintf(p.env.Stdout, "%-12s %s\n", name, printable.VisibleLine(text))
@@ -137,7 +132,7 @@ func (p *command) show(ctx context.Context, args []string) error {
 	return err
 }
 
-func (p *command) edit(ctx context.Context, args []string) error {
+func (p *procedureCommand) edit(ctx context.Context, args []string) error {
 	text, err := p.read(args[1])
 	if err != nil {
 		return err
@@ -146,7 +141,7 @@ func (p *command) edit(ctx context.Context, args []string) error {
 }
 
 // read reads a file, or stdin for -.
-func (p *command) read(file string) ([]byte, error) {
+func (p *procedureCommand) read(file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(p.env.Stdin)
 	}
@@ -154,7 +149,7 @@ func (p *command) read(file string) ([]byte, error) {
 }
 
 // approve approves a proposal with the definition that was shown. Without one it shows the proposal.
-func (p *command) approve(ctx context.Context, args []string) error {
+func (p *procedureCommand) approve(ctx context.Context, args []string) error {
 	s, err := p.one(ctx, args[0])
 	if err != nil {
 		return err
@@ -174,12 +169,12 @@ func (p *command) approve(ctx context.Context, args []string) error {
 	return p.save(ctx, s.ID, map[string]any{"status": proposals.Approved, record.ShownDefinition: s.Definition})
 }
 
-func (p *command) deny(ctx context.Context, args []string) error {
+func (p *procedureCommand) deny(ctx context.Context, args []string) error {
 	return p.save(ctx, args[0], map[string]any{"status": proposals.Denied})
 }
 
 // save changes fields of a proposal.
-func (p *command) save(ctx context.Context, id string, values map[string]any) error {
+func (p *procedureCommand) save(ctx context.Context, id string, values map[string]any) error {
 	set := map[string]json.RawMessage{}
 	for name, value := range values {
 		set[name], _ = json.Marshal(value) // a text
