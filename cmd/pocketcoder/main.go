@@ -25,7 +25,6 @@ import (
 	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/cli/schedules"
-	"pocketcoder/cmd/cli/workers"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -135,7 +134,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"sandbox":   executions.Run,
 		"chat":      cli.Chat,
 		"chats":     cli.Chats,
-		"workers":   workers.Run,
+		"workers":   cli.Workers,
 		"schedule":  schedules.Run,
 		"user":      admin.User,
 		"budget":    admin.Budget,

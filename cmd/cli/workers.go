@@ -1,8 +1,4 @@
-// Package workers holds the command "pocketcoder workers": it lists the workers of chats, prints the result of one, and
-// stops one.
-//
-// It must not know how work is delegated, or how a turn runs.
-package workers
+package cli
 
 import (
 	"cmp"
@@ -11,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -21,7 +16,7 @@ import (
 	"pocketcoder/projections/workers"
 )
 
-const usage = `pocketcoder workers: list the workers to which the assistants of chats delegate work, print the result of one, stop one.
+const workersUsage = `pocketcoder workers: list the workers to which the assistants of chats delegate work, print the result of one, stop one.
 
   pocketcoder workers                          list the newest workers of all chats
   pocketcoder workers h2k0x9c3v7m1q5z          list the workers of a chat, and those below them
@@ -36,44 +31,44 @@ the work. It gets each result once. "pocketcoder sandbox workers" lists the prog
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Run is the command workers.
-func Run(ctx context.Context, env cli.Environment, args []string) error {
+// Workers is the command workers.
+func Workers(ctx context.Context, env Environment, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "check":
-			return check(ctx, env, args[1:])
+			return checkWorker(ctx, env, args[1:])
 		case "stop":
-			return stop(ctx, env, args[1:])
+			return stopWorker(ctx, env, args[1:])
 		}
 	}
-	return list(ctx, env, args)
+	return listWorkers(ctx, env, args)
 }
 
-func list(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "workers", usage)
-	data := cli.DataFlag(fs, env)
+func listWorkers(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "workers", workersUsage)
+	data := DataFlag(fs, env)
 	limit := fs.Int("limit", 50, "list at most this `number` of workers")
 	asJSON := fs.Bool("json", false, "print a JSON list")
-	rest, err := cli.Parse(fs, args, 1)
+	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return err
 	}
 	chat := strings.Join(rest, "")
 	if _, err := events.ParseID(chat); chat != "" && err != nil {
-		return cli.WrongUsage(env, "workers: %v", err)
+		return WrongUsage(env, "workers: %v", err)
 	}
 	if *limit < 1 || *limit > 1000 {
-		return cli.WrongUsage(env, "workers: --limit must be 1 to 1000, got %d", *limit)
+		return WrongUsage(env, "workers: --limit must be 1 to 1000, got %d", *limit)
 	}
 	var all []workers.Worker
-	if err := query(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
+	if err := queryNow(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
 		return err
 	}
-	return cli.PrintList(env, *asJSON, all, "no assistant has delegated work",
-		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", row)
+	return PrintList(env, *asJSON, all, "no assistant has delegated work",
+		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", workerRow)
 }
 
-func row(w workers.Worker) []string {
+func workerRow(w workers.Worker) []string {
 	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), money.Text(w.Cost),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
@@ -83,20 +78,20 @@ func row(w workers.Worker) []string {
 // whichWorker is the error if the id of the worker is missing.
 const whichWorker = `which worker? "pocketcoder workers" lists them`
 
-func check(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "workers check", usage)
-	data := cli.DataFlag(fs, env)
+func checkWorker(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "workers check", workersUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
-	id, err := cli.ParseID(fs, args, whichWorker)
+	id, err := ParseID(fs, args, whichWorker)
 	if err != nil {
 		return err
 	}
 	var w workers.Detail
-	if err := query(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
+	if err := queryNow(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
 		return err
 	}
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, w)
+		return PrintJSON(env.Stdout, w)
 	}
 	fmt.Fprintf(env.Stdout, "%s  %s  %s\n", w.ID, w.State, printable.OneLine(w.Title, 80))
 	if w.Directory != "" {
@@ -120,10 +115,10 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 	return nil
 }
 
-func stop(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "workers stop", usage)
-	data := cli.DataFlag(fs, env)
-	id, err := cli.ParseID(fs, args, whichWorker)
+func stopWorker(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "workers stop", workersUsage)
+	data := DataFlag(fs, env)
+	id, err := ParseID(fs, args, whichWorker)
 	if err != nil {
 		return err
 	}
@@ -139,8 +134,8 @@ func stop(ctx context.Context, env cli.Environment, args []string) error {
 	return nil
 }
 
-// query queries the running system, and includes all events of the log.
-func query(ctx context.Context, data, name string, args map[string]any, out any) error {
+// queryNow queries the running system, and includes all events of the log.
+func queryNow(ctx context.Context, data, name string, args map[string]any, out any) error {
 	s, err := client.Connect(ctx, datadir.Dir(data))
 	if err != nil {
 		return err
