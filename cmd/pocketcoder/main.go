@@ -20,7 +20,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
-	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
@@ -143,9 +142,9 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"model":     admin.Model,
 		"policy":    rules.Run,
 		"device":    admin.Device,
-		"channel":   channels.Run,
-		"pair":      channels.Pair,
-		"webhook":   channels.Webhook,
+		"channel":   cli.Channel,
+		"pair":      cli.Pair,
+		"webhook":   cli.Webhook,
 		"key":       admin.Key,
 		"mcp":       admin.MCP,
 		"procedure": cli.Procedure,

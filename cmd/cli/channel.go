@@ -1,8 +1,4 @@
-// Package channels holds the commands "pocketcoder channel", "pocketcoder pair" and "pocketcoder webhook": they list
-// and change the channels to messengers, show what leaves through them, pair people with accounts, and replay webhooks.
-//
-// It must not know how a messenger is spoken to.
-package channels
+package cli
 
 import (
 	"bufio"
@@ -14,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -25,7 +20,7 @@ import (
 	"pocketcoder/projections/outgoing"
 )
 
-const usage = `pocketcoder channel: talk to the assistant in a messenger, and approve there what it may do.
+const channelUsage = `pocketcoder channel: talk to the assistant in a messenger, and approve there what it may do.
 
   pocketcoder channel add phone < token.txt     add a bot of Telegram; the token is the first line of stdin
   pocketcoder channel add mail --address assistant@example.org --imap imaps://imap.example.org \
@@ -55,21 +50,21 @@ member sends a code of an account to the group: /pair@BOT CODE.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// command is one call of a command with its flags.
-type command struct {
+// channelCommand is one call of a command with its flags.
+type channelCommand struct {
 	*client.System
-	env                   cli.Environment
+	env                   Environment
 	server, trigger, user string
 	mailbox               channel.Channel // address, servers
 	limit                 int
 	asJSON                bool
 }
 
-// Run is the command channel.
-func Run(ctx context.Context, env cli.Environment, args []string) error {
-	c := command{env: env}
-	fs := cli.NewFlags(env, "channel", usage)
-	data := cli.DataFlag(fs, env)
+// Channel is the command channel.
+func Channel(ctx context.Context, env Environment, args []string) error {
+	c := channelCommand{env: env}
+	fs := NewFlags(env, "channel", channelUsage)
+	data := DataFlag(fs, env)
 	fs.StringVar(&c.server, "server", "", "add: `URL` of a Bot API server of your own")
 	fs.StringVar(&c.trigger, "trigger", "", "add: `word` that begins a message to the assistant in a group; a mention of the bot always does")
 	fs.StringVar(&c.mailbox.Address, "address", "", "add: `address` of a mailbox, in place of a bot of Telegram")
@@ -78,7 +73,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&c.mailbox.Authserv, "authserv-id", "", "add: `name` of the receiving server, the first word of its Authentication-Results headers; separate several names with spaces")
 	fs.IntVar(&c.limit, "limit", 50, "messages: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, messages: print a JSON list")
-	rest, err := cli.Parse(fs, args, 2)
+	rest, err := Parse(fs, args, 2)
 	if err != nil {
 		return err
 	}
@@ -92,17 +87,17 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	case name == "messages":
 		return c.connected(ctx, *data, func() error { return c.messages(ctx) })
 	}
-	return cli.WrongUsage(env, "channel: want add, token, enable, disable or remove with a name, list, or messages")
+	return WrongUsage(env, "channel: want add, token, enable, disable or remove with a name, list, or messages")
 }
 
 // Pair is the command pair.
-func Pair(ctx context.Context, env cli.Environment, args []string) error {
-	c := command{env: env}
-	fs := cli.NewFlags(env, "pair", pairUsage)
-	data := cli.DataFlag(fs, env)
+func Pair(ctx context.Context, env Environment, args []string) error {
+	c := channelCommand{env: env}
+	fs := NewFlags(env, "pair", pairUsage)
+	data := DataFlag(fs, env)
 	fs.StringVar(&c.user, "user", "", "`email` of the account")
 	fs.BoolVar(&c.asJSON, "json", false, "print JSON")
-	rest, err := cli.Parse(fs, args, 2)
+	rest, err := Parse(fs, args, 2)
 	if err != nil {
 		return err
 	}
@@ -116,11 +111,11 @@ func Pair(ctx context.Context, env cli.Environment, args []string) error {
 	case len(rest) == 1:
 		return c.connected(ctx, *data, func() error { return c.code(ctx, rest[0]) })
 	}
-	return cli.WrongUsage(env, "pair: want the name of a channel, list, or revoke and a pairing")
+	return WrongUsage(env, "pair: want the name of a channel, list, or revoke and a pairing")
 }
 
 // connected runs fn with a connection to the running system. c must be the receiver of fn's methods.
-func (c *command) connected(ctx context.Context, data string, fn func() error) error {
+func (c *channelCommand) connected(ctx context.Context, data string, fn func() error) error {
 	s, err := client.Connect(ctx, datadir.Dir(data))
 	if err != nil {
 		return err
@@ -130,11 +125,11 @@ func (c *command) connected(ctx context.Context, data string, fn func() error) e
 	return fn()
 }
 
-func (c *command) all(ctx context.Context) ([]channel.Channel, error) {
+func (c *channelCommand) all(ctx context.Context) ([]channel.Channel, error) {
 	return client.Call[[]channel.Channel](ctx, c.System, "channel.list", struct{}{})
 }
 
-func (c *command) named(ctx context.Context, name string) (channel.Channel, error) {
+func (c *channelCommand) named(ctx context.Context, name string) (channel.Channel, error) {
 	all, err := c.all(ctx)
 	if err != nil {
 		return channel.Channel{}, err
@@ -146,7 +141,7 @@ func (c *command) named(ctx context.Context, name string) (channel.Channel, erro
 	return all[i], nil
 }
 
-func (c *command) readToken() (string, error) {
+func (c *channelCommand) readToken() (string, error) {
 	line, err := bufio.NewReader(c.env.Stdin).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return "", fmt.Errorf("read the token: %w", err)
@@ -157,11 +152,11 @@ func (c *command) readToken() (string, error) {
 	return line, nil
 }
 
-func (c *command) save(ctx context.Context, id string, values map[string]any) error {
+func (c *channelCommand) save(ctx context.Context, id string, values map[string]any) error {
 	return c.Do(ctx, "channel.save", record.Save{Command: client.NewCommand(), Record: id, New: id == "", Set: record.Fields(values)})
 }
 
-func (c *command) add(ctx context.Context, name string) error {
+func (c *channelCommand) add(ctx context.Context, name string) error {
 	token, err := c.readToken()
 	if err != nil {
 		return err
@@ -179,7 +174,7 @@ func (c *command) add(ctx context.Context, name string) error {
 	return err
 }
 
-func (c *command) token(ctx context.Context, name string) error {
+func (c *channelCommand) token(ctx context.Context, name string) error {
 	one, err := c.named(ctx, name)
 	if err != nil {
 		return err
@@ -191,7 +186,7 @@ func (c *command) token(ctx context.Context, name string) error {
 	return c.save(ctx, one.ID, map[string]any{"token": token})
 }
 
-func (c *command) enable(enabled bool) func(context.Context, string) error {
+func (c *channelCommand) enable(enabled bool) func(context.Context, string) error {
 	return func(ctx context.Context, name string) error {
 		one, err := c.named(ctx, name)
 		if err != nil {
@@ -201,7 +196,7 @@ func (c *command) enable(enabled bool) func(context.Context, string) error {
 	}
 }
 
-func (c *command) remove(ctx context.Context, name string) error {
+func (c *channelCommand) remove(ctx context.Context, name string) error {
 	one, err := c.named(ctx, name)
 	if err != nil {
 		return err
@@ -209,14 +204,14 @@ func (c *command) remove(ctx context.Context, name string) error {
 	return c.Do(ctx, "channel.delete", record.Delete{Command: client.NewCommand(), Record: one.ID})
 }
 
-func (c *command) list(ctx context.Context) error {
+func (c *channelCommand) list(ctx context.Context) error {
 	all, err := c.all(ctx)
 	if err != nil {
 		return err
 	}
 	const empty = "no channels; add one with: pocketcoder channel add NAME < token.txt"
 	const header = "NAME\tKIND\tSTATE\tTRIGGER\tADDRESS\tSERVER"
-	return cli.PrintList(c.env, c.asJSON, all, empty, header, func(one channel.Channel) []string {
+	return PrintList(c.env, c.asJSON, all, empty, header, func(one channel.Channel) []string {
 		state := "disabled"
 		if one.Enabled {
 			state = "enabled"
@@ -226,13 +221,13 @@ func (c *command) list(ctx context.Context) error {
 	})
 }
 
-func (c *command) messages(ctx context.Context) error {
+func (c *channelCommand) messages(ctx context.Context) error {
 	var all []outgoing.Message
 	if err := c.QueryNow(ctx, "outgoing", map[string]any{"limit": c.limit}, &all); err != nil {
 		return err
 	}
 	const header = "QUEUED\tCHAT\tTYPE\tSTATE\tTRIES\tTEXT"
-	return cli.PrintList(c.env, c.asJSON, all, "nothing has left through a channel", header,
+	return PrintList(c.env, c.asJSON, all, "nothing has left through a channel", header,
 		func(m outgoing.Message) []string {
 			state := m.State
 			if m.Reason != "" {
@@ -242,7 +237,7 @@ func (c *command) messages(ctx context.Context) error {
 		})
 }
 
-func (c *command) code(ctx context.Context, name string) error {
+func (c *channelCommand) code(ctx context.Context, name string) error {
 	user, err := c.owner(ctx)
 	if err != nil {
 		return err
@@ -252,7 +247,7 @@ func (c *command) code(ctx context.Context, name string) error {
 		return err
 	}
 	if c.asJSON {
-		return cli.PrintJSON(c.env.Stdout, code)
+		return PrintJSON(c.env.Stdout, code)
 	}
 	one, err := c.named(ctx, name)
 	if err != nil {
@@ -268,7 +263,7 @@ func (c *command) code(ctx context.Context, name string) error {
 }
 
 // owner returns the account with the email of the flag, or the only account of a person.
-func (c *command) owner(ctx context.Context) (string, error) {
+func (c *channelCommand) owner(ctx context.Context) (string, error) {
 	all, err := client.Call[[]account.Account](ctx, c.System, "user.list", struct{}{})
 	if err != nil {
 		return "", err
@@ -282,7 +277,7 @@ func (c *command) owner(ctx context.Context) (string, error) {
 	return people[0].ID, nil
 }
 
-func (c *command) pairings(ctx context.Context) error {
+func (c *channelCommand) pairings(ctx context.Context) error {
 	all, err := client.Call[[]channel.Pairing](ctx, c.System, "pairing.list", struct{}{})
 	if err != nil {
 		return err
@@ -296,7 +291,7 @@ func (c *command) pairings(ctx context.Context) error {
 		return err
 	}
 	const header = "ID\tCHANNEL\tPERSON\tADDRESS\tWHERE\tACCOUNT\tSTATE"
-	return cli.PrintList(c.env, c.asJSON, all, "no pairings; make one with: pocketcoder pair CHANNEL", header,
+	return PrintList(c.env, c.asJSON, all, "no pairings; make one with: pocketcoder pair CHANNEL", header,
 		func(p channel.Pairing) []string {
 			name, where := p.Channel, "private"
 			for _, one := range channels {
@@ -308,11 +303,11 @@ func (c *command) pairings(ctx context.Context) error {
 				where = "group " + p.Place
 			}
 			return []string{p.ID, printable.OneLine(name, 40), printable.OneLine(p.Name, 40), p.Address, where,
-				printable.OneLine(emails[p.User], 60), state(p)}
+				printable.OneLine(emails[p.User], 60), pairingState(p)}
 		})
 }
 
-func state(p channel.Pairing) string {
+func pairingState(p channel.Pairing) string {
 	expires, err := time.Parse(events.TimeFormat, p.Expires)
 	if err != nil || time.Now().After(expires) {
 		return "expired"

@@ -1,11 +1,10 @@
-package channels
+package cli
 
 import (
 	"context"
 	"fmt"
 	"strconv"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/channel"
@@ -23,13 +22,13 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
 // Webhook is the command webhook.
-func Webhook(ctx context.Context, env cli.Environment, args []string) error {
-	c := command{env: env}
-	fs := cli.NewFlags(env, "webhook", webhookUsage)
-	data := cli.DataFlag(fs, env)
+func Webhook(ctx context.Context, env Environment, args []string) error {
+	c := channelCommand{env: env}
+	fs := NewFlags(env, "webhook", webhookUsage)
+	data := DataFlag(fs, env)
 	fs.IntVar(&c.limit, "limit", 50, "failed: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, failed: print a JSON list")
-	rest, err := cli.Parse(fs, args, 3)
+	rest, err := Parse(fs, args, 3)
 	if err != nil {
 		return err
 	}
@@ -43,16 +42,16 @@ func Webhook(ctx context.Context, env cli.Environment, args []string) error {
 	case len(rest) == 3 && rest[0] == "replay":
 		from, err := strconv.ParseUint(rest[2], 10, 64)
 		if err != nil {
-			return cli.WrongUsage(env, "webhook replay: want a sequence such as 1204, got %q", rest[2])
+			return WrongUsage(env, "webhook replay: want a sequence such as 1204, got %q", rest[2])
 		}
 		return c.connected(ctx, *data, func() error {
 			return c.Do(ctx, "target.replay", channel.Replay{Command: client.NewCommand(), Target: rest[1], From: from})
 		})
 	}
-	return cli.WrongUsage(env, "webhook: want list, failed, replay with a target and a sequence, or token with a target or a webhook")
+	return WrongUsage(env, "webhook: want list, failed, replay with a target and a sequence, or token with a target or a webhook")
 }
 
-func (c *command) renewToken(ctx context.Context, name string) error {
+func (c *channelCommand) renewToken(ctx context.Context, name string) error {
 	made, err := client.Call[channel.NewToken](ctx, c.System, "webhook.token",
 		channel.RenewToken{Command: client.NewCommand(), Record: name})
 	if err != nil {
@@ -62,12 +61,12 @@ func (c *command) renewToken(ctx context.Context, name string) error {
 	return err
 }
 
-func (c *command) targets(ctx context.Context) error {
+func (c *channelCommand) targets(ctx context.Context) error {
 	all, err := client.Call[[]channel.Target](ctx, c.System, "target.list", struct{}{})
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(c.env, c.asJSON, all, "no targets", "NAME\tSTATE\tTYPES\tURL", func(t channel.Target) []string {
+	return PrintList(c.env, c.asJSON, all, "no targets", "NAME\tSTATE\tTYPES\tURL", func(t channel.Target) []string {
 		state := "disabled"
 		if t.Enabled {
 			state = "enabled"
@@ -76,13 +75,13 @@ func (c *command) targets(ctx context.Context) error {
 	})
 }
 
-func (c *command) failed(ctx context.Context) error {
+func (c *channelCommand) failed(ctx context.Context) error {
 	var all []outgoing.NamedFailure
 	if err := c.QueryNow(ctx, "webhook_failures", map[string]any{"limit": c.limit}, &all); err != nil {
 		return err
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
-	return cli.PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f outgoing.NamedFailure) []string {
+	return PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f outgoing.NamedFailure) []string {
 		return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
 			fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
 	})
