@@ -23,7 +23,6 @@ import (
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
-	"pocketcoder/cmd/cli/schedules"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -134,7 +133,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"chat":      cli.Chat,
 		"chats":     cli.Chats,
 		"workers":   cli.Workers,
-		"schedule":  schedules.Run,
+		"schedule":  cli.Schedule,
 		"user":      admin.User,
 		"budget":    admin.Budget,
 		"agent":     admin.Agent,

@@ -1,8 +1,4 @@
-// Package schedules holds the command "pocketcoder schedule": it adds, lists, pauses, runs and deletes schedules, and
-// shows what one would do before it is saved.
-//
-// It must not know when a schedule is due, or how a run starts.
-package schedules
+package cli
 
 import (
 	"cmp"
@@ -12,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -26,7 +21,7 @@ import (
 	runs "pocketcoder/projections/schedules"
 )
 
-const usage = `pocketcoder schedule: submit prompts at the times that you set.
+const scheduleUsage = `pocketcoder schedule: submit prompts at the times that you set.
 
   pocketcoder schedule add "Nightly tests" --cron "0 3 * * *" --prompt "Run the tests and fix what fails"
   pocketcoder schedule add "Watch" --every 2h --chat h2k0x9c3v7m1q5z --prompt "Look at the new issues"
@@ -46,43 +41,43 @@ the requests of the last 30 days that the rules would now leave to a person. A s
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Run is the command schedule.
-func Run(ctx context.Context, env cli.Environment, args []string) error {
+// Schedule is the command schedule.
+func Schedule(ctx context.Context, env Environment, args []string) error {
 	if len(args) == 0 {
-		return list(ctx, env, args)
+		return listSchedules(ctx, env, args)
 	}
-	verbs := map[string]func(context.Context, cli.Environment, []string) error{
-		"add": add, "list": list, "show": show, "preview": showPreview, "run": run, "cancel": cancel,
-		"pause": func(ctx context.Context, env cli.Environment, args []string) error {
-			return enable(ctx, env, args, false)
+	verbs := map[string]func(context.Context, Environment, []string) error{
+		"add": addSchedule, "list": listSchedules, "show": showSchedule, "preview": previewSchedule, "run": runSchedule, "cancel": cancelSchedule,
+		"pause": func(ctx context.Context, env Environment, args []string) error {
+			return enableSchedule(ctx, env, args, false)
 		},
-		"resume": func(ctx context.Context, env cli.Environment, args []string) error {
-			return enable(ctx, env, args, true)
+		"resume": func(ctx context.Context, env Environment, args []string) error {
+			return enableSchedule(ctx, env, args, true)
 		},
 	}
 	command, ok := verbs[args[0]]
 	switch {
 	case !ok && strings.HasPrefix(args[0], "-"):
-		return list(ctx, env, args)
+		return listSchedules(ctx, env, args)
 	case !ok:
-		return cli.NoVerb(env, "schedule", args[0], verbs)
+		return NoVerb(env, "schedule", args[0], verbs)
 	}
 	return command(ctx, env, args[1:])
 }
 
-// row is a stored schedule as a list shows it.
-type row struct {
+// scheduleRow is a stored schedule as a list shows it.
+type scheduleRow struct {
 	ID string `json:"id"`
 	schedules.Schedule
 	Next string          `json:"next,omitempty"`
 	Last *runs.PricedRun `json:"last,omitempty"`
 }
 
-func list(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "schedule list", usage)
-	data := cli.DataFlag(fs, env)
+func listSchedules(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "schedule list", scheduleUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
-	if _, err := cli.Parse(fs, args, 0); err != nil {
+	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
@@ -90,15 +85,15 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	all, err := stored(ctx, s)
+	all, err := storedSchedules(ctx, s)
 	for i := 0; i < len(all) && err == nil; i++ {
 		err = all[i].complete(ctx, s)
 	}
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(env, *asJSON, all, "there is no schedule; pocketcoder schedule -h shows how to add one",
-		"SCHEDULE\tNAME\tDUE\tNEXT\tLAST RUN\tCOST", func(r row) []string {
+	return PrintList(env, *asJSON, all, "there is no schedule; pocketcoder schedule -h shows how to add one",
+		"SCHEDULE\tNAME\tDUE\tNEXT\tLAST RUN\tCOST", func(r scheduleRow) []string {
 			last, cost := "-", "-"
 			if r.Last != nil {
 				last, cost = r.Last.State, money.Text(r.Last.Cost)
@@ -128,16 +123,16 @@ func dueText(s schedules.Schedule) string {
 	return s.Cron
 }
 
-// stored returns the schedules, the oldest first.
-func stored(ctx context.Context, s *client.System) ([]row, error) {
+// storedSchedules returns the schedules, the oldest first.
+func storedSchedules(ctx context.Context, s *client.System) ([]scheduleRow, error) {
 	var rows []projections.Config
 	err := s.QueryNow(ctx, "config", map[string]any{"collection": schedules.Collection}, &rows)
 	if err != nil {
 		return nil, err
 	}
-	all := []row{}
+	all := []scheduleRow{}
 	for _, c := range rows {
-		r := row{ID: c.RecordID}
+		r := scheduleRow{ID: c.RecordID}
 		if err := json.Unmarshal([]byte(c.Fields), &r.Schedule); err != nil {
 			return nil, fmt.Errorf("read %s: %w", c.ID, err)
 		}
@@ -147,7 +142,7 @@ func stored(ctx context.Context, s *client.System) ([]row, error) {
 }
 
 // complete reads the next due time and the last run of a schedule.
-func (r *row) complete(ctx context.Context, s *client.System) error {
+func (r *scheduleRow) complete(ctx context.Context, s *client.System) error {
 	next, err := client.Call[[]time.Time](ctx, s, "schedule.next", schedule.NextRuns{Schedule: r.ID, Runs: 1})
 	if err != nil {
 		return err
@@ -165,13 +160,13 @@ func (r *row) complete(ctx context.Context, s *client.System) error {
 	return nil
 }
 
-// withOne parses the arguments of a command on one schedule, and calls do with it.
-func withOne(ctx context.Context, env cli.Environment, command string, args []string,
-	do func(s *client.System, r row, asJSON bool) error) error {
-	fs := cli.NewFlags(env, "schedule "+command, usage)
-	data := cli.DataFlag(fs, env)
+// withSchedule parses the arguments of a command on one schedule, and calls do with it.
+func withSchedule(ctx context.Context, env Environment, command string, args []string,
+	do func(s *client.System, r scheduleRow, asJSON bool) error) error {
+	fs := NewFlags(env, "schedule "+command, scheduleUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
-	id, err := cli.ParseOne(fs, args, "the id of the schedule is missing; \"pocketcoder schedule list\" lists the schedules")
+	id, err := ParseOne(fs, args, "the id of the schedule is missing; \"pocketcoder schedule list\" lists the schedules")
 	if err != nil {
 		return err
 	}
@@ -180,7 +175,7 @@ func withOne(ctx context.Context, env cli.Environment, command string, args []st
 		return err
 	}
 	defer s.Close()
-	all, err := stored(ctx, s)
+	all, err := storedSchedules(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -195,8 +190,8 @@ func withOne(ctx context.Context, env cli.Environment, command string, args []st
 // shownRuns is the number of runs that show lists.
 const shownRuns = 20
 
-func show(ctx context.Context, env cli.Environment, args []string) error {
-	return withOne(ctx, env, "show", args, func(s *client.System, r row, asJSON bool) error {
+func showSchedule(ctx context.Context, env Environment, args []string) error {
+	return withSchedule(ctx, env, "show", args, func(s *client.System, r scheduleRow, asJSON bool) error {
 		next, err := client.Call[[]time.Time](ctx, s, "schedule.next", schedule.NextRuns{Schedule: r.ID, Runs: 5})
 		if err != nil {
 			return err
@@ -207,7 +202,7 @@ func show(ctx context.Context, env cli.Environment, args []string) error {
 			return err
 		}
 		if asJSON {
-			return cli.PrintJSON(env.Stdout,
+			return PrintJSON(env.Stdout,
 				map[string]any{"id": r.ID, "schedule": r.Schedule, "next": next, "runs": history})
 		}
 		fmt.Fprintf(env.Stdout, "%s  %s  %s\n", r.ID, printable.OneLine(r.Name, 80), dueText(r.Schedule))
@@ -215,8 +210,8 @@ func show(ctx context.Context, env cli.Environment, args []string) error {
 		if !r.Enabled {
 			fmt.Fprintln(env.Stdout, "It is paused.")
 		}
-		printNext(env, next)
-		return cli.PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
+		printNextRuns(env, next)
+		return PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
 			func(p runs.PricedRun) []string {
 				return []string{printable.LocalTime(p.Due), p.State, money.Text(p.Cost), cmp.Or(p.Chat, "-"),
 					printable.OneLine(p.Reason, 60)}
@@ -224,14 +219,14 @@ func show(ctx context.Context, env cli.Environment, args []string) error {
 	})
 }
 
-func printNext(env cli.Environment, next []time.Time) {
+func printNextRuns(env Environment, next []time.Time) {
 	for i, at := range next {
 		fmt.Fprintf(env.Stdout, "%s %s\n", either(i == 0, "next: ", "      "), at.Format("Mon 2006-01-02 15:04:05 MST"))
 	}
 }
 
-func run(ctx context.Context, env cli.Environment, args []string) error {
-	return withOne(ctx, env, "run", args, func(s *client.System, r row, _ bool) error {
+func runSchedule(ctx context.Context, env Environment, args []string) error {
+	return withSchedule(ctx, env, "run", args, func(s *client.System, r scheduleRow, _ bool) error {
 		a, err := handlers.Send(ctx, s.Conn, "schedule.run", schedule.Run{Command: client.NewCommand(), Schedule: r.ID})
 		if err == nil {
 			fmt.Fprintf(env.Stdout, "%s\n", a.ID)
@@ -241,8 +236,8 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	})
 }
 
-func enable(ctx context.Context, env cli.Environment, args []string, on bool) error {
-	return withOne(ctx, env, either(on, "resume", "pause"), args, func(s *client.System, r row, _ bool) error {
+func enableSchedule(ctx context.Context, env Environment, args []string, on bool) error {
+	return withSchedule(ctx, env, either(on, "resume", "pause"), args, func(s *client.System, r scheduleRow, _ bool) error {
 		err := s.Do(ctx, "record.save", record.Save{Command: client.NewCommand(), Collection: schedules.Collection,
 			Record: r.ID, Set: record.Fields(map[string]any{"enabled": on})})
 		if err == nil {
@@ -252,8 +247,8 @@ func enable(ctx context.Context, env cli.Environment, args []string, on bool) er
 	})
 }
 
-func cancel(ctx context.Context, env cli.Environment, args []string) error {
-	return withOne(ctx, env, "cancel", args, func(s *client.System, r row, _ bool) error {
+func cancelSchedule(ctx context.Context, env Environment, args []string) error {
+	return withSchedule(ctx, env, "cancel", args, func(s *client.System, r scheduleRow, _ bool) error {
 		err := s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: schedules.Collection,
 			Record: r.ID})
 		if err == nil {
@@ -263,8 +258,8 @@ func cancel(ctx context.Context, env cli.Environment, args []string) error {
 	})
 }
 
-// idIn returns the id of the account with an email.
-func idIn(emails map[string]string, email string) (string, error) {
+// accountID returns the id of the account with an email.
+func accountID(emails map[string]string, email string) (string, error) {
 	for id, known := range emails {
 		if strings.EqualFold(known, email) {
 			return id, nil

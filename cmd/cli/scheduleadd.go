@@ -1,4 +1,4 @@
-package schedules
+package cli
 
 import (
 	"bufio"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -19,14 +18,14 @@ import (
 	"pocketcoder/projections"
 )
 
-// flags are the flags of a new schedule.
-type flags struct {
+// scheduleFlags are the flags of a new schedule.
+type scheduleFlags struct {
 	schedules.Schedule
 	at, starts  string
 	agent, user string // name, email
 }
 
-func (f *flags) add(fs *flag.FlagSet) {
+func (f *scheduleFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.Cron, "cron", "", "due at this cron `expression`: minute, hour, day of month, month, day of week; or six fields, with seconds first")
 	fs.StringVar(&f.Every, "every", "", "due at this `interval`, such as 15m, 24h or 7d; it counts from the start, not from the last run")
 	fs.StringVar(&f.at, "at", "", "due once at this `time`, such as \"2026-12-24 09:00\"")
@@ -43,7 +42,7 @@ func (f *flags) add(fs *flag.FlagSet) {
 }
 
 // schedule returns the schedule that the flags describe.
-func (f flags) schedule(ctx context.Context, s *client.System, name string) (schedules.Schedule, error) {
+func (f scheduleFlags) schedule(ctx context.Context, s *client.System, name string) (schedules.Schedule, error) {
 	f.Name, f.Enabled, f.Mode = name, true, schedules.New
 	if f.Chat != "" {
 		f.Mode = schedules.Existing
@@ -60,7 +59,7 @@ func (f flags) schedule(ctx context.Context, s *client.System, name string) (sch
 		if err != nil {
 			return f.Schedule, err
 		}
-		if f.User, err = idIn(emails, f.user); err != nil {
+		if f.User, err = accountID(emails, f.user); err != nil {
 			return f.Schedule, err
 		}
 	}
@@ -85,13 +84,13 @@ func agentNamed(ctx context.Context, s *client.System, name string) (string, err
 	return "", fmt.Errorf("there is no agent %.60q; \"pocketcoder agent list\" lists the agents", name)
 }
 
-func add(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "schedule add", usage)
-	data := cli.DataFlag(fs, env)
-	var f flags
+func addSchedule(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "schedule add", scheduleUsage)
+	data := DataFlag(fs, env)
+	var f scheduleFlags
 	f.add(fs)
 	yes := fs.Bool("yes", false, "save it without asking")
-	name, err := cli.ParseOne(fs, args, "the name is missing; for example: pocketcoder schedule add Report --cron \"0 9 * * 1-5\" --prompt \"Write the report\"")
+	name, err := ParseOne(fs, args, "the name is missing; for example: pocketcoder schedule add Report --cron \"0 9 * * 1-5\" --prompt \"Write the report\"")
 	if err != nil {
 		return err
 	}
@@ -102,37 +101,37 @@ func add(ctx context.Context, env cli.Environment, args []string) error {
 	defer s.Close()
 	one, err := f.schedule(ctx, s, name)
 	if err != nil {
-		return cli.WrongUsage(env, "schedule add: %v", err)
+		return WrongUsage(env, "schedule add: %v", err)
 	}
 	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
-		return cli.InvalidUsage(env, "schedule add", err)
+		return InvalidUsage(env, "schedule add", err)
 	}
 	printPreview(env, v)
 	if !*yes {
 		if !env.Interactive {
-			return cli.WrongUsage(env, "schedule add: nothing is saved; add --yes to save it without a terminal")
+			return WrongUsage(env, "schedule add: nothing is saved; add --yes to save it without a terminal")
 		}
 		fmt.Fprintf(env.Stdout, "Save schedule %s? [y/N] ", printable.OneLine(name, 60))
 		answer, _ := bufio.NewReader(env.Stdin).ReadString('\n') // an end of the input is a no
 		if !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
-			return cli.ExitCode(1)
+			return ExitCode(1)
 		}
 	}
-	fields, err := fieldsOf(one)
+	fields, err := scheduleFields(one)
 	if err != nil {
 		return err
 	}
 	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{Command: client.NewCommand(),
 		Collection: schedules.Collection, Set: fields, New: true})
 	if err != nil {
-		return cli.InvalidUsage(env, "schedule add", err)
+		return InvalidUsage(env, "schedule add", err)
 	}
 	_, err = fmt.Fprintln(env.Stdout, a.ID)
 	return err
 }
 
-func fieldsOf(s schedules.Schedule) (fields map[string]json.RawMessage, err error) {
+func scheduleFields(s schedules.Schedule) (fields map[string]json.RawMessage, err error) {
 	body, err := json.Marshal(s)
 	if err == nil {
 		err = json.Unmarshal(body, &fields)
@@ -140,13 +139,13 @@ func fieldsOf(s schedules.Schedule) (fields map[string]json.RawMessage, err erro
 	return fields, err
 }
 
-func showPreview(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "schedule preview", usage)
-	data := cli.DataFlag(fs, env)
+func previewSchedule(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "schedule preview", scheduleUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
-	var f flags
+	var f scheduleFlags
 	f.add(fs)
-	if _, err := cli.Parse(fs, args, 0); err != nil {
+	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
@@ -156,21 +155,21 @@ func showPreview(ctx context.Context, env cli.Environment, args []string) error 
 	defer s.Close()
 	one, err := f.schedule(ctx, s, "preview")
 	if err != nil {
-		return cli.WrongUsage(env, "schedule preview: %v", err)
+		return WrongUsage(env, "schedule preview: %v", err)
 	}
 	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
-		return cli.InvalidUsage(env, "schedule preview", err)
+		return InvalidUsage(env, "schedule preview", err)
 	}
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, v)
+		return PrintJSON(env.Stdout, v)
 	}
 	printPreview(env, v)
 	return nil
 }
 
-func printPreview(env cli.Environment, v preview.Preview) {
-	printNext(env, v.Next)
+func printPreview(env Environment, v preview.Preview) {
+	printNextRuns(env, v.Next)
 	h := v.History
 	fmt.Fprintf(env.Stdout, "Requests of the last %d days, %s: %d. With the rules as they are now: %d allowed, %d asked, %d denied.\n",
 		h.Days, map[string]string{"chat": "in the chat", "agent": "of the agent", "account": "of the account"}[h.Scope],
