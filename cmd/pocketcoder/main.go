@@ -21,7 +21,6 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
 	"pocketcoder/cmd/cli/doctor"
-	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
@@ -129,7 +128,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
 		"up":        cli.Up,
 		"serve":     cli.Serve,
-		"sandbox":   executions.Run,
+		"sandbox":   cli.Sandbox,
 		"chat":      cli.Chat,
 		"chats":     cli.Chats,
 		"workers":   cli.Workers,

@@ -1,4 +1,4 @@
-package executions
+package cli
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
@@ -32,11 +31,11 @@ finished commands.
 Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 `
 
-func runLogs(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "sandbox logs", logsUsage)
-	data := cli.DataFlag(fs, env)
+func runLogs(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "sandbox logs", logsUsage)
+	data := DataFlag(fs, env)
 	follow := fs.Bool("f", false, "follow the output until the command ends")
-	exec, err := cli.ParseID(fs, args, whichExecution)
+	exec, err := ParseID(fs, args, whichExecution)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ type printedStream struct {
 	cleaner printable.Cleaner
 }
 
-func newOutputPrinter(log *log.Log, env cli.Environment, x executions.Run) *outputPrinter {
+func newOutputPrinter(log *log.Log, env Environment, x executions.Run) *outputPrinter {
 	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{
 		"stdout": {to: env.Stdout},
 		"stderr": {to: env.Stderr}}}

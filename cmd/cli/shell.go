@@ -1,4 +1,4 @@
-package executions
+package cli
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
@@ -29,15 +28,15 @@ but not its output. The shell ends with exit, Ctrl-D, this terminal or the chat.
 Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 `
 
-func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err error) {
-	fs := cli.NewFlags(env, "sandbox shell", ownShellUsage)
-	data := cli.DataFlag(fs, env)
+func runOwnShell(ctx context.Context, env Environment, args []string) (err error) {
+	fs := NewFlags(env, "sandbox shell", ownShellUsage)
+	data := DataFlag(fs, env)
 	private := fs.Bool("private", false, "do not record its output and the files that it changes")
 	// "attach" uses the internal flags.
-	user := fs.String("user", "", cli.InternalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
-	pid := fs.String("client", "", cli.InternalFlag+"`pid` of the client of \"attach\" whose shell it is")
-	stay := fs.Bool("stay", false, cli.InternalFlag+"when it fails, wait until the window is closed")
-	id, err := cli.ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
+	user := fs.String("user", "", InternalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
+	pid := fs.String("client", "", InternalFlag+"`pid` of the client of \"attach\" whose shell it is")
+	stay := fs.Bool("stay", false, InternalFlag+"when it fails, wait until the window is closed")
+	id, err := ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
 	if err != nil {
 		return err
 	}
@@ -48,7 +47,7 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	}
 	chat, err := events.ParseID(id)
 	if err != nil {
-		return cli.WrongUsage(env, "sandbox shell: %v", err)
+		return WrongUsage(env, "sandbox shell: %v", err)
 	}
 	if !env.Interactive {
 		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")
@@ -73,23 +72,23 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	case err != nil:
 		return fmt.Errorf("sandbox shell: %w", err)
 	case result.Reason != wire.Exited:
-		return fmt.Errorf("sandbox shell: %s", endOf(result))
+		return fmt.Errorf("sandbox shell: %s", shellEnd(result))
 	case result.ExitCode != 0:
-		return cli.ExitCode(result.ExitCode)
+		return ExitCode(result.ExitCode)
 	}
 	return nil
 }
 
 // waitInWindow shows an error and waits, because the window of a program closes when the program ends.
-func waitInWindow(ctx context.Context, env cli.Environment, err error) {
-	if err == nil || errors.As(err, new(cli.ExitCode)) {
+func waitInWindow(ctx context.Context, env Environment, err error) {
+	if err == nil || errors.As(err, new(ExitCode)) {
 		return
 	}
 	fmt.Fprintf(env.Stderr, "%v\nC-b x closes the window\n", err)
 	<-ctx.Done()
 }
 
-func endOf(r wire.Result) string {
+func shellEnd(r wire.Result) string {
 	if r.Error != "" {
 		return printable.Visible(r.Error)
 	}

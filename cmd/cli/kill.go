@@ -1,10 +1,9 @@
-package executions
+package cli
 
 import (
 	"context"
 	"fmt"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	execs "pocketcoder/handlers/exec"
@@ -20,11 +19,11 @@ const killUsage = `pocketcoder sandbox kill EXEC: end a command that runs, or se
 Exit status: 0 if it was sent; 1 if the command does not run or it failed, 2 for wrong usage.
 `
 
-func runKill(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "sandbox kill", killUsage)
-	data := cli.DataFlag(fs, env)
+func runKill(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "sandbox kill", killUsage)
+	data := DataFlag(fs, env)
 	signal := fs.String("signal", "", "`signal` to send; default TERM, or HUP for a shell, because shells ignore TERM")
-	exec, err := cli.ParseID(fs, args, whichExecution)
+	exec, err := ParseID(fs, args, whichExecution)
 	if err != nil {
 		return err
 	}
@@ -34,7 +33,7 @@ func runKill(ctx context.Context, env cli.Environment, args []string) error {
 	}
 	defer s.Close()
 	if err := s.Do(ctx, "exec.signal", execs.Signal{Execution: exec, Signal: *signal}); err != nil {
-		return cli.InvalidUsage(env, "sandbox kill", err)
+		return InvalidUsage(env, "sandbox kill", err)
 	}
 	if *signal == "" {
 		fmt.Fprintln(env.Stderr, "signal sent to:", exec)

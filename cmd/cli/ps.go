@@ -1,4 +1,4 @@
-package executions
+package cli
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -24,17 +23,17 @@ KIND is command, background (started with "detach") or shell (opened by a person
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-func runPs(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "sandbox ps", psUsage)
-	data := cli.DataFlag(fs, env)
+func runPs(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "sandbox ps", psUsage)
+	data := DataFlag(fs, env)
 	all := fs.Bool("all", false, "list finished commands too")
 	limit := fs.Int("limit", 50, "with --all: maximum number of commands")
 	asJSON := fs.Bool("json", false, "print a JSON list")
-	if _, err := cli.Parse(fs, args, 0); err != nil {
+	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
 	if *limit < 1 || *limit > 1000 {
-		return cli.WrongUsage(env, "sandbox ps: --limit must be 1 to 1000, got %d", *limit)
+		return WrongUsage(env, "sandbox ps: --limit must be 1 to 1000, got %d", *limit)
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
 	if err != nil {
@@ -49,22 +48,22 @@ func runPs(ctx context.Context, env cli.Environment, args []string) error {
 	if err := s.Query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
 		return err
 	}
-	return cli.PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND",
+	return PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND",
 		func(x executions.Run) []string {
 			status := x.Status
 			if status == events.ExecutionFailed {
 				status = fmt.Sprintf("exit %d", x.ExitCode)
 			}
 			return []string{
-				x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
+				x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), executionKind(x),
 				cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"),
 				printable.OneLine(x.Text, 60),
 			}
 		})
 }
 
-// kindOf describes an execution for people.
-func kindOf(x executions.Run) string {
+// executionKind describes an execution for people.
+func executionKind(x executions.Run) string {
 	switch {
 	case x.Private:
 		return "shell, private"
@@ -76,7 +75,7 @@ func kindOf(x executions.Run) string {
 	return "command"
 }
 
-const workersUsage = `pocketcoder sandbox workers: list sandbox workers, their isolation level and their load.
+const sandboxWorkersUsage = `pocketcoder sandbox workers: list sandbox workers, their isolation level and their load.
 
   pocketcoder sandbox workers
 
@@ -85,11 +84,11 @@ REASON says why a worker has its isolation level. "pocketcoder workers" lists th
 Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
 `
 
-func runWorkers(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "sandbox workers", workersUsage)
-	data := cli.DataFlag(fs, env)
+func runSandboxWorkers(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "sandbox workers", sandboxWorkersUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
-	if _, err := cli.Parse(fs, args, 0); err != nil {
+	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
@@ -104,7 +103,7 @@ func runWorkers(ctx context.Context, env cli.Environment, args []string) error {
 	if len(workers) == 0 {
 		return errors.New("no worker answers, so no command can run")
 	}
-	return cli.PrintList(env, *asJSON, workers, "", "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON",
+	return PrintList(env, *asJSON, workers, "", "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON",
 		func(w wire.WorkerInfo) []string {
 			load := fmt.Sprint(w.Running)
 			if w.Capacity > 0 {

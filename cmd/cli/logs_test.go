@@ -1,4 +1,4 @@
-package executions
+package cli
 
 import (
 	"strings"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -38,7 +37,7 @@ func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
 	expect.Eventually(t, "both are stored", func() bool {
 		out.Reset()
 		notes.Reset()
-		is.NoErr(newOutputPrinter(l, cli.Environment{Stdout: &out, Stderr: &notes}, runningOne()).show(t.Context(), false))
+		is.NoErr(newOutputPrinter(l, Environment{Stdout: &out, Stderr: &notes}, runningOne()).show(t.Context(), false))
 		return strings.Contains(out.String(), "b")
 	})
 	is.Equal(out.String(), "a\n\\xe2b\n")
@@ -49,7 +48,7 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var out, notes strings.Builder
-	p := newOutputPrinter(nil, cli.Environment{Stdout: &out, Stderr: &notes}, runningOne())
+	p := newOutputPrinter(nil, Environment{Stdout: &out, Stderr: &notes}, runningOne())
 	p.following = true
 	// one was lost on its way
 	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"),
@@ -71,7 +70,7 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 	ended.LeftBehind = "The sandbox ended it."
 	for range 30 { // the order of a map would be another one by then
 		var both strings.Builder
-		is.NoErr(newOutputPrinter(nil, cli.Environment{Stdout: &both, Stderr: &both}, ended).show(t.Context(), false))
+		is.NoErr(newOutputPrinter(nil, Environment{Stdout: &both, Stderr: &both}, ended).show(t.Context(), false))
 		is.Equal(both.String(), "outerr\\xe2␍\nThe sandbox ended it.\nended: exit 0, 0s\n")
 	}
 }
@@ -81,6 +80,6 @@ func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
 	var notes strings.Builder
 	refused := executions.Run{Execution: executions.Execution{Status: events.ExecutionRefused,
 		Reason: "nothing\x1b authorized it"}}
-	is.NoErr(newOutputPrinter(nil, cli.Environment{Stderr: &notes}, refused).show(t.Context(), false))
+	is.NoErr(newOutputPrinter(nil, Environment{Stderr: &notes}, refused).show(t.Context(), false))
 	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
 }
