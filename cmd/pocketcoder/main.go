@@ -21,7 +21,6 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
 	"pocketcoder/cmd/cli/doctor"
-	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -138,7 +137,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"agent":     admin.Agent,
 		"note":      cli.Note,
 		"model":     admin.Model,
-		"policy":    rules.Run,
+		"policy":    cli.Policy,
 		"device":    admin.Device,
 		"channel":   cli.Channel,
 		"pair":      cli.Pair,

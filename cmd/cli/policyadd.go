@@ -1,4 +1,4 @@
-package rules
+package cli
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -40,14 +39,14 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
 // ruleAdder returns the subcommand that creates rules with an action.
-func ruleAdder(action policy.Action) func(context.Context, cli.Environment, []string) error {
-	return func(ctx context.Context, env cli.Environment, args []string) error {
+func ruleAdder(action policy.Action) func(context.Context, Environment, []string) error {
+	return func(ctx context.Context, env Environment, args []string) error {
 		name := "policy " + string(action)
-		fs := cli.NewFlags(env, name, policyAddUsage)
-		data := cli.DataFlag(fs, env)
+		fs := NewFlags(env, name, policyAddUsage)
+		data := DataFlag(fs, env)
 		chat := fs.String("chat", "", "only for this `chat`; default every chat")
 		duration := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
-		text, err := cli.ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
+		text, err := ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
 		if err != nil {
 			return err
 		}
@@ -56,7 +55,7 @@ func ruleAdder(action policy.Action) func(context.Context, cli.Environment, []st
 			err = fmt.Errorf("--for %v: want a duration above 0, such as 1h", *duration)
 		}
 		if err != nil {
-			return cli.WrongUsage(env, "%s: %v", name, err)
+			return WrongUsage(env, "%s: %v", name, err)
 		}
 		s, err := client.Connect(ctx, datadir.Dir(*data))
 		if err != nil {
@@ -79,7 +78,7 @@ func parseAction(action policy.Action, text string) (policy.Rule, error) {
 	return rule.OfTool(), err
 }
 
-func addRule(ctx context.Context, s *client.System, env cli.Environment, rule policy.Rule, chat string,
+func addRule(ctx context.Context, s *client.System, env Environment, rule policy.Rule, chat string,
 	duration time.Duration) error {
 	fields := map[string]string{
 		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),

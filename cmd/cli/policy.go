@@ -1,8 +1,4 @@
-// Package rules holds the commands of "pocketcoder policy": they create, list, try and remove rules, and explain a
-// decision.
-//
-// It must not know how rules are evaluated.
-package rules
+package cli
 
 import (
 	"context"
@@ -13,7 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	permissions "pocketcoder/handlers/permission"
@@ -43,7 +38,7 @@ Each explains itself with -h.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-var policyVerbs = map[string]func(context.Context, cli.Environment, []string) error{
+var policyVerbs = map[string]func(context.Context, Environment, []string) error{
 	"test":   runPolicyTest,
 	"replay": runPolicyReplay,
 	"allow":  ruleAdder(policy.Allow),
@@ -56,19 +51,19 @@ var policyVerbs = map[string]func(context.Context, cli.Environment, []string) er
 	"why":    runWhy,
 }
 
-func Run(ctx context.Context, env cli.Environment, args []string) error {
+func Policy(ctx context.Context, env Environment, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(env.Stderr, policyUsage)
-		return cli.ErrUsage
+		return ErrUsage
 	}
 	run, ok := policyVerbs[args[0]]
 	if ok {
 		return run(ctx, env, args[1:])
 	}
-	if _, err := cli.Parse(cli.NewFlags(env, "policy", policyUsage), args[:1], 1); err != nil {
+	if _, err := Parse(NewFlags(env, "policy", policyUsage), args[:1], 1); err != nil {
 		return err
 	}
-	return cli.NoVerb(env, "policy", args[0], policyVerbs)
+	return NoVerb(env, "policy", args[0], policyVerbs)
 }
 
 const policyTestUsage = `pocketcoder policy test 'CMD': what the rules decide about a command, and why. It runs nothing. It uses the rules of the
@@ -111,16 +106,16 @@ type policyAnswer struct {
 	Reason   string        `json:"reason"`
 }
 
-func runPolicyTest(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "policy test", policyTestUsage)
-	data := cli.DataFlag(fs, env)
+func runPolicyTest(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "policy test", policyTestUsage)
+	data := DataFlag(fs, env)
 	permission := fs.String("permission", "bash",
 		"`type` of the request: bash, read, edit, write, webfetch, network, mcp, task, …")
 	cwd := fs.String("cwd", "", "`directory` in which the command would run; default the workspace")
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
 	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
 	asJSON := fs.Bool("json", false, "print JSON")
-	request, err := cli.ParseOne(fs, args, "name the request, for example 'git status'")
+	request, err := ParseOne(fs, args, "name the request, for example 'git status'")
 	if err != nil {
 		return err
 	}
@@ -141,7 +136,7 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 	}
 	v := policy.Evaluate(rules, ask)
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, policyAnswer{v.Action, ruleNames(v.Rules), v.Reason})
+		return PrintJSON(env.Stdout, policyAnswer{v.Action, ruleNames(v.Rules), v.Reason})
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s: %s\n", v.Action, v.Reason)
 	if suggested := policy.Suggest(ask, nil); err == nil && v.Action == policy.AskPerson && len(suggested) > 0 {
@@ -152,7 +147,7 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 
 // policyRules returns the rules of --rules, or else of the running system, or else the built-in ones. It reports
 // invalid rules on stderr.
-func policyRules(ctx context.Context, env cli.Environment, d datadir.Dir, given string) ([]policy.Rule, error) {
+func policyRules(ctx context.Context, env Environment, d datadir.Dir, given string) ([]policy.Rule, error) {
 	if given == "" {
 		return runningRules(ctx, d)
 	}
@@ -160,12 +155,12 @@ func policyRules(ctx context.Context, env cli.Environment, d datadir.Dir, given 
 	if !strings.HasPrefix(strings.TrimSpace(given), "[") {
 		var err error
 		if body, err = os.ReadFile(strings.TrimPrefix(given, "@")); err != nil {
-			return nil, cli.WrongUsage(env, "policy test: --rules: %v", err)
+			return nil, WrongUsage(env, "policy test: --rules: %v", err)
 		}
 	}
 	var rules []policy.Rule
 	if err := json.Unmarshal(body, &rules); err != nil {
-		return nil, cli.WrongUsage(env, `policy test: --rules: want [{"permission": "bash", "pattern": "git status*"}, …]: %v`, err)
+		return nil, WrongUsage(env, `policy test: --rules: want [{"permission": "bash", "pattern": "git status*"}, …]: %v`, err)
 	}
 	for i, r := range rules {
 		if err := r.Check(); err != nil {

@@ -1,10 +1,9 @@
-package rules
+package cli
 
 import (
 	"cmp"
 	"context"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
@@ -25,12 +24,12 @@ The rule is tried together with the active rules of each chat, on the last 10,00
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "policy replay", policyReplayUsage)
-	data := cli.DataFlag(fs, env)
+func runPolicyReplay(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "policy replay", policyReplayUsage)
+	data := DataFlag(fs, env)
 	chat := fs.String("chat", "", "of this `chat` alone")
 	asJSON := fs.Bool("json", false, "print JSON")
-	text, err := cli.ParseOne(fs, args, "which rule? for example 'bash: git status*'")
+	text, err := ParseOne(fs, args, "which rule? for example 'bash: git status*'")
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 		_, err = events.ParseID(*chat)
 	}
 	if err != nil {
-		return cli.WrongUsage(env, "policy replay: %v", err)
+		return WrongUsage(env, "policy replay: %v", err)
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
 	if err != nil {
@@ -54,9 +53,9 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 		return err
 	}
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, run)
+		return PrintJSON(env.Stdout, run)
 	}
-	show := cli.Renderer(env)
+	show := Renderer(env)
 	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
 	show.Note("", render.Bold, "%s would have %s %d of the last %d requests", rule, cmp.Or(does[rule.Action], "allowed"),
 		run.Allowed, run.Asks)

@@ -1,4 +1,4 @@
-package rules
+package cli
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
@@ -67,12 +66,12 @@ type ruleFields struct {
 // ruleCollections are the collections of rules. A rule of the first one may be named without the collection.
 var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whitelist_targets"}
 
-func runPolicyList(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "policy list", policyListUsage)
-	data := cli.DataFlag(fs, env)
+func runPolicyList(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "policy list", policyListUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	all := fs.Bool("all", false, "show the built-in rules too")
-	if _, err := cli.Parse(fs, args, 0); err != nil {
+	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
@@ -96,7 +95,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		}
 	}
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, stored)
+		return PrintJSON(env.Stdout, stored)
 	}
 	return printRules(env.Stdout, stored)
 }
@@ -203,8 +202,8 @@ func printRules(w io.Writer, all []listedRule) error {
 }
 
 // setActive returns the subcommand that pauses or resumes a rule.
-func setActive(name string, active bool) func(context.Context, cli.Environment, []string) error {
-	return func(ctx context.Context, env cli.Environment, args []string) error {
+func setActive(name string, active bool) func(context.Context, Environment, []string) error {
+	return func(ctx context.Context, env Environment, args []string) error {
 		return changeRule(ctx, env, name, args, func(s *client.System, collection, record string) error {
 			return s.Do(ctx, "record.save", records.Save{
 				Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
@@ -213,7 +212,7 @@ func setActive(name string, active bool) func(context.Context, cli.Environment, 
 	}
 }
 
-func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) error {
+func runPolicyRevoke(ctx context.Context, env Environment, args []string) error {
 	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
 		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection,
 			Record: record})
@@ -221,17 +220,17 @@ func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) er
 }
 
 // changeRule changes the named rule: COLLECTION/RECORD, or RECORD for the first collection.
-func changeRule(ctx context.Context, env cli.Environment, name string, args []string,
+func changeRule(ctx context.Context, env Environment, name string, args []string,
 	change func(s *client.System, collection, record string) error) error {
-	fs := cli.NewFlags(env, name, policyListUsage)
-	data := cli.DataFlag(fs, env)
-	id, err := cli.ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
+	fs := NewFlags(env, name, policyListUsage)
+	data := DataFlag(fs, env)
+	id, err := ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
 	if err != nil {
 		return err
 	}
 	collection, record, err := ruleID(id)
 	if err != nil {
-		return cli.WrongUsage(env, "%s: %v", name, err)
+		return WrongUsage(env, "%s: %v", name, err)
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
 	if err != nil {

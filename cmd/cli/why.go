@@ -1,10 +1,9 @@
-package rules
+package cli
 
 import (
 	"context"
 	"errors"
 
-	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -25,18 +24,18 @@ and the events with their sequences. "pocketcoder replay CHAT --at SEQUENCE" sho
 Exit status: 0; 1 when there is no such request or it failed, 2 for wrong usage.
 `
 
-func runWhy(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "policy why", whyUsage)
-	data := cli.DataFlag(fs, env)
+func runWhy(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "policy why", whyUsage)
+	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
-	rest, err := cli.Parse(fs, args, 1)
+	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return err
 	}
 	id := ""
 	if len(rest) == 1 {
 		if id, err = events.ParseID(rest[0]); err != nil {
-			return cli.WrongUsage(env, "why: %v", err)
+			return WrongUsage(env, "why: %v", err)
 		}
 	}
 	s, err := client.Connect(ctx, datadir.Dir(*data))
@@ -52,9 +51,9 @@ func runWhy(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, why)
+		return PrintJSON(env.Stdout, why)
 	}
-	show := cli.Renderer(env)
+	show := Renderer(env)
 	show.Email = s.EmailOf(ctx)
 	show.Why(why)
 	return show.Err
