@@ -29,14 +29,13 @@ import (
 	"pocketcoder/bridge/mcp"
 	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/configuration"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/bridge/opencode/providerkeys"
-	"pocketcoder/bridge/opencode/restarts"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/opencode/snapshots"
@@ -284,10 +283,10 @@ type System struct {
 	engineNetwork *network.Engine // network access of OpenCode itself
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
 	providerKeys  *recordsecret.ProviderKeys
-	modelKeys     *providerkeys.Keys
+	modelKeys     *configuration.ModelKeys
 	procedures    *procedures.Procedures
 	noteFiles     *notes.Notes
-	restarts      *restarts.Restarts
+	restarts      *configuration.Restarts
 	gateway       *gateway.Gateway // runs the approved MCP servers
 	isolation     isolation.Choice // how OpenCode is isolated
 	lives         opencode.Generations

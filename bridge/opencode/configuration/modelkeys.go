@@ -1,13 +1,4 @@
-// Package providerkeys applies the keys of model providers that administrators store, and reports keys that a provider
-// refuses.
-//
-// Promises: OpenCode gets placeholders, unless it does not use PocketCoder's proxy. The next request uses the new value
-// of a key that OpenCode already has. A key that OpenCode does not have yet is used after a restart of OpenCode, which
-// waits until no turn runs. A refused key is reported once. Its refusal ends when the key is replaced, or when it works
-// and was not refused for the time Calm. After that, it can be reported again.
-//
-// It must not know how keys are stored, or how requests are sent.
-package providerkeys
+package configuration
 
 import (
 	"context"
@@ -27,9 +18,10 @@ import (
 	"pocketcoder/handlers/recordsecret"
 )
 
-// Keys applies the stored keys. A refused key that works again is reported as working once it was not refused for Calm.
-// All fields must be set. Load must be called before OpenCode starts.
-type Keys struct {
+// ModelKeys applies the stored keys of model providers, and reports keys that a provider refuses. A refused key is
+// reported once. Its refusal ends when the key is replaced, or when it works and was not refused for the time Calm.
+// After that, it can be reported again. All fields must be set. Load must be called before OpenCode starts.
+type ModelKeys struct {
 	Base    provider.Provider // what the operator has set up
 	Fixed   bool              // the stored keys are not used
 	Stored  *recordsecret.ProviderKeys
@@ -67,7 +59,7 @@ const DefaultCalm = 10 * time.Minute
 const maxAnswers = 100
 
 // Load applies the stored keys for the first time.
-func (k *Keys) Load(ctx context.Context) error {
+func (k *ModelKeys) Load(ctx context.Context) error {
 	k.answers, k.refusals = make(chan answer, maxAnswers), map[string]*refusal{}
 	k.Engine.Answered = k.answered
 	_, err := k.apply(ctx)
@@ -75,7 +67,7 @@ func (k *Keys) Load(ctx context.Context) error {
 }
 
 // answered takes an answer of a provider. It does not block.
-func (k *Keys) answered(c network.Credential, status int) {
+func (k *ModelKeys) answered(c network.Credential, status int) {
 	select {
 	case k.answers <- answer{c, status}:
 	default:
@@ -83,7 +75,7 @@ func (k *Keys) answered(c network.Credential, status int) {
 }
 
 // Run applies changes of the stored keys, and reports the providers' answers about them, until ctx ends.
-func (k *Keys) Run(ctx context.Context) error {
+func (k *ModelKeys) Run(ctx context.Context) error {
 	if err := k.refresh(ctx); err != nil {
 		return err
 	}
@@ -116,7 +108,7 @@ func signal(c chan<- struct{}) {
 }
 
 // change applies the stored keys. It clears the error of a key whose value has changed.
-func (k *Keys) change(ctx context.Context) error {
+func (k *ModelKeys) change(ctx context.Context) error {
 	before, err := k.apply(ctx)
 	if err != nil {
 		return err
@@ -137,7 +129,7 @@ func (k *Keys) change(ctx context.Context) error {
 }
 
 // apply passes the keys to the proxy and to the next start of OpenCode. It returns the credentials used before.
-func (k *Keys) apply(ctx context.Context) (before []network.Credential, err error) {
+func (k *ModelKeys) apply(ctx context.Context) (before []network.Credential, err error) {
 	p := k.Base
 	if !k.Fixed {
 		values, err := k.Stored.Values(ctx)
@@ -162,7 +154,7 @@ type modelProvider struct {
 
 // report stores in a provider's record that the provider refuses a key. If the key works, it clears that. It ignores
 // other failures, which say nothing about the key.
-func (k *Keys) report(ctx context.Context, a answer) error {
+func (k *ModelKeys) report(ctx context.Context, a answer) error {
 	refused := a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
 	if !refused && a.status/100 != 2 {
 		return nil
@@ -200,7 +192,7 @@ func (k *Keys) report(ctx context.Context, a answer) error {
 
 // continues reports whether a refusal goes on although the key has worked. If so, the answer is reported again after
 // Calm.
-func (k *Keys) continues(a answer, refused bool) bool {
+func (k *ModelKeys) continues(a answer, refused bool) bool {
 	r := k.refusals[a.Key]
 	if refused {
 		if r != nil && r.ended != nil {
@@ -224,7 +216,7 @@ func (k *Keys) continues(a answer, refused bool) bool {
 }
 
 // Errors returns a sentence for each key that its provider refuses.
-func (k *Keys) Errors() []string {
+func (k *ModelKeys) Errors() []string {
 	if list := k.errors.Load(); list != nil {
 		return *list
 	}
@@ -232,7 +224,7 @@ func (k *Keys) Errors() []string {
 }
 
 // refresh reads the sentences that Errors returns.
-func (k *Keys) refresh(ctx context.Context) error {
+func (k *ModelKeys) refresh(ctx context.Context) error {
 	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package providerkeys_test
+package configuration_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
-	"pocketcoder/bridge/opencode/providerkeys"
+	"pocketcoder/bridge/opencode/configuration"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -29,7 +29,7 @@ type system struct {
 	t      *testing.T
 	log    *log.Log
 	engine *network.Engine
-	keys   *providerkeys.Keys
+	keys   *configuration.ModelKeys
 }
 
 func newSystem(t *testing.T, calm time.Duration) *system {
@@ -40,7 +40,7 @@ func newSystem(t *testing.T, calm time.Duration) *system {
 	s.must(err)
 	records, logger := &record.Records{Log: s.log}, slog.New(slog.NewTextHandler(t.Output(), nil))
 	stored := &recordsecret.ProviderKeys{Records: records, Secrets: secrets, Logger: logger}
-	s.keys = &providerkeys.Keys{Fixed: true, Stored: stored, Records: records, Engine: s.engine, Server: &opencode.Supervisor{},
+	s.keys = &configuration.ModelKeys{Fixed: true, Stored: stored, Records: records, Engine: s.engine, Server: &opencode.Supervisor{},
 		Restart: func() {}, Logger: logger, Changed: func() {}, Calm: calm}
 	for _, id := range []string{"acme", "other"} {
 		_, _, err := records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,

@@ -1,11 +1,4 @@
-// Package restarts starts OpenCode again for a configuration that it reads at its start only, such as the keys of
-// providers and procedures.
-//
-// Promises: OpenCode restarts only while no turn runs or waits for a person. A turn that begins during the check may be
-// lost.
-//
-// It must not know what has changed in the configuration.
-package restarts
+package configuration
 
 import (
 	"context"
@@ -17,14 +10,14 @@ import (
 	"pocketcoder/sleep"
 )
 
-// Restarts starts OpenCode again once no turn runs. Use New.
+// Restarts starts OpenCode again once no turn runs. Use NewRestarts.
 type Restarts struct {
 	server *opencode.Supervisor
 	model  *projections.Model
 	wanted chan struct{}
 }
 
-func New(server *opencode.Supervisor, model *projections.Model) *Restarts {
+func NewRestarts(server *opencode.Supervisor, model *projections.Model) *Restarts {
 	return &Restarts{server, model, make(chan struct{}, 1)}
 }
 

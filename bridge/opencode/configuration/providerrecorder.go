@@ -1,10 +1,4 @@
-// Package providerlist records which model providers OpenCode knows, and whether OpenCode can use them, as records of
-// llm_providers.
-//
-// Promises: a record is saved only when it has changed. A failure is retried.
-//
-// It must not know keys of providers.
-package providerlist
+package configuration
 
 import (
 	"context"
@@ -23,15 +17,16 @@ import (
 )
 
 const (
-	pause = 5 * time.Second // before OpenCode is asked again after a failure
+	recordPause = 5 * time.Second // before OpenCode is asked again after a failure
 
-	// delay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The
+	// recordDelay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The
 	// answer (6 MB) takes OpenCode about 2 s, in which it answers nothing else; the first prompt must not wait for it.
-	delay = 30 * time.Second
+	recordDelay = 30 * time.Second
 )
 
-// Recorder records the providers.
-type Recorder struct {
+// ProviderRecorder records which model providers OpenCode knows, and whether OpenCode can use them, as records of
+// llm_providers. A record is saved only when it has changed. A failure is retried.
+type ProviderRecorder struct {
 	Outbox  *outbox.Outbox
 	Model   *projections.Model
 	Records *record.Records
@@ -40,7 +35,7 @@ type Recorder struct {
 }
 
 // Run records the providers after each start of OpenCode until ctx ends. OpenCode reads keys only when it starts.
-func (r *Recorder) Run(ctx context.Context) error {
+func (r *ProviderRecorder) Run(ctx context.Context) error {
 	for failures := 0; ; {
 		begun := r.Next()
 		var retry <-chan time.Time
@@ -52,7 +47,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 				level = slog.LevelWarn
 			}
 			r.Logger.Log(ctx, level, "record providers", "err", err)
-			retry = time.After(pause)
+			retry = time.After(recordPause)
 		}
 		select {
 		case <-begun:
@@ -63,9 +58,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// record records the providers that OpenCode can use at once, and all others after delay, unless begun is closed
+// record records the providers that OpenCode can use at once, and all others after recordDelay, unless begun is closed
 // meanwhile, which means that OpenCode was started again.
-func (r *Recorder) record(ctx context.Context, begun <-chan struct{}) error {
+func (r *ProviderRecorder) record(ctx context.Context, begun <-chan struct{}) error {
 	usable, err := r.Outbox.UsableProviders(ctx)
 	if err != nil {
 		return err
@@ -77,7 +72,7 @@ func (r *Recorder) record(ctx context.Context, begun <-chan struct{}) error {
 		return err
 	}
 	select {
-	case <-time.After(delay):
+	case <-time.After(recordDelay):
 	case <-begun:
 		return nil
 	case <-ctx.Done():
@@ -96,7 +91,7 @@ func (r *Recorder) record(ctx context.Context, begun <-chan struct{}) error {
 
 // saveAll saves what has changed since the last time, and calls missing for each record of a provider that is not
 // listed.
-func (r *Recorder) saveAll(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
+func (r *ProviderRecorder) saveAll(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
 	stored, err := r.Model.Config(ctx, record.ModelProviderCollection)
 	if err != nil {
 		return err
@@ -107,7 +102,7 @@ func (r *Recorder) saveAll(ctx context.Context, list []client.ModelProvider, mis
 	}
 	for _, p := range list {
 		id := store.RecordID("provider/" + p.ID)
-		if err := r.save(ctx, id, !unlisted[id], fieldsOf(p)); err != nil {
+		if err := r.save(ctx, id, !unlisted[id], providerFields(p)); err != nil {
 			return fmt.Errorf("record provider %s: %w", p.ID, err)
 		}
 		delete(unlisted, id)
@@ -120,14 +115,14 @@ func (r *Recorder) saveAll(ctx context.Context, list []client.ModelProvider, mis
 	return nil
 }
 
-func (r *Recorder) save(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
+func (r *ProviderRecorder) save(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
 	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: record.ModelProviderCollection,
 		Record: id, New: isNew, Set: set}
 	_, _, err := r.Records.Save(ctx, save)
 	return err
 }
 
-func fieldsOf(p client.ModelProvider) map[string]json.RawMessage {
+func providerFields(p client.ModelProvider) map[string]json.RawMessage {
 	return record.Fields(map[string]any{
 		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models,
 		"reads": p.Reads, "is_connected": p.Connected,
