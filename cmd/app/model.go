@@ -9,7 +9,6 @@ import (
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
-	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/handlers/worker"
 )
@@ -59,7 +58,7 @@ func (s *System) configureEngine(ctx context.Context) error {
 	s.modelKeys = &configuration.ModelKeys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
 		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
 		Restart: s.restarts.Want, Calm: configuration.DefaultCalm}
-	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
+	s.procedures = &configuration.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
 		Logger: s.o.Logger}
 	s.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: s.o.Workspace, Logger: s.o.Logger,
 		State: filepath.Join(s.o.engineState(), "notes.json")}

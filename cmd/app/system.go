@@ -34,7 +34,6 @@ import (
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
-	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
@@ -284,7 +283,7 @@ type System struct {
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
 	providerKeys  *recordsecret.ProviderKeys
 	modelKeys     *configuration.ModelKeys
-	procedures    *procedures.Procedures
+	procedures    *configuration.Procedures
 	noteFiles     *notes.Notes
 	restarts      *configuration.Restarts
 	gateway       *gateway.Gateway // runs the approved MCP servers

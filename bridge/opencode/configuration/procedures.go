@@ -1,11 +1,4 @@
-// Package procedures gives OpenCode the sealed procedures as skills. Package proposal applies approved proposals; this
-// package calls it.
-//
-// Promises: OpenCode gets only texts that a person approved. OpenCode does not get a procedure whose text has another
-// hash than the sealed one. OpenCode reads skills when it starts, so a change restarts it once no turn runs.
-//
-// It must not know how a person approves a proposal.
-package procedures
+package configuration
 
 import (
 	"context"
@@ -24,7 +17,8 @@ import (
 	"pocketcoder/handlers/record/proposals"
 )
 
-// Procedures applies proposals. All fields must be set. Load must be called before OpenCode starts.
+// Procedures gives OpenCode the sealed procedures as skills, and applies approved proposals with the package proposal.
+// All fields must be set. Load must be called before OpenCode starts.
 type Procedures struct {
 	Log     *log.Log
 	Records *record.Records
@@ -33,14 +27,14 @@ type Procedures struct {
 	Logger  *slog.Logger
 }
 
-// Worker is the name of the durable consumer.
-const Worker = "procedures"
+// proceduresWorker is the name of the durable consumer.
+const proceduresWorker = "procedures"
 
 // Run applies approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
 	filters := []string{events.ConfigSubject(proposals.Collection, "*", events.Saved{}.Kind()),
 		events.ConfigSubject(proposals.Procedures, "*", "*")}
-	return p.Log.WorkAll(ctx, Worker, filters, func(ctx context.Context, e events.Event) error {
+	return p.Log.WorkAll(ctx, proceduresWorker, filters, func(ctx context.Context, e events.Event) error {
 		if e.Subject.Collection == proposals.Collection {
 			return proposal.Proposals{Records: p.Records}.Apply(ctx, e)
 		}
