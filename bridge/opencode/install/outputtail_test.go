@@ -1,4 +1,4 @@
-package opencode_test
+package install
 
 import (
 	"fmt"
@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
-
-	"pocketcoder/bridge/opencode/tail"
 )
 
 func TestTheEndOfAnOutputIsItsLastTenLines(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var out tail.Buffer
+	var out OutputTail
 	is.Equal(out.String(), "")
 	for i := range 12 {
 		fmt.Fprintf(&out, "line %d\n", i)

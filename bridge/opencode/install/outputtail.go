@@ -1,12 +1,11 @@
-// Package tail keeps the end of what a program prints, for an error to show.
-package tail
+package install
 
 import "strings"
 
-// Buffer keeps the last 4 KiB that were written. The zero value is empty.
-type Buffer struct{ kept []byte }
+// OutputTail keeps the end of what a program prints, for an error to show: the last 4 KiB that were written. The zero value is empty.
+type OutputTail struct{ kept []byte }
 
-func (b *Buffer) Write(p []byte) (int, error) {
+func (b *OutputTail) Write(p []byte) (int, error) {
 	const most = 4 << 10 // bytes
 	b.kept = append(b.kept, p...)
 	b.kept = b.kept[max(0, len(b.kept)-most):]
@@ -14,10 +13,10 @@ func (b *Buffer) Write(p []byte) (int, error) {
 }
 
 // Bytes returns what is kept. It is valid until the next write.
-func (b *Buffer) Bytes() []byte { return b.kept }
+func (b *OutputTail) Bytes() []byte { return b.kept }
 
 // String returns the last ten lines.
-func (b *Buffer) String() string {
+func (b *OutputTail) String() string {
 	lines := strings.Split(strings.TrimSpace(string(b.kept)), "\n")
 	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }
