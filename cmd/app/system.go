@@ -35,7 +35,6 @@ import (
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/bridge/push"
@@ -229,7 +228,7 @@ type shellListener struct {
 func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + o.shellSocket()
-		s.Listener, err = shells.Listen(o.shellSocket())
+		s.Listener, err = opencode.ListenForShells(o.shellSocket())
 		return s, err
 	}
 	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -438,7 +437,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
+		answering := opencode.ShellServer{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
 			Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))

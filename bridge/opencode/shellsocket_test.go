@@ -1,4 +1,4 @@
-package shells
+package opencode
 
 import (
 	"bytes"

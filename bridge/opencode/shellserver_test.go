@@ -1,4 +1,4 @@
-package shells
+package opencode
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func TestOnlyTheOwnerReachesTheSocketAndAnOldOneIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "shell.sock")
 	is.NoErr(os.Mkdir(filepath.Dir(path), 0o755))
 	for range 2 { // the first leaves its socket, as a crash does
-		listener, err := Listen(path)
+		listener, err := ListenForShells(path)
 		is.NoErr(err)
 		conn, err := net.Dial("unix", path)
 		is.NoErr(err)
@@ -36,12 +36,12 @@ func TestAConnectionThatIsNoShellGetsNoCommandAndDelaysNoStop(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	path := filepath.Join(t.TempDir(), "shell.sock")
-	listener, err := Listen(path)
+	listener, err := ListenForShells(path)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	// without Conn a request would panic
-	server := Server{Listener: listener, Engine: "e1", Logger: slog.New(slog.DiscardHandler)}
+	server := ShellServer{Listener: listener, Engine: "e1", Logger: slog.New(slog.DiscardHandler)}
 	go func() { ended <- server.Serve(ctx) }()
 	silent, err := net.Dial("unix", path)
 	is.NoErr(err)

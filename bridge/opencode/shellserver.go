@@ -1,8 +1,4 @@
-// Package shells answers pocketcoder-shell, which OpenCode runs for each command of the model. A shell sends its
-// command over a socket; the command goes to exec.request.<engine>, and its output comes back. Promise: a command runs
-// at most once, and one whose shell is gone is cancelled. The package decides nothing: the receiver of the request
-// decides whether the command may run.
-package shells
+package opencode
 
 import (
 	"context"
@@ -24,10 +20,12 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Server serves pocketcoder-shell. It receives commands on a socket and requests them on exec.request.<engine>.
-// Closing the connection cancels the command. A Server can be served once.
-type Server struct {
-	Listener net.Listener // from Listen, or a TCP listener
+// ShellServer answers pocketcoder-shell, which OpenCode runs for each command of the model. It receives commands on a
+// socket, requests them on exec.request.<engine>, and returns their output. It decides nothing: the receiver of the
+// request decides whether the command may run. A command runs at most once. Closing the connection cancels the command.
+// A ShellServer can be served once.
+type ShellServer struct {
+	Listener net.Listener // from ListenForShells, or a TCP listener
 	Secret   string       // a shell must send it first; empty for a Unix socket
 	Conn     *nats.Conn
 	Engine   string
@@ -42,9 +40,9 @@ const (
 	maxSunPath     = 103                           // bytes in the path of a Unix socket: Linux takes 107, macOS 103
 )
 
-// Listen opens the Unix socket at path, in a directory of mode 0700. The caller must hold the lock
+// ListenForShells opens the Unix socket at path, in a directory of mode 0700. The caller must hold the lock
 // of that directory, because an existing socket is replaced.
-func Listen(path string) (net.Listener, error) {
+func ListenForShells(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("open shell socket %s: %w", path, err) }
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -78,7 +76,7 @@ func Listen(path string) (net.Listener, error) {
 }
 
 // Serve answers until ctx ends. It then cancels the commands that run, answers their shells, and returns nil.
-func (s *Server) Serve(ctx context.Context) error {
+func (s *ShellServer) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
 	defer stop()
 	var serving sync.WaitGroup
@@ -106,7 +104,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-func (s *Server) serve(ctx context.Context, conn net.Conn) error {
+func (s *ShellServer) serve(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn.SetReadDeadline(time.Now().Add(requestTime))
@@ -115,7 +113,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		conn.SetWriteDeadline(time.Now().Add(answerTime))
 	})
 	defer stop()
-	frames, to := shellsocket.NewReader(conn, shellsocket.MaxRequest), &frameWriter{conn: conn}
+	frames, to := shellsocket.NewReader(conn, shellsocket.MaxRequest), &shellWriter{conn: conn}
 	if s.Secret != "" {
 		kind, secret, err := frames.Next()
 		if err != nil || kind != shellsocket.Secret || subtle.ConstantTimeCompare(secret, []byte(s.Secret)) != 1 {
@@ -134,7 +132,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	conn.SetReadDeadline(time.Time{})
-	go watch(frames, cancel)
+	go watchShell(frames, cancel)
 	var result wire.Result
 	for { // an approved command waits for NATS as long as its shell does
 		result, err = wire.Call(ctx, s.Conn, wire.RequestSubject(s.Engine),
@@ -150,11 +148,11 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	case err != nil:
 		return to.finish(wire.ExitRefused, "not run: "+err.Error())
 	}
-	return to.finish(result.ExitCode, explain(result))
+	return to.finish(result.ExitCode, explainResult(result))
 }
 
-// watch cancels the command if the shell asks for that, or closes the connection.
-func watch(frames *shellsocket.Reader, cancel func()) {
+// watchShell cancels the command if the shell asks for that, or closes the connection.
+func watchShell(frames *shellsocket.Reader, cancel func()) {
 	defer cancel()
 	for {
 		if _, _, err := frames.Next(); err != nil {
@@ -164,8 +162,8 @@ func watch(frames *shellsocket.Reader, cancel func()) {
 	}
 }
 
-// explain returns a message for a person if the exit code alone is not enough.
-func explain(r wire.Result) string {
+// explainResult returns a message for a person if the exit code alone is not enough.
+func explainResult(r wire.Result) string {
 	switch r.Reason {
 	case wire.Refused:
 		return "not run: " + r.Error
@@ -183,14 +181,14 @@ func explain(r wire.Result) string {
 	return ""
 }
 
-type frameWriter struct {
+type shellWriter struct {
 	conn net.Conn
 
 	mu  sync.Mutex
 	buf []byte
 }
 
-func (w *frameWriter) write(kind shellsocket.Kind, body []byte) error {
+func (w *shellWriter) write(kind shellsocket.Kind, body []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf = shellsocket.Append(w.buf[:0], kind, body)
@@ -199,19 +197,19 @@ func (w *frameWriter) write(kind shellsocket.Kind, body []byte) error {
 }
 
 // finish ends the command for the shell. The message is one line.
-func (w *frameWriter) finish(code int, message string) error {
+func (w *shellWriter) finish(code int, message string) error {
 	return w.write(shellsocket.Finished, append([]byte{byte(code)}, message...))
 }
 
 // output returns the command's stdout or stderr. A write blocks while the shell reads nothing.
-func (w *frameWriter) output(kind shellsocket.Kind) io.Writer { return streamWriter{w, kind} }
+func (w *shellWriter) output(kind shellsocket.Kind) io.Writer { return shellOutput{w, kind} }
 
-type streamWriter struct {
-	to   *frameWriter
+type shellOutput struct {
+	to   *shellWriter
 	kind shellsocket.Kind
 }
 
-func (o streamWriter) Write(p []byte) (int, error) {
+func (o shellOutput) Write(p []byte) (int, error) {
 	if err := o.to.write(o.kind, p); err != nil {
 		return 0, err
 	}
