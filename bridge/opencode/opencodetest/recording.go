@@ -1,6 +1,4 @@
-// Package recording holds recorded event streams of the real OpenCode, for tests. Each is named after what happened in
-// it.
-package recording
+package opencodetest
 
 import (
 	"bytes"
@@ -13,11 +11,11 @@ import (
 )
 
 //go:embed testdata
-var testdata embed.FS
+var recordings embed.FS
 
-func Names(t testing.TB) (names []string) {
+func RecordingNames(t testing.TB) (names []string) {
 	t.Helper()
-	paths, err := fs.Glob(testdata, "testdata/*.jsonl")
+	paths, err := fs.Glob(recordings, "testdata/*.jsonl")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("list recordings: %d found, %v", len(paths), err)
 	}
@@ -27,10 +25,10 @@ func Names(t testing.TB) (names []string) {
 	return names
 }
 
-// Events returns the events of a recording as OpenCode sent them. The first says that the connection is there.
-func Events(t testing.TB, name string) (all [][]byte) {
+// RecordedEvents returns the events of a recording as OpenCode sent them. The first says that the connection is there.
+func RecordedEvents(t testing.TB, name string) (all [][]byte) {
 	t.Helper()
-	text, err := testdata.ReadFile("testdata/" + name + ".jsonl")
+	text, err := recordings.ReadFile("testdata/" + name + ".jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
