@@ -1,12 +1,4 @@
-// Package webhook posts events to the URLs that subscribe to their types.
-//
-// Promises: a target gets the events of its types in order. Each is signed with the secret of the target. An event that
-// a target does not accept is tried again, and then recorded as failed; the next one follows. No target waits for
-// another. After a crash between the response and its record, an event is sent twice, with the same sequence. A target
-// is reached over https at a public address or not at all, and redirects are not followed.
-//
-// It must not know who may change targets.
-package webhook
+package channel
 
 import (
 	"bytes"
@@ -35,8 +27,14 @@ import (
 	"pocketcoder/sleep"
 )
 
-// Sender posts events to the enabled targets. All fields but AllowPrivate must be set.
-type Sender struct {
+// WebhookSender posts events to the enabled targets, which are the URLs that subscribe to their types. All fields but
+// AllowPrivate must be set.
+//
+// A target gets the events of its types in order. Each is signed with the secret of the target. An event that a target
+// does not accept is tried again, and then recorded as failed; the next one follows. No target waits for another. After
+// a crash between the response and its record, an event is sent twice, with the same sequence. A target is reached over
+// https at a public address or not at all, and redirects are not followed.
+type WebhookSender struct {
 	Channels     *channel.Channels
 	Log          *log.Log
 	Model        *projections.Model // wakes the sender when targets change
@@ -45,29 +43,29 @@ type Sender struct {
 	AllowPrivate bool            // targets may be at private addresses, with http too
 
 	http    *http.Client
-	running map[string]delivery // by target
+	running map[string]webhookDelivery // by target
 	busy    sync.WaitGroup
 }
 
-// delivery is the running delivery to a target as it was at a sequence.
-type delivery struct {
+// webhookDelivery is the running delivery to a target as it was at a sequence.
+type webhookDelivery struct {
 	seq  uint64
 	stop context.CancelFunc
 }
 
-// DefaultRetryAfter are the pauses between the tries to send one event.
-var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+// WebhookRetryAfter are the pauses between the tries to send one event.
+var WebhookRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
 	80 * time.Second}
 
 const (
-	sendTimeout = 10 * time.Second
-	maxAnswer   = 4 << 10 // bytes of a response that are read
-	failPause   = time.Second
-	lookAgain   = time.Hour // a change of the targets wakes the sender
+	webhookTimeout   = 10 * time.Second
+	maxWebhookAnswer = 4 << 10 // bytes of a response that are read
+	webhookPause     = time.Second
+	targetPause      = time.Hour // a change of the targets wakes the sender
 )
 
 // Run posts events until ctx ends.
-func (s *Sender) Run(ctx context.Context) error {
+func (s *WebhookSender) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.busy.Wait()
 	defer cancel()
@@ -75,18 +73,18 @@ func (s *Sender) Run(ctx context.Context) error {
 	if s.AllowPrivate {
 		guard = func(netip.Addr) error { return nil }
 	}
-	dialer := net.Dialer{Timeout: sendTimeout, Control: egress.Guard(guard)}
-	s.http = &http.Client{Timeout: sendTimeout,
-		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: sendTimeout,
+	dialer := net.Dialer{Timeout: webhookTimeout, Control: egress.Guard(guard)}
+	s.http = &http.Client{Timeout: webhookTimeout,
+		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: webhookTimeout,
 			IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	s.running = map[string]delivery{}
-	return s.Model.Watch(ctx, s.Logger, "webhook targets", failPause, s.look)
+	s.running = map[string]webhookDelivery{}
+	return s.Model.Watch(ctx, s.Logger, "webhook targets", webhookPause, s.look)
 }
 
 // look starts and stops deliveries, so that exactly those of the enabled targets run, with their current settings. It
-// must run again after lookAgain.
-func (s *Sender) look(ctx context.Context) (next time.Duration, err error) {
+// must run again after targetPause.
+func (s *WebhookSender) look(ctx context.Context) (next time.Duration, err error) {
 	all, err := s.Channels.ListTargets(ctx)
 	if err != nil {
 		return 0, err
@@ -108,23 +106,23 @@ func (s *Sender) look(ctx context.Context) (next time.Duration, err error) {
 			continue
 		}
 		serving, stop := context.WithCancel(ctx)
-		s.running[t.ID] = delivery{t.Seq, stop}
+		s.running[t.ID] = webhookDelivery{t.Seq, stop}
 		s.busy.Go(func() { s.serve(serving, t) })
 	}
-	return lookAgain, nil
+	return targetPause, nil
 }
 
 // serve posts the events of a target until ctx ends.
-func (s *Sender) serve(ctx context.Context, t channel.Target) {
+func (s *WebhookSender) serve(ctx context.Context, t channel.Target) {
 	for ctx.Err() == nil {
 		if err := s.follow(ctx, t); err != nil && ctx.Err() == nil {
 			s.Logger.Error("webhook", "target", t.Name, "err", err)
-			_ = sleep.For(ctx, failPause)
+			_ = sleep.For(ctx, webhookPause)
 		}
 	}
 }
 
-func (s *Sender) follow(ctx context.Context, t channel.Target) error {
+func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
 	secret, err := s.Channels.TargetSecret(ctx, t.ID)
 	if err != nil {
 		return err
@@ -155,7 +153,7 @@ func (s *Sender) follow(ctx context.Context, t channel.Target) error {
 }
 
 // deliver posts an event until the target accepts it or has failed, and returns which.
-func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e events.Event) (events.Data, error) {
+func (s *WebhookSender) deliver(ctx context.Context, t channel.Target, secret []byte, e events.Event) (events.Data, error) {
 	for attempt := 1; ; attempt++ {
 		err := s.post(ctx, t, secret, e)
 		if ctx.Err() != nil {
@@ -173,8 +171,8 @@ func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e
 	}
 }
 
-// Posted is the body of a request to a target.
-type Posted struct {
+// WebhookBody is the body of a request to a target.
+type WebhookBody struct {
 	Seq   uint64          `json:"seq"`
 	Type  string          `json:"type"`
 	Chat  string          `json:"chat,omitempty"` // empty for an event that is about no chat
@@ -185,7 +183,7 @@ type Posted struct {
 }
 
 // post posts an event once. No error names the URL, which may have a secret in it.
-func (s *Sender) post(ctx context.Context, t channel.Target, secret []byte, e events.Event) error {
+func (s *WebhookSender) post(ctx context.Context, t channel.Target, secret []byte, e events.Event) error {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Scheme != "https" && !s.AllowPrivate {
 		return errors.New("the URL must be https")
@@ -193,7 +191,7 @@ func (s *Sender) post(ctx context.Context, t channel.Target, secret []byte, e ev
 	if e.Malformed != nil {
 		return nil
 	}
-	p := Posted{Seq: e.Seq, Type: channel.TypeOf(e.Subject), ID: e.Subject.ID, Time: e.Time, Actor: e.Actor, Data: e.Data}
+	p := WebhookBody{Seq: e.Seq, Type: channel.TypeOf(e.Subject), ID: e.Subject.ID, Time: e.Time, Actor: e.Actor, Data: e.Data}
 	if e.Subject.Scope == events.ScopeChat {
 		p.Chat, p.ID = p.ID, ""
 	}
@@ -209,7 +207,7 @@ func (s *Sender) post(ctx context.Context, t channel.Target, secret []byte, e ev
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", strconv.FormatUint(e.Seq, 10))
 	r.Header.Set("X-PocketCoder-Timestamp", at)
-	r.Header.Set("X-PocketCoder-Signature", "sha256="+Sign(secret, at, body))
+	r.Header.Set("X-PocketCoder-Signature", "sha256="+SignWebhook(secret, at, body))
 	resp, err := s.http.Do(r)
 	if at := (*url.Error)(nil); errors.As(err, &at) {
 		err = at.Err
@@ -218,15 +216,15 @@ func (s *Sender) post(ctx context.Context, t channel.Target, secret []byte, e ev
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, maxWebhookAnswer) // so that the connection can be used again
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	return nil
 }
 
-// Sign returns the HMAC-SHA256 of a timestamp, a dot and a body, in hex.
-func Sign(secret []byte, timestamp string, body []byte) string {
+// SignWebhook returns the HMAC-SHA256 of a timestamp, a dot and a body, in hex.
+func SignWebhook(secret []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(timestamp + "."))
 	mac.Write(body)

@@ -1,4 +1,4 @@
-package webhook_test
+package channel_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/webhook"
+	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -38,7 +38,7 @@ type target struct {
 	*httptest.Server
 	mu     sync.Mutex
 	got    []uint64 // sequences
-	last   webhook.Posted
+	last   bridge.WebhookBody
 	status int
 }
 
@@ -46,9 +46,9 @@ func newTarget(t *testing.T, status int) *target {
 	one := &target{status: status}
 	one.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		var p webhook.Posted
+		var p bridge.WebhookBody
 		token, _ := tokens.Load(one.URL)
-		signature := "sha256=" + webhook.Sign([]byte(fmt.Sprint(token)), r.Header.Get("X-PocketCoder-Timestamp"), body)
+		signature := "sha256=" + bridge.SignWebhook([]byte(fmt.Sprint(token)), r.Header.Get("X-PocketCoder-Timestamp"), body)
 		if json.Unmarshal(body, &p) != nil || r.Header.Get("X-PocketCoder-Signature") != signature {
 			t.Errorf("not signed: %s", body)
 		}
@@ -100,7 +100,7 @@ func newSystem(t *testing.T) *system {
 
 // start starts a new sender, as a restart does.
 func (s *system) start() {
-	sender := &webhook.Sender{Channels: s.channels, Log: s.log, Model: s.model, Logger: slog.New(slog.DiscardHandler),
+	sender := &bridge.WebhookSender{Channels: s.channels, Log: s.log, Model: s.model, Logger: slog.New(slog.DiscardHandler),
 		RetryAfter: []time.Duration{time.Millisecond}, AllowPrivate: s.private}
 	s.stop = background(sender.Run)
 }
