@@ -153,7 +153,8 @@ func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
 }
 
 // deliver posts an event until the target accepts it or has failed, and returns which.
-func (s *WebhookSender) deliver(ctx context.Context, t channel.Target, secret []byte, e events.Event) (events.Data, error) {
+func (s *WebhookSender) deliver(ctx context.Context, t channel.Target, secret []byte,
+	e events.Event) (events.Data, error) {
 	for attempt := 1; ; attempt++ {
 		err := s.post(ctx, t, secret, e)
 		if ctx.Err() != nil {
@@ -191,7 +192,8 @@ func (s *WebhookSender) post(ctx context.Context, t channel.Target, secret []byt
 	if e.Malformed != nil {
 		return nil
 	}
-	p := WebhookBody{Seq: e.Seq, Type: channel.TypeOf(e.Subject), ID: e.Subject.ID, Time: e.Time, Actor: e.Actor, Data: e.Data}
+	p := WebhookBody{Seq: e.Seq, Type: channel.TypeOf(e.Subject), ID: e.Subject.ID, Time: e.Time, Actor: e.Actor,
+		Data: e.Data}
 	if e.Subject.Scope == events.ScopeChat {
 		p.Chat, p.ID = p.ID, ""
 	}

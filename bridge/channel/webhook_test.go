@@ -100,8 +100,8 @@ func newSystem(t *testing.T) *system {
 
 // start starts a new sender, as a restart does.
 func (s *system) start() {
-	sender := &bridge.WebhookSender{Channels: s.channels, Log: s.log, Model: s.model, Logger: slog.New(slog.DiscardHandler),
-		RetryAfter: []time.Duration{time.Millisecond}, AllowPrivate: s.private}
+	sender := &bridge.WebhookSender{Channels: s.channels, Log: s.log, Model: s.model,
+		Logger: slog.New(slog.DiscardHandler), RetryAfter: []time.Duration{time.Millisecond}, AllowPrivate: s.private}
 	s.stop = background(sender.Run)
 }
 

@@ -29,8 +29,8 @@ type leaseHolder struct {
 	Since time.Time `json:"since"` // by the clock of the node; for people
 }
 
-// engineLease is one node's view of the lease of an engine, which lets one node at a time run the engine. The lease is a
-// record in a bucket of NATS, which its holder renews. Call either Run or Follow, once.
+// engineLease is one node's view of the lease of an engine, which lets one node at a time run the engine. The lease is
+// a record in a bucket of NATS, which its holder renews. Call either Run or Follow, once.
 //
 // If a holder cannot renew the lease, Expired is called before another node can take it. Clocks of two machines are
 // never compared. The holder counts from the moment before it sent its last renewal. A candidate counts from the moment

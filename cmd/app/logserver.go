@@ -27,8 +27,8 @@ type logServerOptions struct {
 	Logger *slog.Logger
 }
 
-// logServer is the NATS server of the log, and a connection to it: the embedded server, whose files were checked, or one
-// that runs elsewhere. An embedded server has the address of its last start, if that address is free.
+// logServer is the NATS server of the log, and a connection to it: the embedded server, whose files were checked, or
+// one that runs elsewhere. An embedded server has the address of its last start, if that address is free.
 type logServer struct {
 	*nats.Conn
 	*recovery.Guard

@@ -15,8 +15,8 @@ import (
 
 const shellName = "pocketcoder-shell"
 
-// findOwnShell returns the path of pocketcoder-shell: the file beside this program, or one that it builds from the source
-// in this program. It ignores the current directory and PATH, where an attacker could place another program.
+// findOwnShell returns the path of pocketcoder-shell: the file beside this program, or one that it builds from the
+// source in this program. It ignores the current directory and PATH, where an attacker could place another program.
 func findOwnShell(ctx context.Context, d datadir.Dir, progress func(string)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

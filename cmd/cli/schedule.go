@@ -237,7 +237,8 @@ func runSchedule(ctx context.Context, env Environment, args []string) error {
 }
 
 func enableSchedule(ctx context.Context, env Environment, args []string, on bool) error {
-	return withSchedule(ctx, env, either(on, "resume", "pause"), args, func(s *client.System, r scheduleRow, _ bool) error {
+	verb := either(on, "resume", "pause")
+	return withSchedule(ctx, env, verb, args, func(s *client.System, r scheduleRow, _ bool) error {
 		err := s.Do(ctx, "record.save", record.Save{Command: client.NewCommand(), Collection: schedules.Collection,
 			Record: r.ID, Set: record.Fields(map[string]any{"enabled": on})})
 		if err == nil {

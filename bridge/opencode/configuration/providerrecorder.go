@@ -91,7 +91,8 @@ func (r *ProviderRecorder) record(ctx context.Context, begun <-chan struct{}) er
 
 // saveAll saves what has changed since the last time, and calls missing for each record of a provider that is not
 // listed.
-func (r *ProviderRecorder) saveAll(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
+func (r *ProviderRecorder) saveAll(ctx context.Context, list []client.ModelProvider,
+	missing func(id string) error) error {
 	stored, err := r.Model.Config(ctx, record.ModelProviderCollection)
 	if err != nil {
 		return err

@@ -2,7 +2,8 @@ package install
 
 import "strings"
 
-// OutputTail keeps the end of what a program prints, for an error to show: the last 4 KiB that were written. The zero value is empty.
+// OutputTail keeps the end of what a program prints, for an error to show: the last 4 KiB that were written. The zero
+// value is empty.
 type OutputTail struct{ kept []byte }
 
 func (b *OutputTail) Write(p []byte) (int, error) {
