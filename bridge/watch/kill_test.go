@@ -1,4 +1,4 @@
-package workers_test
+package watch_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/bridge/workers"
+	"pocketcoder/bridge/watch"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -65,7 +65,7 @@ func (p *play) start() {
 	p.running = running
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan struct{})
-	w := workers.Watch{Workers: p.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
+	w := watch.Workers{Workers: p.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
 		Pause: time.Millisecond}
 	go func() { defer close(done); w.Run(ctx) }()
 	p.stop = func() { cancel(); running.Stop(); <-done }

@@ -1,4 +1,4 @@
-package workers_test
+package watch_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/bridge/workers"
+	"pocketcoder/bridge/watch"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
@@ -45,7 +45,7 @@ func newSystem(t testing.TB) *system {
 func (s *system) watch(silentAfter time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})
-	w := workers.Watch{Workers: s.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
+	w := watch.Workers{Workers: s.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
 		SilentAfter: silentAfter}
 	go func() { defer close(done); w.Run(ctx) }()
 	stop = func() { cancel(); <-done }
@@ -330,7 +330,7 @@ func TestAMessageWakesNoMoreWorkersThanMayRun(t *testing.T) {
 	s.workers.Limits = worker.Limits{PerChat: 2}
 	s.workers.Active = func(ctx context.Context) ([]string, error) {
 		s.Drained()
-		return workers.Active(ctx, s.Model)
+		return watch.ActiveWorkers(ctx, s.Model)
 	}
 	s.watch(0)
 	one, first := s.delegate("one")

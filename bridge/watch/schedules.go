@@ -1,12 +1,4 @@
-// Package schedules waits for the due times of schedules, and starts their runs. It stops a run that has spent its own
-// budget.
-//
-// Promises: pending work follows from the log and the read models, so a new process continues where the last one
-// stopped, and several processes start each run once. A machine that slept, or whose clock was changed, is noticed
-// within 30 s.
-//
-// It must not know when a schedule is due, or how a turn runs.
-package schedules
+package watch
 
 import (
 	"cmp"
@@ -22,8 +14,9 @@ import (
 	"pocketcoder/projections/schedules"
 )
 
-// Watch starts the runs of schedules. All fields but Uncertain must be set.
-type Watch struct {
+// Schedules waits for the due times of schedules, and starts their runs. It stops a run that has spent its own budget.
+// All fields but Uncertain must be set.
+type Schedules struct {
 	Schedules *schedule.Schedules
 	Chats     *chat.Chats
 	Model     *projections.Model
@@ -33,16 +26,16 @@ type Watch struct {
 	Uncertain bool
 }
 
-// longest is the longest time between two looks at the wall clock.
-const longest = 30 * time.Second
+// longestWait is the longest time between two looks at the wall clock.
+const longestWait = 30 * time.Second
 
 // Run watches until ctx ends.
-func (w Watch) Run(ctx context.Context) error {
+func (w Schedules) Run(ctx context.Context) error {
 	return w.Model.Watch(ctx, w.Logger, "schedules", time.Second, w.look)
 }
 
 // look carries out the pending work. next is the time after which it must run again even without an event.
-func (w *Watch) look(ctx context.Context) (next time.Duration, err error) {
+func (w *Schedules) look(ctx context.Context) (next time.Duration, err error) {
 	if err := w.stopSpent(ctx); err != nil {
 		return 0, err
 	}
@@ -52,13 +45,13 @@ func (w *Watch) look(ctx context.Context) (next time.Duration, err error) {
 	w.Uncertain = false
 	_, at, err := w.Schedules.Due(ctx)
 	if err != nil || at.IsZero() {
-		return longest, err
+		return longestWait, err
 	}
-	return min(max(time.Until(at), time.Millisecond), longest), nil
+	return min(max(time.Until(at), time.Millisecond), longestWait), nil
 }
 
 // startDue starts the runs of the schedules that are due. One that fails does not affect the others.
-func (w Watch) startDue(ctx context.Context) error {
+func (w Schedules) startDue(ctx context.Context) error {
 	due, _, err := w.Schedules.Due(ctx)
 	if err != nil || len(due) == 0 {
 		return err
@@ -83,7 +76,7 @@ func (w Watch) startDue(ctx context.Context) error {
 }
 
 // stopSpent stops the runs that have spent their own budget. The cost of a step is known at its end.
-func (w Watch) stopSpent(ctx context.Context) error {
+func (w Schedules) stopSpent(ctx context.Context) error {
 	open, err := schedules.Open(ctx, w.Model.Model)
 	for _, r := range open {
 		if r.MaxCost == 0 || r.Cost < r.MaxCost || r.Reason != "" {

@@ -1,12 +1,4 @@
-// Package workers watches the turns of workers. It records the result of a turn that is over, reports results to a
-// parent that is idle, and reports a worker in which nothing happens.
-//
-// Promises: pending work follows from the read models, so a new process continues where the last one stopped. The
-// commands of handlers/worker have no effect the second time. A result wakes an idle parent at once. Results that are
-// ready at the same time are sent in one message.
-//
-// It must not know how OpenCode is reached, or how a tool call waits for a result.
-package workers
+package watch
 
 import (
 	"cmp"
@@ -25,8 +17,9 @@ import (
 	"pocketcoder/projections/workers"
 )
 
-// Watch watches the turns of workers. All fields but SilentAfter and Pause must be set.
-type Watch struct {
+// Workers watches the turns of workers. It records the result of a turn that is over, reports results to a parent that
+// is idle, and reports a worker in which nothing happens. All fields but SilentAfter and Pause must be set.
+type Workers struct {
 	Workers     *worker.Workers
 	Log         *log.Log
 	Model       *projections.Model
@@ -41,13 +34,13 @@ type Watch struct {
 const defaultSilence = 10 * time.Minute
 
 // Run watches until ctx ends.
-func (w Watch) Run(ctx context.Context) error {
+func (w Workers) Run(ctx context.Context) error {
 	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second), w.look)
 }
 
 // look carries out the pending work. An error of one worker does not affect the others. next is the time after
 // which it must run again even without an event.
-func (w *Watch) look(ctx context.Context) (next time.Duration, err error) {
+func (w *Workers) look(ctx context.Context) (next time.Duration, err error) {
 	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
 	next, silent := w.silent(ctx)
 	return next, errors.Join(err, silent, w.report(ctx))
@@ -55,7 +48,7 @@ func (w *Watch) look(ctx context.Context) (next time.Duration, err error) {
 
 // awaitEvent waits until the read model includes the event that a command appended at seq. It returns the command's
 // error, if there is one.
-func (w Watch) awaitEvent(ctx context.Context, seq uint64, err error) error {
+func (w Workers) awaitEvent(ctx context.Context, seq uint64, err error) error {
 	if err != nil {
 		return err
 	}
@@ -63,7 +56,7 @@ func (w Watch) awaitEvent(ctx context.Context, seq uint64, err error) error {
 }
 
 // deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
-func (w *Watch) deleteOrphans(ctx context.Context) error {
+func (w *Workers) deleteOrphans(ctx context.Context) error {
 	seq := w.Model.Seq()
 	orphans, err := workers.Orphans(ctx, w.Model, w.searched)
 	for _, id := range orphans {
@@ -78,7 +71,7 @@ func (w *Watch) deleteOrphans(ctx context.Context) error {
 }
 
 // closeWorktrees removes the git worktrees of deleted workers.
-func (w Watch) closeWorktrees(ctx context.Context) error {
+func (w Workers) closeWorktrees(ctx context.Context) error {
 	open, err := workers.OpenWorktrees(ctx, w.Model)
 	for _, t := range open {
 		closed, seq, failed := w.Workers.CloseWorktree(ctx, worker.CloseWorktree{Worker: t.Worker, Worktree: t.Worktree,
@@ -93,18 +86,18 @@ func (w Watch) closeWorktrees(ctx context.Context) error {
 }
 
 // finish records the results of turns that are over.
-func (w Watch) finish(ctx context.Context) error {
+func (w Workers) finish(ctx context.Context) error {
 	ended, err := workers.EndedTurns(ctx, w.Model)
 	for _, d := range ended {
 		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.Ending.State(),
-			Text: textOf(d)})
+			Text: resultText(d)})
 		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
 	return err
 }
 
-// textOf returns the result of a turn, or why there is none.
-func textOf(d workers.Ended) string {
+// resultText returns the result of a turn, or why there is none.
+func resultText(d workers.Ended) string {
 	if d.Ending == turnstate.EndComplete {
 		return cmp.Or(d.Text, "The worker ended its turn without a text.")
 	}
@@ -123,7 +116,7 @@ func textOf(d workers.Ended) string {
 }
 
 // report sends idle parents the results and silences that were not reported to them.
-func (w Watch) report(ctx context.Context) error {
+func (w Workers) report(ctx context.Context) error {
 	all, err := workers.UnreportedResults(ctx, w.Model)
 	for len(all) > 0 {
 		n := 1
@@ -150,7 +143,7 @@ func reportsOf(all []workers.Unreported) (reports []worker.Report) {
 
 // silent records the running workers without an event for SilentAfter. next is the time until the next worker may be
 // silent.
-func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
+func (w Workers) silent(ctx context.Context) (next time.Duration, err error) {
 	next = cmp.Or(w.SilentAfter, defaultSilence)
 	running, err := workers.RunningTurns(ctx, w.Model)
 	for _, d := range running {
@@ -163,7 +156,7 @@ func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
 }
 
 // silentOne records that a running worker is silent. It returns the time until the worker may be, 0 if it is silent.
-func (w Watch) silentOne(ctx context.Context, d workers.Running) (left time.Duration, err error) {
+func (w Workers) silentOne(ctx context.Context, d workers.Running) (left time.Duration, err error) {
 	last, err := w.Log.Newest(ctx, events.ChatFilter(d.Worker))
 	if err != nil {
 		return 0, err
@@ -179,8 +172,8 @@ func (w Watch) silentOne(ctx context.Context, d workers.Running) (left time.Dura
 	return 0, w.awaitEvent(ctx, seq, err)
 }
 
-// Active returns the workers that have a message that waits or a turn that runs, at the end of the log.
-func Active(ctx context.Context, m *projections.Model) ([]string, error) {
+// ActiveWorkers returns the workers that have a message that waits or a turn that runs, at the end of the log.
+func ActiveWorkers(ctx context.Context, m *projections.Model) ([]string, error) {
 	if err := m.CatchUp(ctx); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package workers_test
+package watch_test
 
 import (
 	"encoding/json"

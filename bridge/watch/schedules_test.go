@@ -1,4 +1,4 @@
-package schedules_test
+package watch_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/bridge/schedules"
+	"pocketcoder/bridge/watch"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -23,25 +23,25 @@ import (
 	queries "pocketcoder/projections/schedules"
 )
 
-// system is a scripted OpenCode with everything around it, and a clock.
-type system struct {
+// scheduleSystem is a scripted OpenCode with everything around it, and a clock.
+type scheduleSystem struct {
 	*bridgetest.System
 	ahead atomic.Int64 // of the clock, in nanoseconds
 }
 
-func newSystem(t *testing.T) *system {
+func newScheduleSystem(t *testing.T) *scheduleSystem {
 	t.Helper()
-	s := &system{System: bridgetest.NewSystem(t)}
+	s := &scheduleSystem{System: bridgetest.NewSystem(t)}
 	s.Start()
 	return s
 }
 
 // watch runs a watch, as a process does, until the test ends.
-func (s *system) watch() { s.watchAfter(false) }
+func (s *scheduleSystem) watch() { s.watchAfter(false) }
 
 // watchAfter runs a watch of a process whose log has lost events or not.
-func (s *system) watchAfter(loss bool) {
-	w := schedules.Watch{Schedules: s.schedules(), Chats: s.Chats, Model: s.Model,
+func (s *scheduleSystem) watchAfter(loss bool) {
+	w := watch.Schedules{Schedules: s.schedules(), Chats: s.Chats, Model: s.Model,
 		Logger: handlerstest.Quiet(), Uncertain: loss}
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})
@@ -49,11 +49,11 @@ func (s *system) watchAfter(loss bool) {
 	s.T.Cleanup(func() { cancel(); <-done })
 }
 
-func (s *system) schedules() *schedule.Schedules {
+func (s *scheduleSystem) schedules() *schedule.Schedules {
 	return &schedule.Schedules{Log: s.Log, Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }}
 }
 
-func (s *system) save(id string, set map[string]any) {
+func (s *scheduleSystem) save(id string, set map[string]any) {
 	s.T.Helper()
 	fields := map[string]any{"name": "report", "prompt": "write " + id, "session_mode": "new", "every": "10m"}
 	for name, value := range set {
@@ -65,16 +65,14 @@ func (s *system) save(id string, set map[string]any) {
 }
 
 // later moves the clock, and lets the watches look at it.
-func (s *system) later(by time.Duration) {
+func (s *scheduleSystem) later(by time.Duration) {
 	s.T.Helper()
 	s.ahead.Add(int64(by))
 	s.Chat() // an event wakes them
 }
 
-type prompt struct{ session, message, text string }
-
 // prompt waits for the prompt whose text has these words.
-func (s *system) prompt(words string) (found prompt) {
+func (s *scheduleSystem) prompt(words string) (found prompt) {
 	s.T.Helper()
 	expect.Eventually(s.T, "OpenCode is asked: "+words, func() bool {
 		for _, r := range s.Requests("POST", "/prompt_async") {
@@ -93,7 +91,7 @@ func (s *system) prompt(words string) (found prompt) {
 }
 
 // step begins an answer to a prompt that costs something, and ends it if isLast.
-func (s *system) step(p prompt, cost float64, isLast bool) {
+func (s *scheduleSystem) step(p prompt, cost float64, isLast bool) {
 	s.T.Helper()
 	id, finish := client.NewID("msg", time.Now()), "tool-calls"
 	if isLast {
@@ -107,7 +105,7 @@ func (s *system) step(p prompt, cost float64, isLast bool) {
 	}
 }
 
-func (s *system) runs(id string) []queries.PricedRun {
+func (s *scheduleSystem) runs(id string) []queries.PricedRun {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())
 	s.Must(err)
@@ -120,7 +118,7 @@ func (s *system) runs(id string) []queries.PricedRun {
 func TestARunHasTheResultAndTheCostOfItsOwnTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
+	s := newScheduleSystem(t)
 	chat := s.Chat("hello")
 	before := s.prompt("hello")
 	s.save("a", map[string]any{"session_mode": "existing", "chat": chat})
@@ -152,7 +150,7 @@ func TestARunHasTheResultAndTheCostOfItsOwnTurn(t *testing.T) {
 func TestARunThatHasSpentItsBudgetIsStopped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
+	s := newScheduleSystem(t)
 	s.save("a", map[string]any{"max_cost": 0.5})
 	s.watch()
 	s.later(10 * time.Minute)
@@ -172,7 +170,7 @@ func TestARunThatHasSpentItsBudgetIsStopped(t *testing.T) {
 func TestARunIsSkippedWhileTheLastOneIsNotOver(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
+	s := newScheduleSystem(t)
 	s.save("a", nil)
 	s.watch()
 	s.later(10 * time.Minute)
@@ -188,7 +186,7 @@ func TestARunIsSkippedWhileTheLastOneIsNotOver(t *testing.T) {
 func TestARunThatMayHaveBeenDoneBeforeALossIsSkipped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
+	s := newScheduleSystem(t)
 	s.save("a", nil)
 	s.later(10 * time.Minute)
 	s.watchAfter(true)
