@@ -1,6 +1,6 @@
 // Package app is the running system: New opens its foundations (NATS, the log, the read model, listeners) in order,
 // Run hands them to the actors, and both close them in reverse when the first actor ends. The command up runs it, and
-// tests may run it in-process.
+// tests may run it in-process. RunWorker is a sandbox worker, which is a process of its own.
 //
 // Promises: only this package wires the parts of the system. New leaves nothing open if it fails. Run returns once
 // every actor has ended or had its time to end, and everything is closed.

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sleep"
@@ -44,7 +43,7 @@ const (
 	workerPause = time.Second     // before a worker that ended is started again
 )
 
-// Run starts the worker, and restarts it when it ends, until ctx ends. It returns worker.ErrUnusable if the first
+// Run starts the worker, and restarts it when it ends, until ctx ends. It returns ErrWorkerUnusable if the first
 // worker can run no commands.
 func (w *workerProcess) Run(ctx context.Context) error {
 	for {
@@ -54,7 +53,7 @@ func (w *workerProcess) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, worker.ErrUnusable) && w.status.Load() == nil {
+		if errors.Is(err, ErrWorkerUnusable) && w.status.Load() == nil {
 			return err
 		}
 		w.Logger.Error("sandbox worker ended; starting it again", "err", err)
@@ -77,10 +76,10 @@ func (w *workerProcess) announce(pid int, status string) {
 func (w *workerProcess) read(pid int, line string) error {
 	word, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 	switch word {
-	case worker.Ready:
+	case workerReady:
 		w.announce(pid, text)
-	case worker.Unusable:
-		return fmt.Errorf("%w: %s", worker.ErrUnusable, text)
+	case workerUnusable:
+		return fmt.Errorf("%w: %s", ErrWorkerUnusable, text)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/app/worker"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 )
@@ -33,10 +32,10 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 func TestAWorkerReportsWhyItCanRunNoCommands(t *testing.T) {
 	is := is.New(t)
 	w := &workerProcess{Ready: func(string) {}, Changed: func() {}}
-	err := w.read(1, worker.Unusable+" commands cannot see their shell /tmp/bash\n")
-	is.True(errors.Is(err, worker.ErrUnusable))
+	err := w.read(1, workerUnusable+" commands cannot see their shell /tmp/bash\n")
+	is.True(errors.Is(err, ErrWorkerUnusable))
 	is.Equal(err.Error(), "the sandbox cannot run commands: commands cannot see their shell /tmp/bash")
 	is.NoErr(w.read(1, "")) // it ended without a word
-	is.NoErr(w.read(1, worker.Ready+" none: as chosen\n"))
+	is.NoErr(w.read(1, workerReady+" none: as chosen\n"))
 	is.Equal(w.Health().State, api.Ready)
 }

@@ -1,11 +1,4 @@
-// Package worker runs a sandbox worker as a process. The worker connects to NATS with its key and runs the commands of
-// its pool in its workspace until a signal stops it.
-//
-// Promises: after the first signal the worker accepts no more commands and waits for the running ones. The second
-// signal ends them.
-//
-// It must not know the system that sends it commands, nor flags.
-package worker
+package app
 
 import (
 	"context"
@@ -28,34 +21,37 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Ready begins the line that a worker prints when it accepts commands: ready <isolation>: <reason>.
-const Ready = "ready"
+// workerReady begins the line that a worker prints when it accepts commands: ready <isolation>: <reason>.
+const workerReady = "ready"
 
-// Unusable begins the line that a worker prints instead of the one with Ready, if Run returns ErrUnusable. The reason
-// follows.
-const Unusable = "unusable"
+// workerUnusable begins the line that a worker prints instead of the one with workerReady, if RunWorker returns
+// ErrWorkerUnusable. The reason follows.
+const workerUnusable = "unusable"
 
-// ErrUnusable is the error if a worker can run no commands as it was started. Another start would end in the same way.
-var ErrUnusable = errors.New("the sandbox cannot run commands")
+// ErrWorkerUnusable is the error if a worker can run no commands as it was started. Another start would end in the same
+// way.
+var ErrWorkerUnusable = errors.New("the sandbox cannot run commands")
 
-// Options are the options of a worker.
-type Options struct {
+// WorkerOptions are the options of a worker.
+type WorkerOptions struct {
 	NATS, Key       string // URL, and the file with the nkey seed
 	Pool            string
 	Workspace, Home string
 	Quarantine      string // of protected names; the default of sandbox.Config if empty
 	Isolation       string
 	Expose          []string
-	Limits          *Limits
+	Limits          *WorkerLimits
 	Capacity        int           // maximum of concurrent commands
 	Drain           time.Duration // how long running commands may continue after the first signal
 	Lifeline        io.Reader     // the worker ends at its EOF; nil for none
 	Stdout, Stderr  io.Writer
 }
 
-// Run runs a sandbox worker in this process, until a signal arrives or ctx ends. It returns isolation.ErrUnknownLevel
-// if there is no such isolation level.
-func Run(ctx context.Context, o Options) error {
+// RunWorker runs a sandbox worker in this process, until a signal arrives or ctx ends. The worker connects to NATS with
+// its key and runs the commands of its pool in its workspace. After the first signal it accepts no more commands and
+// waits for the running ones. The second signal ends them. RunWorker returns isolation.ErrUnknownLevel if there is no
+// such isolation level. It must not know the system that sends the commands.
+func RunWorker(ctx context.Context, o WorkerOptions) error {
 	choice, err := chooseIsolation(o.Isolation)
 	if err != nil {
 		return err
@@ -79,11 +75,11 @@ func Run(ctx context.Context, o Options) error {
 		Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
 	})
 	if err != nil {
-		fmt.Fprintln(o.Stdout, Unusable, printable.OneLine(err.Error(), 1000))
-		return fmt.Errorf("%w: %w", ErrUnusable, err)
+		fmt.Fprintln(o.Stdout, workerUnusable, printable.OneLine(err.Error(), 1000))
+		return fmt.Errorf("%w: %w", ErrWorkerUnusable, err)
 	}
 	defer w.Close()
-	fmt.Fprintln(o.Stdout, Ready, choice)
+	fmt.Fprintln(o.Stdout, workerReady, choice)
 	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Holds: w.Holds, Info: w.Info(), Drain: o.Drain,
 		Abort: now.Done()}
 	server.Info.Capacity, server.Info.Version = o.Capacity, program.Version()

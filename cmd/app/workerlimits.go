@@ -1,4 +1,4 @@
-package worker
+package app
 
 import (
 	"fmt"
@@ -7,17 +7,17 @@ import (
 	"pocketcoder/sandbox/limit"
 )
 
-// Limits are the limits of one command. The system passes them to its worker.
-type Limits struct {
+// WorkerLimits are the limits of one command. The system passes them to its worker.
+type WorkerLimits struct {
 	limit.Limits
 	Timeout time.Duration
 }
 
-// DefaultLimits returns the limits of a worker that is started without flags.
-func DefaultLimits() *Limits { return &Limits{limit.Default(), sandboxTimeout} }
+// DefaultWorkerLimits returns the limits of a worker that is started without flags.
+func DefaultWorkerLimits() *WorkerLimits { return &WorkerLimits{limit.Default(), sandboxTimeout} }
 
 // Check returns an error that names the first invalid flag.
-func (l *Limits) Check() error {
+func (l *WorkerLimits) Check() error {
 	if l.Timeout < 0 {
 		return fmt.Errorf("--timeout %s: want a duration, or 0 for no limit", l.Timeout)
 	}
@@ -25,7 +25,7 @@ func (l *Limits) Check() error {
 }
 
 // Args returns the limits as flags of the worker command.
-func (l *Limits) Args() []string {
+func (l *WorkerLimits) Args() []string {
 	return []string{
 		"--memory=" + l.Memory.String(), fmt.Sprint("--processes=", l.Processes), "--file-size=" + l.FileSize.String(),
 		"--cpu-time=" + l.CPUTime.String(), fmt.Sprint("--open-files=", l.OpenFiles), "--timeout=" + l.Timeout.String(),

@@ -1,4 +1,4 @@
-package worker
+package app
 
 import (
 	"context"
@@ -48,8 +48,8 @@ func TestADrainingWorkerEndsWithItsLifeline(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended, result := make(chan error, 1), make(chan wire.Result, 1)
 	go func() {
-		ended <- Run(ctx, Options{NATS: server.ClientURL(), Key: keys.SeedFile(natsconf.Worker), Pool: pool,
-			Workspace: workspace, Home: home, Isolation: "none", Limits: DefaultLimits(), Drain: time.Hour,
+		ended <- RunWorker(ctx, WorkerOptions{NATS: server.ClientURL(), Key: keys.SeedFile(natsconf.Worker), Pool: pool,
+			Workspace: workspace, Home: home, Isolation: "none", Limits: DefaultWorkerLimits(), Drain: time.Hour,
 			Lifeline: lifeline, Stdout: io.Discard, Stderr: io.Discard})
 	}()
 	expect.Eventually(t, "the worker accepts commands", func() bool {
