@@ -86,7 +86,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 	show := func(interactive bool, noColor string) string {
 		var out bytes.Buffer
 		env := Environment{Stdout: &out, Interactive: interactive, Getenv: func(string) string { return noColor }}
-		Renderer(env).Note("", render.Red, "x")
+		newRenderer(env).Note("", render.Red, "x")
 		return out.String()
 	}
 	is.Equal(show(true, ""), "\x1b[31mx\x1b[0m\n")

@@ -33,7 +33,7 @@ func runKill(ctx context.Context, env Environment, args []string) error {
 	}
 	defer s.Close()
 	if err := s.Do(ctx, "exec.signal", execs.Signal{Execution: exec, Signal: *signal}); err != nil {
-		return InvalidUsage(env, "sandbox kill", err)
+		return invalidUsage(env, "sandbox kill", err)
 	}
 	if *signal == "" {
 		fmt.Fprintln(env.Stderr, "signal sent to:", exec)

@@ -105,7 +105,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 	}
 	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
-		return InvalidUsage(env, "schedule add", err)
+		return invalidUsage(env, "schedule add", err)
 	}
 	printPreview(env, v)
 	if !*yes {
@@ -125,7 +125,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{Command: client.NewCommand(),
 		Collection: schedules.Collection, Set: fields, New: true})
 	if err != nil {
-		return InvalidUsage(env, "schedule add", err)
+		return invalidUsage(env, "schedule add", err)
 	}
 	_, err = fmt.Fprintln(env.Stdout, a.ID)
 	return err
@@ -159,7 +159,7 @@ func previewSchedule(ctx context.Context, env Environment, args []string) error 
 	}
 	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
-		return InvalidUsage(env, "schedule preview", err)
+		return invalidUsage(env, "schedule preview", err)
 	}
 	if *asJSON {
 		return PrintJSON(env.Stdout, v)

@@ -33,9 +33,9 @@ func runOwnShell(ctx context.Context, env Environment, args []string) (err error
 	data := DataFlag(fs, env)
 	private := fs.Bool("private", false, "do not record its output and the files that it changes")
 	// "attach" uses the internal flags.
-	user := fs.String("user", "", InternalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
-	pid := fs.String("client", "", InternalFlag+"`pid` of the client of \"attach\" whose shell it is")
-	stay := fs.Bool("stay", false, InternalFlag+"when it fails, wait until the window is closed")
+	user := fs.String("user", "", internalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
+	pid := fs.String("client", "", internalFlag+"`pid` of the client of \"attach\" whose shell it is")
+	stay := fs.Bool("stay", false, internalFlag+"when it fails, wait until the window is closed")
 	id, err := ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func runWhy(ctx context.Context, env Environment, args []string) error {
 	if *asJSON {
 		return PrintJSON(env.Stdout, why)
 	}
-	show := Renderer(env)
+	show := newRenderer(env)
 	show.Email = s.EmailOf(ctx)
 	show.Why(why)
 	return show.Err

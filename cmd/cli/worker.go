@@ -73,7 +73,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	capacity := fs.Int("capacity", sandboxCapacity,
 		"maximum number of commands at once; further commands go to other workers, or wait")
 	drain := fs.Duration("drain", sandboxDrain, "time that running commands have to end after the first SIGTERM or SIGINT")
-	lifeline := fs.Bool("lifeline", false, InternalFlag+"end at once when stdin ends")
+	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
