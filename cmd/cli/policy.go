@@ -51,6 +51,7 @@ var policyVerbs = map[string]func(context.Context, Environment, []string) error{
 	"why":    runWhy,
 }
 
+// Policy is the command policy.
 func Policy(ctx context.Context, env Environment, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(env.Stderr, policyUsage)

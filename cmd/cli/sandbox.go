@@ -25,6 +25,7 @@ const sandboxUsage = `pocketcoder sandbox: inspect running commands.
 Each explains itself with -h.
 `
 
+// Sandbox is the command sandbox.
 func Sandbox(ctx context.Context, env Environment, args []string) error {
 	if len(args) > 0 {
 		if run, ok := sandboxVerbs[args[0]]; ok {

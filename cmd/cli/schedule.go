@@ -47,7 +47,8 @@ func Schedule(ctx context.Context, env Environment, args []string) error {
 		return listSchedules(ctx, env, args)
 	}
 	verbs := map[string]func(context.Context, Environment, []string) error{
-		"add": addSchedule, "list": listSchedules, "show": showSchedule, "preview": previewSchedule, "run": runSchedule, "cancel": cancelSchedule,
+		"add": addSchedule, "list": listSchedules, "show": showSchedule, "preview": previewSchedule,
+		"run": runSchedule, "cancel": cancelSchedule,
 		"pause": func(ctx context.Context, env Environment, args []string) error {
 			return enableSchedule(ctx, env, args, false)
 		},
