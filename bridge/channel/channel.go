@@ -1,5 +1,5 @@
 // Package channel connects messengers. Messages of people reach the chat of their conversation. The chat's answers,
-// permission requests and questions are sent to the conversation.
+// permission requests and questions are sent to the conversation. It also posts events to the targets of webhooks.
 //
 // Promises:
 //   - The read models determine what is sent: final answers, errors, requests, questions and files of the chat of a

@@ -4,7 +4,7 @@ import (
 	"os"
 	"sync"
 
-	"pocketcoder/bridge/opencode/tail"
+	"pocketcoder/bridge/opencode/install"
 )
 
 const logSize = 10 << 20 // bytes of the log file; the one before it is kept as .1
@@ -15,7 +15,7 @@ type logFile struct {
 	path string
 	file *os.File
 	size int64
-	tail tail.Buffer
+	tail install.OutputTail
 }
 
 func openLog(path string) (*logFile, error) {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/bridge/opencode/tail"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -34,7 +34,7 @@ type child struct {
 // may have taken the port, which must not receive the password.
 type announcement struct {
 	url     string
-	printed tail.Buffer
+	printed install.OutputTail
 	made    chan struct{} // closed when OpenCode listens
 }
 

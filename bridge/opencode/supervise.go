@@ -1,5 +1,6 @@
 // Package opencode runs an OpenCode server as a child process, with its own directories, configuration and isolation.
-// It restarts the server, kills it at the end and leaves no orphans.
+// It restarts the server, kills it at the end and leaves no orphans. It also serves pocketcoder-shell, the shell of the
+// server.
 //
 // Promises:
 //   - The workspace cannot configure OpenCode. Supervisor refuses to start an OpenCode whose effective configuration
@@ -42,7 +43,7 @@ type Supervisor struct {
 	Dir       string // absolute; one supervisor at a time
 	Workspace string // absolute: where sessions live
 	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
-	// ShellAddress is the address of the shells.Server that answers Shell, such as unix:/data/shell.sock.
+	// ShellAddress is the address of the ShellServer that answers Shell, such as unix:/data/shell.sock.
 	ShellAddress string
 	Provider     provider.Provider // until Replace
 	Logger       *slog.Logger

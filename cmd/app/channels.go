@@ -7,7 +7,6 @@ import (
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/email"
 	"pocketcoder/bridge/channel/telegram"
-	"pocketcoder/bridge/webhook"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections/outgoing"
 )
@@ -42,7 +41,7 @@ func (s *System) runChannels(ctx context.Context) error {
 
 // runWebhooks posts events to the URLs that subscribe to them, on the node with the engine.
 func (s *System) runWebhooks(ctx context.Context) error {
-	sender := &webhook.Sender{Channels: s.channels, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		RetryAfter: webhook.DefaultRetryAfter, AllowPrivate: s.o.PushPrivate}
+	sender := &bridge.WebhookSender{Channels: s.channels, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		RetryAfter: bridge.WebhookRetryAfter, AllowPrivate: s.o.PushPrivate}
 	return sender.Run(ctx)
 }

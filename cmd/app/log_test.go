@@ -13,8 +13,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/app/logdisk"
-	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -31,11 +29,11 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	d := datadir.Dir(expect.MemoryDir(t))
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	opened, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
+	opened, err := openLogServer(t.Context(), logServerOptions{Data: d, Config: NATSConfig(d, keys),
 		Logger: slog.New(slog.DiscardHandler)}, keys)
 	is.NoErr(err)
 	t.Cleanup(opened.Close)
-	s := &System{nats: opened, nc: opened.Conn, disk: &logdisk.Disk{Data: d, Server: opened.Embedded,
+	s := &System{nats: opened, nc: opened.Conn, disk: &logDisk{Data: d, Server: opened.Embedded,
 		Damaged: opened.HasDamage, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	options := log.DefaultOptions
 	options.Refuse = s.disk.Refusal
@@ -91,13 +89,13 @@ func openedLog(t *testing.T, d datadir.Dir) *System {
 	is := is.New(t)
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	server, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
+	server, err := openLogServer(t.Context(), logServerOptions{Data: d, Config: NATSConfig(d, keys),
 		Logger: slog.New(slog.DiscardHandler)}, keys)
 	is.NoErr(err)
 	t.Cleanup(server.Close)
 	l, err := log.Open(t.Context(), server.Conn, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
-	return &System{nats: server, nc: server.Conn, log: l, disk: &logdisk.Disk{Data: d}}
+	return &System{nats: server, nc: server.Conn, log: l, disk: &logDisk{Data: d}}
 }
 
 func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {

@@ -5,14 +5,11 @@ import (
 	"net/url"
 	"path/filepath"
 
+	"pocketcoder/bridge/opencode/configuration"
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
-	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/bridge/opencode/providerkeys"
-	"pocketcoder/bridge/opencode/providerlist"
-	"pocketcoder/bridge/opencode/restarts"
 	"pocketcoder/handlers/worker"
 )
 
@@ -57,11 +54,11 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 
 // configureEngine sets the stored keys of providers and the sealed procedures for OpenCode. wireNetwork comes first.
 func (s *System) configureEngine(ctx context.Context) error {
-	s.restarts = restarts.New(s.engine, s.model)
-	s.modelKeys = &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
+	s.restarts = configuration.NewRestarts(s.engine, s.model)
+	s.modelKeys = &configuration.ModelKeys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
 		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
-		Restart: s.restarts.Want, Calm: providerkeys.DefaultCalm}
-	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
+		Restart: s.restarts.Want, Calm: configuration.DefaultCalm}
+	s.procedures = &configuration.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
 		Logger: s.o.Logger}
 	s.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: s.o.Workspace, Logger: s.o.Logger,
 		State: filepath.Join(s.o.engineState(), "notes.json")}
@@ -92,8 +89,8 @@ const providerHelp = "In the web app, an administrator stores the key of a provi
 	"A server of your own works too: `--model-url http://127.0.0.1:11434/v1 --model NAME`."
 
 // providers records which model providers OpenCode can use.
-func (s *System) providers() *providerlist.Recorder {
-	return &providerlist.Recorder{Outbox: s.outbox, Model: s.model, Records: s.records, Next: s.lives.Next,
+func (s *System) providers() *configuration.ProviderRecorder {
+	return &configuration.ProviderRecorder{Outbox: s.outbox, Model: s.model, Records: s.records, Next: s.lives.Next,
 		Logger: s.o.Logger}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -24,7 +23,7 @@ func TestAReservationOfALargeDiskDoesNotStopAStartOnASmallOne(t *testing.T) {
 	is.NoErr(err)
 	large := log.DefaultOptions // 1 GiB
 	for _, options := range []log.Options{large, streamOptions(Options{Data: d}), large} {
-		n, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
+		n, err := openLogServer(t.Context(), logServerOptions{Data: d, Config: NATSConfig(d, keys),
 			Logger: slog.New(slog.DiscardHandler)}, keys)
 		is.NoErr(err)
 		_, err = log.Open(t.Context(), n.Conn, options, secret.NewRedactor())

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/log/place"
 	"pocketcoder/handlers/chat"
@@ -50,7 +49,7 @@ type Options struct {
 	Egress        string // address of the egress proxy
 	Isolation     string
 	Expose        []string // further directories that the sandbox can read
-	Limits        *worker.Limits
+	Limits        *WorkerLimits
 	Relay         service.Relay
 	Logger        *slog.Logger
 	Stderr        io.Writer           // for the progress of the start, and the output of the worker

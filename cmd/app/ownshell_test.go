@@ -9,7 +9,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/app/ownshell"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
@@ -30,7 +29,7 @@ func TestTheShellIsBuiltFromItsOwnSourceInAHostileDirectory(t *testing.T) {
 		is.NoErr(os.WriteFile(filepath.Join(hostile, name), []byte(text), 0o644))
 	}
 	t.Chdir(hostile)
-	shell, err := ownshell.Find(t.Context(), datadir.Dir(filepath.Join(hostile, "data")), func(string) {})
+	shell, err := findOwnShell(t.Context(), datadir.Dir(filepath.Join(hostile, "data")), func(string) {})
 	is.NoErr(err)
 	var stderr bytes.Buffer
 	cmd := exec.Command(shell, "-c", "true")
@@ -43,7 +42,7 @@ func TestTheShellIsBuiltFromItsOwnSourceInAHostileDirectory(t *testing.T) {
 func TestAMissingShellIsExplained(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())
-	_, err := ownshell.Find(t.Context(), datadir.Dir(t.TempDir()), func(string) {})
+	_, err := findOwnShell(t.Context(), datadir.Dir(t.TempDir()), func(string) {})
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "put the two programs into one directory")
 }

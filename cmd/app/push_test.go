@@ -9,7 +9,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/channel/telegramtest"
-	"pocketcoder/cmd/app/node"
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
@@ -26,7 +25,7 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	s := openedModel(t)
 	var lines expect.Buffer
 	s.o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-	s.records, s.engineNode, s.web = &record.Records{Log: s.log}, &node.Engine{}, &web.Server{API: &api.Server{}}
+	s.records, s.engineNode, s.web = &record.Records{Log: s.log}, &sharedEngine{}, &web.Server{API: &api.Server{}}
 	var err error
 	s.secrets, err = secret.Open(t.Context(), s.nc, 1)
 	is.NoErr(err)

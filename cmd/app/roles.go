@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/app/lease"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
@@ -83,7 +82,7 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	}
 	// The name is new at each start, because the work of the earlier process has ended.
 	s.node = host + "-" + strings.ToLower(rand.Text()[:6])
-	if s.lease, err = lease.Open(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node); err != nil {
+	if s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node); err != nil {
 		return err
 	}
 	s.lease.Changed = s.change

@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 
-	"pocketcoder/bridge/schedules"
+	"pocketcoder/bridge/watch"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/projections/queries"
@@ -21,6 +21,6 @@ func (s *System) previews() preview.Schedules {
 
 // watchSchedules runs on each node that handles commands. They start each run once.
 func (s *System) watchSchedules(ctx context.Context) error {
-	return schedules.Watch{Schedules: s.schedules, Chats: s.chats, Model: s.model,
+	return watch.Schedules{Schedules: s.schedules, Chats: s.chats, Model: s.model,
 		Logger: s.o.Logger, Uncertain: s.uncertain}.Run(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/cmd/app/progress"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
@@ -17,7 +16,7 @@ import (
 )
 
 // openSSH opens the SSH server if it is configured, and finds the programs that its connections need.
-func openSSH(ctx context.Context, o Options, say *progress.Progress) (*ssh.Server, error) {
+func openSSH(ctx context.Context, o Options, say *progress) (*ssh.Server, error) {
 	if err := os.MkdirAll(o.Data.Path("ssh"), 0o700); err != nil || o.SSH == "" {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Package app is the running system: New opens its foundations (NATS, the log, the read model, listeners) in order,
 // Run hands them to the actors, and both close them in reverse when the first actor ends. The command up runs it, and
-// tests may run it in-process.
+// tests may run it in-process. RunWorker is a sandbox worker, which is a process of its own.
 //
 // Promises: only this package wires the parts of the system. New leaves nothing open if it fails. Run returns once
 // every actor has ended or had its time to end, and everything is closed.
@@ -29,27 +29,17 @@ import (
 	"pocketcoder/bridge/mcp"
 	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/configuration"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
-	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/bridge/opencode/providerkeys"
-	"pocketcoder/bridge/opencode/restarts"
-	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/cmd/app/lease"
-	"pocketcoder/cmd/app/logdisk"
-	"pocketcoder/cmd/app/logserver"
-	"pocketcoder/cmd/app/node"
-	"pocketcoder/cmd/app/ownshell"
-	"pocketcoder/cmd/app/progress"
-	"pocketcoder/cmd/app/workerprocess"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
@@ -84,7 +74,7 @@ import (
 //	   OpenCode ◀─▶ ingest, outbox ─▲       │
 //	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
-	s := &System{o: o, progress: progress.New(o.Stderr)}
+	s := &System{o: o, progress: newProgress(o.Stderr)}
 	ctx = log.WithoutTimeout(ctx) // opening a large log on a busy machine takes long
 	defer func() {
 		if err != nil {
@@ -152,14 +142,14 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if err := errors.Join(os.MkdirAll(models, 0o700), store.Move(string(s.o.Data), models)); err != nil {
 		return err
 	}
-	s.nats, err = logserver.Open(ctx, logserver.Options{Data: s.o.Data, URL: s.o.NATS,
+	s.nats, err = openLogServer(ctx, logServerOptions{Data: s.o.Data, URL: s.o.NATS,
 		Config: NATSConfig(s.o.Data, s.keys), Logger: s.o.Logger}, s.keys)
 	if err != nil {
 		return err
 	}
 	s.onClose(s.nats.Close)
 	s.nc, s.url = s.nats.Conn, s.nats.URL
-	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger}
+	s.disk = &logDisk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
@@ -215,7 +205,7 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	}
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
-			s.progress.Ready(progress.System{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
+			s.progress.Ready(startedSystem{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
 				WorkerPID: s.worker.PID(), OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
@@ -238,7 +228,7 @@ type shellListener struct {
 func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + o.shellSocket()
-		s.Listener, err = shells.Listen(o.shellSocket())
+		s.Listener, err = opencode.ListenForShells(o.shellSocket())
 		return s, err
 	}
 	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -256,12 +246,12 @@ type System struct {
 	closers   []func()     // functions that close the foundations, in the order in which they were opened
 	listener  net.Listener // of the web server
 	metrics   net.Listener // for Prometheus; nil without --metrics
-	progress  *progress.Progress
+	progress  *progress
 	keys      natsconf.Keys
 	url       string
-	nats      *logserver.Server
+	nats      *logServer
 	nc        *nats.Conn
-	disk      *logdisk.Disk
+	disk      *logDisk
 	log       *log.Log
 	quorum    quorum.Watch
 	opened    uint64 // sequence of the last event when the log was opened
@@ -291,20 +281,20 @@ type System struct {
 	engineNetwork *network.Engine // network access of OpenCode itself
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
 	providerKeys  *recordsecret.ProviderKeys
-	modelKeys     *providerkeys.Keys
-	procedures    *procedures.Procedures
+	modelKeys     *configuration.ModelKeys
+	procedures    *configuration.Procedures
 	noteFiles     *notes.Notes
-	restarts      *restarts.Restarts
+	restarts      *configuration.Restarts
 	gateway       *gateway.Gateway // runs the approved MCP servers
 	isolation     isolation.Choice // how OpenCode is isolated
 	lives         opencode.Generations
-	worker        *workerprocess.Process
+	worker        *workerProcess
 	web           *web.Server
 	push          *push.Push
 	channels      *channel.Channels
 	ssh           *ssh.Server   // nil without --ssh
-	engineNode    *node.Engine  // the engine, on whichever node it runs
-	lease         *lease.Lease  // nil without Options.Roles
+	engineNode    *sharedEngine // the engine, on whichever node it runs
+	lease         *engineLease  // nil without Options.Roles
 	node          string        // the name of this node in the lease
 	leading       chan struct{} // closed once this node runs the engine
 	loaded        chan struct{} // closed once the read model has caught up
@@ -361,7 +351,7 @@ func (s *System) wire() {
 		Network:   s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.outbox.Rules, s.tools.JudgeRead = s.gate.RulesOf, s.gate.JudgeRead
-	s.worker = &workerprocess.Process{
+	s.worker = &workerProcess{
 		Args: []string{
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
 			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"),
@@ -376,7 +366,8 @@ func (s *System) wire() {
 	s.wireWorkers()
 	s.wireSchedules()
 	s.wireChannels()
-	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
+	s.engineNode = &sharedEngine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec,
+		Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
@@ -447,7 +438,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
+		answering := opencode.ShellServer{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
 			Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))
@@ -487,7 +478,7 @@ func (s *System) runOpenCode(ctx context.Context) (err error) {
 	var building sync.WaitGroup // parallel to npm, which mostly waits for the network
 	var noShell error
 	building.Go(func() {
-		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.progress.Step("shell", line) })
+		s.engine.Shell, noShell = findOwnShell(ctx, s.o.Data, func(line string) { s.progress.Step("shell", line) })
 	})
 	s.engine.Tools, err = install.Find(ctx, install.Options{
 		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.progress.Step("opencode", line) },

@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 
-	"pocketcoder/bridge/workers"
+	"pocketcoder/bridge/watch"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/worker"
@@ -12,7 +12,7 @@ import (
 func (s *System) wireWorkers() {
 	s.workers = &worker.Workers{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
 		Limits: worker.Limits{All: s.o.MaxWorkers}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
-		Active: func(ctx context.Context) ([]string, error) { return workers.Active(ctx, s.model) }}
+		Active: func(ctx context.Context) ([]string, error) { return watch.ActiveWorkers(ctx, s.model) }}
 	s.tools.Workers = s.workers
 }
 
@@ -21,7 +21,7 @@ func (s *System) endCommands(ctx context.Context, chat, actor string) error {
 	if err := s.model.CatchUp(ctx); err != nil {
 		return err
 	}
-	return workers.EndCommands(ctx, s.model, chat, func(ctx context.Context, id, signal string) error {
+	return watch.EndCommands(ctx, s.model, chat, func(ctx context.Context, id, signal string) error {
 		c := exec.Signal{Command: handlers.Command{Actor: actor}, Execution: id, Signal: signal}
 		_, err := s.engineNode.Signal(ctx, c)
 		return err
@@ -29,6 +29,6 @@ func (s *System) endCommands(ctx context.Context, chat, actor string) error {
 }
 
 func (s *System) watchWorkers(ctx context.Context) error {
-	return workers.Watch{Workers: s.workers, Log: s.log, Model: s.model, Logger: s.o.Logger,
+	return watch.Workers{Workers: s.workers, Log: s.log, Model: s.model, Logger: s.o.Logger,
 		SilentAfter: s.o.WorkerSilence}.Run(ctx)
 }

@@ -49,10 +49,10 @@ func attachFlags(env Environment, args []string) (attachOptions, error) {
 	o := attachOptions{}
 	fs.BoolVar(&o.shell, "shell", false, "also open a shell in the sandbox")
 	// The lines of authorized_keys have the internal flags.
-	fs.StringVar(&o.user, "user", "", InternalFlag+"`id` of the account that attaches: it sees its own chats, and owns the shell")
-	fs.BoolVar(&o.all, "all", false, InternalFlag+"show the chats of all accounts; --user must be an administrator")
-	ssh := fs.Bool("ssh", false, InternalFlag+"take the chat from SSH_ORIGINAL_COMMAND")
-	fs.StringVar(&o.key, "key", "", InternalFlag+"`id` of the SSH key that logged in: its last_used is set")
+	fs.StringVar(&o.user, "user", "", internalFlag+"`id` of the account that attaches: it sees its own chats, and owns the shell")
+	fs.BoolVar(&o.all, "all", false, internalFlag+"show the chats of all accounts; --user must be an administrator")
+	ssh := fs.Bool("ssh", false, internalFlag+"take the chat from SSH_ORIGINAL_COMMAND")
+	fs.StringVar(&o.key, "key", "", internalFlag+"`id` of the SSH key that logged in: its last_used is set")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return o, err

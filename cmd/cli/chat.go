@@ -115,5 +115,5 @@ func Chat(ctx context.Context, env Environment, args []string) error {
 	if err == nil && end != turn.Completed {
 		return ExitCode(end)
 	}
-	return InvalidUsage(env, "chat", err)
+	return invalidUsage(env, "chat", err)
 }

@@ -154,9 +154,9 @@ func Indented(v any) ([]byte, error) {
 	return printable.JSON(b.Bytes()), err
 }
 
-// InvalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error
+// invalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error
 // unchanged.
-func InvalidUsage(env Environment, command string, err error) error {
+func invalidUsage(env Environment, command string, err error) error {
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
 		return WrongUsage(env, "%s: %s", command, r.Text)
 	}
@@ -166,7 +166,7 @@ func InvalidUsage(env Environment, command string, err error) error {
 // hasColours reports whether output has colours: on a terminal, unless NO_COLOR is set (no-color.org).
 func hasColours(env Environment) bool { return env.Interactive && env.Getenv("NO_COLOR") == "" }
 
-// Renderer returns a renderer that shows events on stdout.
-func Renderer(env Environment) *render.Renderer {
+// newRenderer returns a renderer that shows events on stdout.
+func newRenderer(env Environment) *render.Renderer {
 	return render.New(render.NewScreen(env.Stdout, env.Interactive, hasColours(env)))
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// InternalFlag begins the help of a flag that only our own programs use. -h hides it.
-const InternalFlag = "internal: "
+// internalFlag begins the help of a flag that only our own programs use. -h hides it.
+const internalFlag = "internal: "
 
 type flagGroup struct {
 	name  string
@@ -110,7 +110,7 @@ func printFlags(fs *flag.FlagSet, title string, in func(*flag.Flag) bool) {
 	shown, any := flag.NewFlagSet("", flag.ContinueOnError), false
 	shown.SetOutput(fs.Output())
 	fs.VisitAll(func(f *flag.Flag) {
-		if in(f) && !strings.HasPrefix(f.Usage, InternalFlag) {
+		if in(f) && !strings.HasPrefix(f.Usage, internalFlag) {
 			shown.Var(f.Value, f.Name, f.Usage)
 			shown.Lookup(f.Name).DefValue = f.DefValue
 			any = true

@@ -12,7 +12,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/app"
-	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/console"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/expect"
@@ -87,7 +86,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 	show := func(interactive bool, noColor string) string {
 		var out bytes.Buffer
 		env := Environment{Stdout: &out, Interactive: interactive, Getenv: func(string) string { return noColor }}
-		Renderer(env).Note("", render.Red, "x")
+		newRenderer(env).Note("", render.Red, "x")
 		return out.String()
 	}
 	is.Equal(show(true, ""), "\x1b[31mx\x1b[0m\n")
@@ -105,14 +104,14 @@ func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
 	is.NoErr(err)
 	_, err = Parse(fs, []string{"--memory=512MiB", "--file-size", "1.5GB", "--cpu-time=90s", "--processes=0"}, 0)
 	is.NoErr(err)
-	want := worker.Limits{Limits: limit.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second,
+	want := app.WorkerLimits{Limits: limit.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second,
 		OpenFiles: 99}, Timeout: 5 * time.Minute}
 	is.Equal(*l, want)
 
 	fs = NewFlags(env, "worker", "")
 	parsed, err := limitFlags(fs, Environment{Getenv: func(string) string { return "" }})
 	is.NoErr(err)
-	is.Equal(*parsed, *worker.DefaultLimits())
+	is.Equal(*parsed, *app.DefaultWorkerLimits())
 	_, err = Parse(fs, l.Args(), 0)
 	is.NoErr(err)
 	is.Equal(*parsed, want) // the worker has what up was given

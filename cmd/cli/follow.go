@@ -23,7 +23,7 @@ func transcriptFlags(env Environment, args []string) (replay.FollowOptions, erro
 	data := DataFlag(fs, env)
 	o := replay.FollowOptions{}
 	fs.StringVar(&o.Session, "session", "", "only the subagent whose OpenCode session has this `id`")
-	fs.BoolVar(&o.Windows, "windows", false, InternalFlag+
+	fs.BoolVar(&o.Windows, "windows", false, internalFlag+
 		"open a window of \"pocketcoder attach\" for each subagent at work, and end with the chat")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
@@ -49,5 +49,5 @@ func runTranscript(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	return replay.Follow(ctx, s, Renderer(env), o)
+	return replay.Follow(ctx, s, newRenderer(env), o)
 }

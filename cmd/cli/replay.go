@@ -86,7 +86,7 @@ func Replay(ctx context.Context, env Environment, args []string) error {
 	if o.html || o.cast {
 		return writeReplay(ctx, env, s, o)
 	}
-	show := Renderer(env)
+	show := newRenderer(env)
 	show.Email = s.EmailOf(ctx)
 	return replay.Show(ctx, s.Log, o.Options, show, env.Stdout)
 }

@@ -48,5 +48,5 @@ func RunVerb(ctx context.Context, env Environment, fs *flag.FlagSet, args []stri
 	}
 	defer s.Close()
 	connected(s)
-	return InvalidUsage(env, fs.Name(), v.run(ctx, rest[1:]))
+	return invalidUsage(env, fs.Name(), v.run(ctx, rest[1:]))
 }

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"pocketcoder/cmd/app"
-	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/sandbox/isolation"
 )
 
 // limitFlags adds the flags of the limits. Each has an environment variable. An error names the invalid variable.
-func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
-	l := worker.DefaultLimits()
+func limitFlags(fs *flag.FlagSet, env Environment) (*app.WorkerLimits, error) {
+	l := app.DefaultWorkerLimits()
 	fs.Var(&l.Memory, "memory", "maximum memory of a command, a `size` such as 512MiB; 0 is no limit (POCKETCODER_MEMORY)")
 	fs.Int64Var(&l.Processes, "processes", l.Processes,
 		"maximum number of processes and threads of a command; 0 is no limit (POCKETCODER_PROCESSES)")
@@ -74,7 +73,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	capacity := fs.Int("capacity", sandboxCapacity,
 		"maximum number of commands at once; further commands go to other workers, or wait")
 	drain := fs.Duration("drain", sandboxDrain, "time that running commands have to end after the first SIGTERM or SIGINT")
-	lifeline := fs.Bool("lifeline", false, InternalFlag+"end at once when stdin ends")
+	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
@@ -87,18 +86,18 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	if err := limits.Check(); err != nil {
 		return WrongUsage(env, "worker: %v", err)
 	}
-	o := worker.Options{
+	o := app.WorkerOptions{
 		NATS: *url, Key: *key, Pool: *inPool, Workspace: datadir.Absolute(*workspace), Home: *home, Quarantine: *quarantine, Isolation: *level, Expose: expose, Limits: limits,
 		Capacity: *capacity, Drain: *drain, Stdout: env.Stdout, Stderr: env.Stderr,
 	}
 	if *lifeline {
 		o.Lifeline = env.Stdin
 	}
-	err = worker.Run(ctx, o)
+	err = app.RunWorker(ctx, o)
 	if errors.Is(err, isolation.ErrUnknownLevel) {
 		return WrongUsage(env, "worker: --isolation: %v", err)
 	}
-	if *lifeline && errors.Is(err, worker.ErrUnusable) {
+	if *lifeline && errors.Is(err, app.ErrWorkerUnusable) {
 		return ExitCode(1) // the program that started the worker reports the reason
 	}
 	return err

@@ -20,7 +20,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/bridge/opencode/shells"
+	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -96,11 +96,11 @@ func start(t testing.TB) *system {
 func (s *system) answer(t testing.TB) (stop func() error) {
 	t.Helper()
 	is := is.New(t)
-	listener, err := shells.Listen(s.socket)
+	listener, err := opencode.ListenForShells(s.socket)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	server := shells.Server{Listener: listener, Conn: s.nc, Engine: "e1",
+	server := opencode.ShellServer{Listener: listener, Conn: s.nc, Engine: "e1",
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	go func() { ended <- server.Serve(ctx); close(ended) }()
 	return func() error { cancel(); return <-ended }
@@ -244,7 +244,7 @@ func TestAShellSaysWhatIsKnownWhenTheBridgeIsGone(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			socket := filepath.Join(t.TempDir(), "shell.sock")
-			listener, err := shells.Listen(socket)
+			listener, err := opencode.ListenForShells(socket)
 			is.NoErr(err)
 			defer listener.Close()
 			go func() {

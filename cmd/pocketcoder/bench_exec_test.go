@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"pocketcoder/bridge/opencode/shells"
+	"pocketcoder/bridge/opencode"
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -65,9 +65,9 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 			return permission.Session{Chat: benchChat, Directory: x.workspace}, true
 		}}
 	running.Go(func() { _ = gate.Run(ctx) })
-	listener, err := shells.Listen(x.socket)
+	listener, err := opencode.ListenForShells(x.socket)
 	x.must(err)
-	server := shells.Server{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
+	server := opencode.ShellServer{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
 	running.Go(func() { _ = server.Serve(ctx) })
 	worker := exec.Command(released(b), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)

@@ -20,14 +20,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
-	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
-	"pocketcoder/cmd/cli/executions"
-	"pocketcoder/cmd/cli/notes"
-	"pocketcoder/cmd/cli/procedures"
-	"pocketcoder/cmd/cli/rules"
-	"pocketcoder/cmd/cli/schedules"
-	"pocketcoder/cmd/cli/workers"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -134,24 +127,24 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
 		"up":        cli.Up,
 		"serve":     cli.Serve,
-		"sandbox":   executions.Run,
+		"sandbox":   cli.Sandbox,
 		"chat":      cli.Chat,
 		"chats":     cli.Chats,
-		"workers":   workers.Run,
-		"schedule":  schedules.Run,
+		"workers":   cli.Workers,
+		"schedule":  cli.Schedule,
 		"user":      admin.User,
 		"budget":    admin.Budget,
 		"agent":     admin.Agent,
-		"note":      notes.Run,
+		"note":      cli.Note,
 		"model":     admin.Model,
-		"policy":    rules.Run,
+		"policy":    cli.Policy,
 		"device":    admin.Device,
-		"channel":   channels.Run,
-		"pair":      channels.Pair,
-		"webhook":   channels.Webhook,
+		"channel":   cli.Channel,
+		"pair":      cli.Pair,
+		"webhook":   cli.Webhook,
 		"key":       admin.Key,
 		"mcp":       admin.MCP,
-		"procedure": procedures.Run,
+		"procedure": cli.Procedure,
 		"ports":     cli.Ports,
 		"requests":  cli.Requests,
 		"replay":    cli.Replay,

@@ -6,7 +6,7 @@
 // processes report it and however often they restart. A tool call starts one worker, even if it is repeated. Messages
 // stay within the tree of one person's chat.
 //
-// It must not know how a turn runs, or how a tool call reaches it. The package bridge/workers says when a turn is over.
+// It must not know how a turn runs, or how a tool call reaches it. The package bridge/watch says when a turn is over.
 package worker
 
 import (

@@ -45,7 +45,7 @@ var runs = []run{
 		{name: "reconnect to an OpenCode with 10,000 sessions, ms", metric: "ms", budget: 2000},
 		{name: "allocated meanwhile, MiB", metric: "allocated-MiB"},
 	}},
-	{"./bridge/workers", "Reflex", "300x", []line{
+	{"./bridge/watch", "Reflex", "300x", []line{
 		{name: "worker done → model of its idle parent asked, p50 ms", metric: "p50-ms", budget: 50},
 		{name: "worker done → model of its idle parent asked, p99 ms", metric: "p99-ms", budget: 250},
 	}},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 )
@@ -120,7 +120,7 @@ func (s *System) Play(t testing.TB, chat, trace string) {
 	}
 	durable := map[string]bool{}
 	var lines []payload
-	for _, event := range recording.Events(t, trace) {
+	for _, event := range opencodetest.RecordedEvents(t, trace) {
 		var l struct{ Payload payload }
 		Check(t, json.Unmarshal(event, &l))
 		p := l.Payload

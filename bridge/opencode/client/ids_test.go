@@ -10,7 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/bridge/opencode/opencodetest"
 )
 
 func TestIDsAscendAndAreOpenCodes(t *testing.T) {
@@ -40,8 +40,8 @@ func TestAnIDIsFoundByItsName(t *testing.T) {
 func TestIDsMatchRecordedOnes(t *testing.T) {
 	is := is.New(t)
 	compared := 0
-	for _, name := range recording.Names(t) {
-		for _, data := range recording.Events(t, name) {
+	for _, name := range opencodetest.RecordingNames(t) {
+		for _, data := range opencodetest.RecordedEvents(t, name) {
 			e, ok, err := ParseEvent(data)
 			is.NoErr(err)
 			if !ok || e.Type != "message.updated" {

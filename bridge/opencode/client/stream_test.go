@@ -6,7 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/bridge/opencode/opencodetest"
 )
 
 func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
@@ -20,11 +20,11 @@ func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range recording.Names(t) {
+	for _, name := range opencodetest.RecordingNames(t) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			var plain payload
-			for _, data := range recording.Events(t, name) {
+			for _, data := range opencodetest.RecordedEvents(t, name) {
 				var p payload
 				is.NoErr(json.Unmarshal(data, &p))
 				if p.Payload.Type == "sync" {
@@ -47,11 +47,11 @@ func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 }
 
 func TestEveryEventIsGivenOnceWithItsSequence(t *testing.T) {
-	for _, name := range recording.Names(t) {
+	for _, name := range opencodetest.RecordingNames(t) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			ids, seqs := map[string]bool{}, map[string]int64{}
-			for _, data := range recording.Events(t, name) {
+			for _, data := range opencodetest.RecordedEvents(t, name) {
 				e, ok, err := ParseEvent(data)
 				is.NoErr(err)
 				if !ok {

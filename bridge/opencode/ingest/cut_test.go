@@ -16,7 +16,7 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
-	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 )
@@ -101,7 +101,7 @@ func kindsOf(frames [][]byte) (kinds []string) {
 var stateOfCall = regexp.MustCompile(`"status":"[a-z]+"`)
 
 func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	for _, k := range cuts(t, kindsOf(frames)) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +133,7 @@ func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 }
 
 func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	for i, k := range cuts(t, kindsOf(frames)) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +157,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 }
 
 func TestACutLosesNoSubagentsEvent(t *testing.T) {
-	frames := recording.Events(t, "9i-perm-task")[1:]
+	frames := opencodetest.RecordedEvents(t, "9i-perm-task")[1:]
 	for _, k := range cuts(t, kindsOf(frames)) {
 		if k < 3 {
 			continue
@@ -187,7 +187,7 @@ func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := bridgetest.Connected(t)
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	for _, f := range frames { // within one burst
 		s.Happen(f)
 		s.Say(f)
@@ -200,7 +200,7 @@ func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 }
 
 func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	var durable []int
 	var kinds []string
 	for i, kind := range kindsOf(frames) {
@@ -227,7 +227,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 }
 
 func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	var all []client.Event
 	for _, f := range frames {
 		if e, ok, _ := client.ParseEvent(f); ok {
@@ -263,7 +263,7 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 // OpenCode encodes a message when it sends the event, so a short answer is over in its first event.
 func TestAnAnswerThatEndsEarlyInTheStreamIsStoredAsItBegan(t *testing.T) {
 	is := is.New(t)
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	s, _ := bridgetest.Connected(t)
 	s.AppendUnsent(frames...)
 	begin := regexp.MustCompile(`("id": "(msg_\w+)", "parentID".*"time": \{"created": \d+)\}`)
@@ -277,13 +277,13 @@ func TestAnAnswerThatEndsEarlyInTheStreamIsStoredAsItBegan(t *testing.T) {
 	is.Equal(len(ended), 2) // answers
 	s.Say(frames...)
 	s.Drained()
-	checkDurable(t, s, recording.Events(t, turn)[1:])
+	checkDurable(t, s, opencodetest.RecordedEvents(t, turn)[1:])
 }
 
 // A reply to a request is not durable, so the history lacks it. It stays before the answer that followed it.
 func TestWhatComesBeforeAGapIsStoredBeforeTheHistory(t *testing.T) {
 	is := is.New(t)
-	frames := recording.Events(t, turn)[1:]
+	frames := opencodetest.RecordedEvents(t, turn)[1:]
 	var all []client.Event
 	for _, f := range frames {
 		if e, ok, _ := client.ParseEvent(f); ok {

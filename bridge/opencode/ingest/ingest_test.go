@@ -15,7 +15,7 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 )
 
@@ -113,13 +113,13 @@ func listen(t *testing.T, nc *nats.Conn) func() []*nats.Msg {
 }
 
 func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
-	for _, name := range recording.Names(t) {
+	for _, name := range opencodetest.RecordingNames(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := bridgetest.NewSystem(t)
 			deltas := listen(t, s.NC)
-			frames := recording.Events(t, name)[1:] // without server.connected, which the script sends
+			frames := opencodetest.RecordedEvents(t, name)[1:] // without server.connected, which the script sends
 			root, before := roots(s.OpenCode, frames)
 			s.AppendUnsent(before...)
 			b := s.Start().Connected()
@@ -173,7 +173,7 @@ func TestBurstsDoNotChangeTheFacts(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := bridgetest.NewSystem(t)
-			frames := recording.Events(t, turn)[1:]
+			frames := opencodetest.RecordedEvents(t, turn)[1:]
 			var all []client.Event
 			for _, f := range frames {
 				if e, ok, _ := client.ParseEvent(f); ok {
@@ -238,7 +238,7 @@ func TestASessionMadeForAChatBelongsToIt(t *testing.T) {
 	s := bridgetest.NewSystem(t)
 	chat := s.Chat()
 	s.Start().Connected()
-	frames := recording.Events(t, "05-perm-bash-once")[1:]
+	frames := opencodetest.RecordedEvents(t, "05-perm-bash-once")[1:]
 	for i, f := range frames {
 		frames[i] = bytes.ReplaceAll(f, []byte(`"info": {"id": "ses_`),
 			[]byte(`"info": {"metadata": {"pocketcoder_chat": "`+chat+`"}, "id": "ses_`))

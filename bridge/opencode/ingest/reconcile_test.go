@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/bridgetest"
-	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
@@ -265,7 +265,7 @@ func TestTheHistoryIsFetchedAtTheStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)
-	frames := recording.Events(t, "9i-perm-task")[1:]
+	frames := opencodetest.RecordedEvents(t, "9i-perm-task")[1:]
 	_, before := roots(s.OpenCode, frames)
 	s.AppendUnsent(before...)
 	s.AppendUnsent(frames...)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"pocketcoder/bridge/opencode/tail"
 	"pocketcoder/sleep"
 )
 
@@ -93,7 +92,7 @@ func (in Options) runNPM(ctx context.Context, p npmPackage, dir string) error {
 	cmd := exec.CommandContext(ctx, npm, "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", spec)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	var out tail.Buffer
+	var out OutputTail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	in.Progress("installing " + spec + " with npm")
 	began := time.Now()

@@ -1,5 +1,6 @@
 // Package opencodetest gives tests the real OpenCode: one installation in the user's cache directory, shared by all
-// test packages and made by the first that needs it.
+// test packages and made by the first that needs it. It also has recorded event streams of the real OpenCode, each
+// named after what happened in it.
 package opencodetest
 
 import (

@@ -1,0 +1,191 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/bridge/push"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
+)
+
+// sharedEngine is the engine of the system, on this node or on another one. It lets every node do what only the node
+// with the engine can: ask OpenCode, signal a command, reach its ports, notify. On the node with the engine, these are
+// calls; on another one, requests over NATS.
+type sharedEngine struct {
+	ID     string
+	Conn   *nats.Conn
+	Leads  func() bool // reports whether this node has the engine; then the next fields do its work
+	Outbox *outbox.Outbox
+	Exec   *exec.Executions
+	Push   *push.Push
+	Logger *slog.Logger
+}
+
+// The requests of other nodes.
+type (
+	chatRequest struct {
+		Chat    string `json:"chat"`
+		Message string `json:"message,omitempty"` // for diff and changed
+	}
+	signalRequest struct {
+		exec.Signal
+		By string `json:"by"` // the actor
+	}
+	noticeRequest struct {
+		User   string        `json:"user"`
+		Device string        `json:"device,omitempty"` // for test
+		Notice events.Notice `json:"notice"`           // for tell
+	}
+)
+
+// Serve answers the requests of other nodes until ctx ends.
+func (g *sharedEngine) Serve(ctx context.Context) error {
+	return handlers.Commands{
+		"diff":    handlers.QueryOf(g.diff),
+		"todo":    handlers.QueryOf(g.todo),
+		"changed": handlers.QueryOf(g.changed),
+		"servers": handlers.QueryOf(func(_ context.Context, r chatRequest) ([]string, error) { return g.Exec.Servers(r.Chat), nil }),
+		"signal": handlers.CommandOf(func(*signalRequest, string) {},
+			handlers.SeqOnly(func(ctx context.Context, r signalRequest) (uint64, error) {
+				r.Actor = r.By
+				return g.Exec.Signal(ctx, r.Signal)
+			})),
+		"tell": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
+			return nil, g.Push.SendNotice(ctx, r.User, r.Notice)
+		}),
+		"test": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
+			return nil, g.Push.Test(ctx, r.User, r.Device)
+		}),
+	}.ServeEngine(ctx, g.Conn, g.ID, g.Logger)
+}
+
+// Commands returns the commands of the operator that need OpenCode.
+func (g *sharedEngine) Commands() handlers.Commands {
+	return handlers.Commands{"chat.changed": handlers.QueryOf(g.changed)}
+}
+
+// diff, todo and changed return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.
+func (g *sharedEngine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
+	out, err := g.Outbox.Diff(ctx, r.Chat, r.Message)
+	return out, refusalOf(err)
+}
+
+func (g *sharedEngine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
+	out, err := g.Outbox.Todo(ctx, r.Chat)
+	return out, refusalOf(err)
+}
+
+func (g *sharedEngine) changed(ctx context.Context, r chatRequest) ([]string, error) {
+	files, err := g.Outbox.Changed(ctx, r.Chat, r.Message)
+	return files, refusalOf(err)
+}
+
+func refusalOf(err error) error {
+	if errors.Is(err, outbox.ErrUnavailable) {
+		return handlers.Refuse(handlers.Unavailable, "%v", err)
+	}
+	return err
+}
+
+func (g *sharedEngine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
+	a, err := handlers.SendToEngine(ctx, g.Conn, g.ID, name, command)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
+		err = errors.Join(api.ErrUnavailable, err)
+	}
+	return a, unavailable(err)
+}
+
+// unavailable adds the API's error if OpenCode does not answer.
+func unavailable(err error) error {
+	if errors.Is(err, outbox.ErrUnavailable) || handlers.CodeOf(err) == handlers.Unavailable {
+		return errors.Join(api.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Chats returns the functions of the API that need OpenCode.
+func (g *sharedEngine) Chats() chats.Engine {
+	return chats.Engine{
+		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
+			if g.Leads() {
+				out, err := g.Outbox.Diff(ctx, chat, message)
+				return out, unavailable(err)
+			}
+			a, err := g.send(ctx, "diff", chatRequest{chat, message})
+			return a.Result, err
+		},
+		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) {
+			if g.Leads() {
+				out, err := g.Outbox.Todo(ctx, chat)
+				return out, unavailable(err)
+			}
+			a, err := g.send(ctx, "todo", chatRequest{Chat: chat})
+			return a.Result, err
+		},
+		Changed: func(ctx context.Context, chat, message string) (files []string, err error) {
+			if g.Leads() {
+				files, err := g.Outbox.Changed(ctx, chat, message)
+				return files, unavailable(err)
+			}
+			a, err := g.send(ctx, "changed", chatRequest{chat, message})
+			if err != nil {
+				return nil, err
+			}
+			err = json.Unmarshal(a.Result, &files)
+			return files, err
+		},
+	}
+}
+
+// Signal sends a signal to a running command.
+func (g *sharedEngine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
+	if g.Leads() {
+		return g.Exec.Signal(ctx, c)
+	}
+	a, err := g.send(ctx, "signal", signalRequest{c, c.Actor})
+	return a.Seq, err
+}
+
+// Dial connects to a port of a chat's commands. The connection goes over NATS to the worker.
+func (g *sharedEngine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
+	if g.Leads() {
+		return g.Exec.Dial(ctx, chat, port)
+	}
+	a, err := g.send(ctx, "servers", chatRequest{Chat: chat})
+	if err != nil {
+		return nil, err
+	}
+	var executions []string
+	if err := json.Unmarshal(a.Result, &executions); err != nil {
+		return nil, err
+	}
+	return g.Exec.DialAny(ctx, executions, port)
+}
+
+// SendNotice sends a notice to an account's devices.
+func (g *sharedEngine) SendNotice(ctx context.Context, user string, n events.Notice) error {
+	if g.Leads() {
+		return g.Push.SendNotice(ctx, user, n)
+	}
+	_, err := g.send(ctx, "tell", noticeRequest{User: user, Notice: n})
+	return err
+}
+
+// Test sends a test notification to one device of an account.
+func (g *sharedEngine) Test(ctx context.Context, user, device string) error {
+	if g.Leads() {
+		return g.Push.Test(ctx, user, device)
+	}
+	_, err := g.send(ctx, "test", noticeRequest{User: user, Device: device})
+	return err
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/projections/executions"
+)
+
+// runningOne is a command without an end.
+func runningOne() executions.Run {
+	x := executions.Execution{Chat: "chat1", Status: events.ExecutionRunning, Started: "2026-01-02 03:04:05.000Z"}
+	x.ID = "x1"
+	return executions.Run{Execution: x}
+}
+
+// fragmentAt is a piece of stdout.
+func fragmentAt(offset int64, text string) log.Delta {
+	return log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stdout",
+		Offset: offset, Data: []byte(text)}
+}
+
+func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
+	for _, d := range []log.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
+		is.NoErr(l.PublishDelta(d))
+	}
+	var out, notes strings.Builder
+	expect.Eventually(t, "both are stored", func() bool {
+		out.Reset()
+		notes.Reset()
+		is.NoErr(newOutputPrinter(l, Environment{Stdout: &out, Stderr: &notes}, runningOne()).show(t.Context(), false))
+		return strings.Contains(out.String(), "b")
+	})
+	is.Equal(out.String(), "a\n\\xe2b\n")
+	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 47 bytes of stdout were missed\n")
+}
+
+func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var out, notes strings.Builder
+	p := newOutputPrinter(nil, Environment{Stdout: &out, Stderr: &notes}, runningOne())
+	p.following = true
+	// one was lost on its way
+	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"),
+		fragmentAt(120, "d\n")} {
+		is.NoErr(p.fragment(d))
+	}
+	is.Equal(out.String(), "a\nb\n")
+	is.NoErr(p.finish(t.Context(), events.ExecFinished{Exec: "x1",
+		Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}, ""))
+	is.Equal(out.String(), "a\nb\nlost\nc\nand d\n")
+	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 5 bytes of stdout were missed; the rest of the output follows after the end of the command\nended: exit 0, 0s\n")
+}
+
+func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ended := runningOne()
+	ended.Status, ended.Outputs = events.ExecutionCompleted, `{"stdout":{"base64":"b3V04g=="},"stderr":{"text":"err\r"}}`
+	ended.LeftBehind = "The sandbox ended it."
+	for range 30 { // the order of a map would be another one by then
+		var both strings.Builder
+		is.NoErr(newOutputPrinter(nil, Environment{Stdout: &both, Stderr: &both}, ended).show(t.Context(), false))
+		is.Equal(both.String(), "outerr\\xe2␍\nThe sandbox ended it.\nended: exit 0, 0s\n")
+	}
+}
+
+func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
+	is := is.New(t)
+	var notes strings.Builder
+	refused := executions.Run{Execution: executions.Execution{Status: events.ExecutionRefused,
+		Reason: "nothing\x1b authorized it"}}
+	is.NoErr(newOutputPrinter(nil, Environment{Stderr: &notes}, refused).show(t.Context(), false))
+	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
+}

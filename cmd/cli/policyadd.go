@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
+)
+
+const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. It applies to new requests, also in running chats.
+
+  pocketcoder policy allow 'bash: npm run build*'           run it without asking, with any further words
+  pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
+  pocketcoder policy allow 'network: *.example.org'         commands may connect to these hosts
+  pocketcoder policy allow 'webfetch: https://docs.example.org/*'
+  pocketcoder policy allow 'mcp: github_list'               one tool of an MCP server
+  pocketcoder policy deny 'bash: git push*'                 refuse it without asking
+  pocketcoder policy deny 'read: customers/**'              refuse to read these files; commands that would read them ask
+  pocketcoder policy ask 'bash: git commit*' --chat ID      ask in one chat, even if a rule allows it
+
+A rule is "PERMISSION: PATTERN"; "pocketcoder policy test -h" explains both. Deny beats ask, and ask beats allow. A
+request that no rule allows asks a person. A new allow rule also allows pending requests, unless OpenCode restarted
+after it asked. Creating a rule a second time changes the action and the end of the first.
+
+Try a rule before you create it: pocketcoder policy replay RULE shows what it would have allowed.
+Undo it: pocketcoder policy revoke ID.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// ruleAdder returns the subcommand that creates rules with an action.
+func ruleAdder(action policy.Action) func(context.Context, Environment, []string) error {
+	return func(ctx context.Context, env Environment, args []string) error {
+		name := "policy " + string(action)
+		fs := NewFlags(env, name, policyAddUsage)
+		data := DataFlag(fs, env)
+		chat := fs.String("chat", "", "only for this `chat`; default every chat")
+		duration := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
+		text, err := ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
+		if err != nil {
+			return err
+		}
+		rule, err := parseAction(action, text)
+		if err == nil && *duration < 0 {
+			err = fmt.Errorf("--for %v: want a duration above 0, such as 1h", *duration)
+		}
+		if err != nil {
+			return WrongUsage(env, "%s: %v", name, err)
+		}
+		s, err := client.Connect(ctx, datadir.Dir(*data))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return addRule(ctx, s, env, rule, *chat, *duration)
+	}
+}
+
+// parseAction parses a rule whose action is that of the subcommand. The text may repeat the action.
+func parseAction(action policy.Action, text string) (policy.Rule, error) {
+	if head, _, _ := strings.Cut(text, ":"); !strings.Contains(strings.TrimSpace(head), " ") {
+		text = string(action) + " " + strings.TrimSpace(text)
+	}
+	rule, err := policy.ParseRule(text)
+	if err == nil && rule.Action != action {
+		err = fmt.Errorf("the rule %q says %s; use pocketcoder policy %s", text, rule.Action, rule.Action)
+	}
+	return rule.OfTool(), err
+}
+
+func addRule(ctx context.Context, s *client.System, env Environment, rule policy.Rule, chat string,
+	duration time.Duration) error {
+	fields := map[string]string{
+		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),
+	}
+	whom, until := "every chat", ""
+	if chat != "" {
+		if err := s.Query(ctx, "chat", map[string]any{"chat": chat}, &projections.Chat{}); err != nil {
+			return err
+		}
+		whom = "chat " + chat
+	}
+	if duration > 0 {
+		fields["expires_at"] = time.Now().UTC().Add(duration).Format(events.TimeFormat)
+		until = " until " + printable.LocalTime(fields["expires_at"])
+	}
+	set := map[string]json.RawMessage{"active": json.RawMessage("true")}
+	for name, value := range fields {
+		set[name], _ = json.Marshal(value) // a text
+	}
+	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{
+		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Upsert: true,
+	})
+	if err != nil {
+		return err
+	}
+	if rule.Action == policy.Allow && rule.Pattern == "*" {
+		fmt.Fprintf(env.Stderr, "warning: every %s request is allowed from now on without asking\n", rule.Permission)
+	}
+	for _, limit := range rule.Limits() {
+		fmt.Fprintf(env.Stderr, "note: %s\n", limit)
+	}
+	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until,
+		ruleCollections[0], a.ID)
+	return err
+}

@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/policy"
+	records "pocketcoder/handlers/record"
+	"pocketcoder/projections"
+)
+
+const policyListUsage = `pocketcoder policy list: the rules of the running system, and who created them.
+
+  pocketcoder policy list
+  pocketcoder policy list --all                                  the built-in rules too
+  pocketcoder policy list --json
+  pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      the rule is not used any more
+  pocketcoder policy resume tool_permissions/8f3kq0z2m4c6x1a
+  pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     deletes the rule; its decisions stay in the log
+
+Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
+It applies to new requests. "pocketcoder policy allow -h" says which pending requests it decides.
+
+Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
+`
+
+type listedRule struct {
+	ID      string   `json:"id"` // collection/record
+	Rule    string   `json:"rule"`
+	Action  string   `json:"action"` // allow, ask, deny; empty for a target
+	State   string   `json:"state"`  // active, paused, expired, built in
+	Chat    string   `json:"chat,omitempty"`
+	Agent   string   `json:"agent,omitempty"` // its name
+	Expires string   `json:"expires,omitempty"`
+	Author  string   `json:"author,omitempty"` // email
+	Note    string   `json:"note,omitempty"`
+	Limits  []string `json:"limits,omitempty"` // what an ambiguous pattern does not cover
+}
+
+// ruleFields are the fields of the rule collections, and the name of an agent.
+type ruleFields struct {
+	Tool, Permission string
+	Pattern, Value   string
+	Action           policy.Action
+	Active           bool
+	Name             string
+	Chat, Agent      string
+	Expires          string `json:"expires_at"`
+	Author, Note     string
+}
+
+// ruleCollections are the collections of rules. A rule of the first one may be named without the collection.
+var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whitelist_targets"}
+
+func runPolicyList(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "policy list", policyListUsage)
+	data := DataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	all := fs.Bool("all", false, "show the built-in rules too")
+	if _, err := Parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stored, err := storedRules(ctx, s)
+	if err != nil {
+		return err
+	}
+	if *all {
+		inForce, err := client.Call[[]policy.Rule](ctx, s, "policy.rules", permission.ListRules{})
+		if err != nil {
+			return err
+		}
+		for _, r := range inForce {
+			if r.ID == "" { // not stored: built in, or a flag of the running system
+				stored = append(stored, listedRule{Rule: r.String(), Action: actionOf(r), State: "built in"})
+			}
+		}
+	}
+	if *asJSON {
+		return PrintJSON(env.Stdout, stored)
+	}
+	return printRules(env.Stdout, stored)
+}
+
+func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
+	last, err := s.Log.Last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.Emails(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []listedRule{}
+	for _, collection := range append([]string{"ai_agents"}, ruleCollections...) {
+		var rows []projections.Config
+		if err := s.Query(ctx, "config", map[string]any{"collection": collection, "after": last}, &rows); err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			var f ruleFields
+			if err := json.Unmarshal([]byte(row.Fields), &f); err != nil {
+				return nil, fmt.Errorf("read %s: %w", row.ID, err)
+			}
+			if collection == "ai_agents" {
+				names[row.RecordID] = f.Name
+				continue
+			}
+			all = append(all, listedRule{
+				ID: row.ID, Rule: f.text(collection), Action: f.action(collection), Limits: f.rule().Limits(), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
+			})
+		}
+	}
+	return all, nil
+}
+
+// text returns the rule in the syntax of ParseRule. An action without a value matches all targets, and a target matches
+// all actions of its kind.
+func (f ruleFields) text(collection string) string {
+	switch {
+	case collection == "whitelist_targets":
+		return "target " + f.Name + ": " + f.Pattern
+	case collection == "whitelist_actions" && f.Value == "":
+		return f.Permission + ": every target"
+	}
+	return f.rule().String()
+}
+
+// action returns what the rule does. A target only limits the actions of its kind.
+func (f ruleFields) action(collection string) string {
+	if collection == "whitelist_targets" {
+		return ""
+	}
+	return actionOf(f.rule())
+}
+
+func actionOf(r policy.Rule) string { return string(cmp.Or(r.Action, policy.Allow)) }
+
+func (f ruleFields) rule() policy.Rule {
+	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value), Action: f.Action}
+}
+
+func (f ruleFields) state(now time.Time) string {
+	at, err := time.Parse(events.TimeFormat, f.Expires)
+	switch {
+	case !f.Active:
+		return "paused"
+	case err == nil && !at.After(now):
+		return "expired"
+	}
+	return "active"
+}
+
+func printRules(w io.Writer, all []listedRule) error {
+	const empty = "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\"."
+	err := render.Table(w, all, empty, "ACTION\tRULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
+		whom := "all chats"
+		if r.Chat != "" {
+			whom = "chat " + r.Chat
+		} else if r.Agent != "" {
+			whom = "agent " + r.Agent
+		}
+		until := "-"
+		if r.Expires != "" {
+			until = printable.LocalTime(r.Expires)
+		}
+		rule := strings.TrimPrefix(r.Rule, r.Action+" ") // the action has a column of its own
+		return []string{cmp.Or(r.Action, "-"), printable.OneLine(rule, 60), r.State, printable.OneLine(whom, 40), until,
+			printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
+	})
+	for _, r := range all {
+		for _, limit := range r.Limits {
+			if err == nil {
+				_, err = fmt.Fprintf(w, "\n%s: %s", printable.OneLine(r.Rule, 60), printable.OneLine(limit, 400))
+			}
+		}
+	}
+	if err == nil && slices.ContainsFunc(all, func(r listedRule) bool { return len(r.Limits) > 0 }) {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
+}
+
+// setActive returns the subcommand that pauses or resumes a rule.
+func setActive(name string, active bool) func(context.Context, Environment, []string) error {
+	return func(ctx context.Context, env Environment, args []string) error {
+		return changeRule(ctx, env, name, args, func(s *client.System, collection, record string) error {
+			return s.Do(ctx, "record.save", records.Save{
+				Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
+			})
+		})
+	}
+}
+
+func runPolicyRevoke(ctx context.Context, env Environment, args []string) error {
+	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
+		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection,
+			Record: record})
+	})
+}
+
+// changeRule changes the named rule: COLLECTION/RECORD, or RECORD for the first collection.
+func changeRule(ctx context.Context, env Environment, name string, args []string,
+	change func(s *client.System, collection, record string) error) error {
+	fs := NewFlags(env, name, policyListUsage)
+	data := DataFlag(fs, env)
+	id, err := ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
+	if err != nil {
+		return err
+	}
+	collection, record, err := ruleID(id)
+	if err != nil {
+		return WrongUsage(env, "%s: %v", name, err)
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return change(s, collection, record)
+}
+
+func ruleID(id string) (collection, record string, err error) {
+	collection, record, both := strings.Cut(id, "/")
+	if !both {
+		collection, record = ruleCollections[0], collection
+	}
+	if slices.Contains(ruleCollections, collection) {
+		_, err := events.ParseID(record)
+		return collection, record, err
+	}
+	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " +
+		strings.Join(ruleCollections, ", "))
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
+)
+
+const procedureUsage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
+approved procedure as a skill. An approved agent or prompt is stored.
+
+  pocketcoder procedure list                     list the sealed procedures, and the proposals
+  pocketcoder procedure show ID                  print what the approval would change, and the definition; or a procedure
+  pocketcoder procedure edit ID FILE             replace the text of a proposal
+  pocketcoder procedure approve ID 1f2e3d4c      approve what show printed with this definition
+  pocketcoder procedure deny ID                  deny a proposal
+
+approve refuses a proposal that has changed since show printed its definition.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type procedureCommand struct {
+	*client.System
+	env    Environment
+	asJSON bool
+}
+
+// shortDefinition is how much of a definition must be given at least, in characters.
+const shortDefinition = 8
+
+func Procedure(ctx context.Context, env Environment, args []string) error {
+	p := procedureCommand{env: env}
+	fs := NewFlags(env, "procedure", procedureUsage)
+	data := DataFlag(fs, env)
+	fs.BoolVar(&p.asJSON, "json", false, "list, show: print JSON")
+	return RunVerb(ctx, env, fs, args, data, map[string]Verb{
+		"list": Takes(0, 0, p.list), "show": Takes(1, 1, p.show), "edit": Takes(2, 2, p.edit), "approve": Takes(1, 2, p.approve),
+		"deny": Takes(1, 1, p.deny),
+	}, func(s *client.System) { p.System = s })
+}
+
+// all lists the sealed procedures, and then the proposals.
+func (p *procedureCommand) all(ctx context.Context) ([]proposal.Stored, error) {
+	sealed, err := client.Call[[]proposal.Stored](ctx, p.System, "procedure.list", struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	proposed, err := client.Call[[]proposal.Stored](ctx, p.System, "proposal.list", struct{}{})
+	return append(sealed, proposed...), err
+}
+
+func (p *procedureCommand) one(ctx context.Context, id string) (proposal.Stored, error) {
+	all, err := p.all(ctx)
+	if err != nil {
+		return proposal.Stored{}, err
+	}
+	i := slices.IndexFunc(all, func(s proposal.Stored) bool { return s.ID == id })
+	if i < 0 {
+		return proposal.Stored{}, fmt.Errorf("there is no proposal %q; list them with: pocketcoder procedure list", id)
+	}
+	return all[i], nil
+}
+
+func (p *procedureCommand) list(ctx context.Context, _ []string) error {
+	all, err := p.all(ctx)
+	if err != nil {
+		return err
+	}
+	const empty = "no procedures and no proposals"
+	return PrintList(p.env, p.asJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
+		status := s.Status
+		if s.IsPending() {
+			status += ", not in effect yet"
+		}
+		if s.OnDisk != "" {
+			status += ", " + printable.VisibleLine(s.OnDisk)
+		}
+		return []string{s.ID, s.Kind, printable.OneLine(s.Name, 60), status}
+	})
+}
+
+func (p *procedureCommand) show(ctx context.Context, args []string) error {
+	s, err := p.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if p.asJSON {
+		return PrintJSON(p.env.Stdout, s)
+	}
+	line := func(name, text string) {
+		fmt.Fprintf(p.env.Stdout, "%-12s %s\n", name, printable.VisibleLine(text))
+	}
+	line("kind", s.Kind)
+	line("name", s.Name)
+	line("description", s.Description)
+	line("status", s.Status)
+	line("definition", s.Definition)
+	for _, right := range s.Rights {
+		line("new right", right)
+	}
+	if s.Kind == proposals.Agent && len(s.Rights) == 0 {
+		line("new right", "none")
+	}
+	for _, note := range s.Notes {
+		line("note", note)
+	}
+	if s.Effect != "" {
+		line("effect", s.Effect)
+	}
+	if s.Problem != "" {
+		line("problem", s.Problem)
+	}
+	if s.Status == proposal.Sealed {
+		line("on disk", cmp.Or(s.OnDisk, "as approved"))
+		s.Difference = s.Content
+	}
+	_, err = fmt.Fprintf(p.env.Stdout, "\n%s", printable.Visible(s.Difference))
+	return err
+}
+
+func (p *procedureCommand) edit(ctx context.Context, args []string) error {
+	text, err := p.read(args[1])
+	if err != nil {
+		return err
+	}
+	return p.save(ctx, args[0], map[string]any{"content": string(text)})
+}
+
+// read reads a file, or stdin for -.
+func (p *procedureCommand) read(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(p.env.Stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// approve approves a proposal with the definition that was shown. Without one it shows the proposal.
+func (p *procedureCommand) approve(ctx context.Context, args []string) error {
+	s, err := p.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.Definition == "": // it was stored before proposals had definitions
+	case len(args) == 1:
+		if err := p.show(ctx, args); err != nil {
+			return err
+		}
+		return fmt.Errorf("nothing is approved yet; approve what is shown with: pocketcoder procedure approve %s %s", s.ID,
+			s.Definition[:shortDefinition])
+	case len(args[1]) < shortDefinition || !strings.HasPrefix(s.Definition, args[1]):
+		return fmt.Errorf("the proposal %s does not have the definition %q; look at it again with: pocketcoder procedure show %[1]s",
+			s.ID, args[1])
+	}
+	return p.save(ctx, s.ID, map[string]any{"status": proposals.Approved, record.ShownDefinition: s.Definition})
+}
+
+func (p *procedureCommand) deny(ctx context.Context, args []string) error {
+	return p.save(ctx, args[0], map[string]any{"status": proposals.Denied})
+}
+
+// save changes fields of a proposal.
+func (p *procedureCommand) save(ctx context.Context, id string, values map[string]any) error {
+	set := map[string]json.RawMessage{}
+	for name, value := range values {
+		set[name], _ = json.Marshal(value) // a text
+	}
+	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(),
+		Collection: proposals.Collection, Record: id, Set: set})
+	return err
+}
