@@ -13,7 +13,6 @@ import (
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/usage"
 	"pocketcoder/projections/users"
 )
 
@@ -38,7 +37,7 @@ type tables struct {
 	outgoing      *store.Table[outgoing.Message]
 	failures      *store.Table[outgoing.Failure]
 	mcpCalls      *store.Table[mcpcalls.Call]
-	usage         *store.Table[usage.Usage]
+	usage         *store.Table[Usage]
 	seenPositions *store.Table[SeenPosition]
 }
 
@@ -69,7 +68,7 @@ func openTables(tx *store.Tx) *tables {
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
 		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
 		mcpCalls:      store.OpenTable[mcpcalls.Call](tx, "mcp_calls", hidden),
-		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
+		usage:         store.OpenTable[Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}
 }

@@ -1,10 +1,4 @@
-// Package usage adds up the costs and tokens of chats, by model.
-//
-// Promises: a message counts once, with its latest figures. Each update adds the difference to the previous figures. An
-// unchanged cost adds exactly 0, and so no rounding error.
-//
-// It must not know events, or anything of a message but its figures.
-package usage
+package projections
 
 import "pocketcoder/projections/store"
 
@@ -29,22 +23,22 @@ type Figures struct {
 	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
 }
 
-func Of(chat, provider, model string, s Figures) Usage {
+func usageOf(chat, provider, model string, s Figures) Usage {
 	return Usage{Record: store.Record{ID: chat + "." + provider + "." + model}, Chat: chat, Provider: provider,
 		Model: model, Messages: 1, Figures: s}
 }
 
-// Update replaces the old figures of one message by its new ones. A zero Usage has no effect.
-func Update(t *store.Table[Usage], was, now Usage) {
+// updateUsage replaces the old figures of one message by its new ones. A zero Usage has no effect.
+func updateUsage(t *store.Table[Usage], was, now Usage) {
 	if was.ID != now.ID {
-		add(t, was, was, Usage{})
+		addUsage(t, was, was, Usage{})
 		was = Usage{}
 	}
-	add(t, now, was, now)
+	addUsage(t, now, was, now)
 }
 
-// add adds the difference of before and after to a row.
-func add(t *store.Table[Usage], row, before, after Usage) {
+// addUsage adds the difference of before and after to a row.
+func addUsage(t *store.Table[Usage], row, before, after Usage) {
 	if row.ID == "" {
 		return
 	}
