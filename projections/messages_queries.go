@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -65,5 +63,5 @@ func CommandsOf(messages string) string {
 // SelectShown selects the shown content of messages m. A condition on m follows it.
 var SelectShown = `SELECT m.*, ` + CommandsOf("m") + ` AS commands, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
-		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent, ` + endings.OfMessage("m") + ` AS ending
+		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent, ` + EndingOfMessage("m") + ` AS ending
 	FROM messages m WHERE `

@@ -6,7 +6,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/endings"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -44,13 +44,13 @@ const conversations = `WITH c AS (
 
 // selectEnded selects the messages of the assistant that changed after a sequence and ended a turn. OpenCode can say
 // after the message that the turn is over.
-var selectEnded = `SELECT e.*, ` + endings.OfMessage("e") + ` AS ending FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
+var selectEnded = `SELECT e.*, ` + projections.EndingOfMessage("e") + ` AS ending FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
 		WHERE e.last_seq>{:after} AND e.role='assistant' AND NOT e.removed AND NOT e.copied AND e.agent<>'` + opencode.AgentCompaction + `'
 	UNION ALL
 	SELECT e.*, 'lost' AS ending FROM sessions s JOIN messages e ON e.id=(SELECT id FROM messages
 			WHERE chat=s.chat AND session=s.id AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1)
-		WHERE s.last_seq>{:after} AND s.parent='' AND s.turn_state='completed' AND NOT e.copied AND ` + endings.OfMessage("e") + `=''
-			AND ` + endings.OfTurn("s.turn_state", "e") + `='lost'`
+		WHERE s.last_seq>{:after} AND s.parent='' AND s.turn_state='completed' AND NOT e.copied AND ` + projections.EndingOfMessage("e") + `=''
+			AND ` + projections.EndingOfTurn("s.turn_state", "e") + `='lost'`
 
 // ListPending returns what is not queued for its conversation yet, in log order. It reads only rows that changed after
 // a sequence. now is the present time in the form of records. An answer counts only once its last part is stored,

@@ -15,7 +15,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/endings"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -143,7 +143,7 @@ func ReasonOf(run string) string {
 
 // endingOf returns the SQL expression for how the turn of a run ended.
 func endingOf(run string) string {
-	return strings.ReplaceAll(`coalesce((SELECT `+endings.OfTurn("run.state", "last")+` FROM messages prompt JOIN messages last
+	return strings.ReplaceAll(`coalesce((SELECT `+projections.EndingOfTurn("run.state", "last")+` FROM messages prompt JOIN messages last
 		ON last.chat=prompt.chat AND last.session=prompt.session AND last.role='assistant' AND NOT last.removed
 			AND last.parent_id>=prompt.ai_engine_message_id AND last.position<=run.ended
 		WHERE prompt.id=run.id ORDER BY last.position DESC LIMIT 1), 'complete')`, "run.", run+".")

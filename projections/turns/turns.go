@@ -7,7 +7,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -31,7 +30,7 @@ func Last(ctx context.Context, m *projections.Model, chat string) (Turn, bool, e
 			coalesce(nullif(m.error_payload, ''), a.error_payload, '') AS error,
 			coalesce((SELECT data->>'$.text' FROM parts WHERE message=a.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS answer,
 			coalesce((SELECT message FROM permissions WHERE chat=c.id AND message_id=a.ai_engine_message_id AND status='denied' AND reason='' LIMIT 1), '') AS denied,
-			`+endings.OfTurn("coalesce(s.turn_state, m.user_message_status)", "a")+` AS ending
+			`+projections.EndingOfTurn("coalesce(s.turn_state, m.user_message_status)", "a")+` AS ending
 		FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
 		JOIN messages m ON m.id=(SELECT id FROM messages
 			WHERE chat=c.id AND role IN ('user', 'system') AND session IN (c.ai_engine_session_id, '') AND NOT removed ORDER BY position DESC LIMIT 1)

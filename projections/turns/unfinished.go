@@ -6,7 +6,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 )
 
@@ -44,6 +43,6 @@ func UnfinishedStep(ctx context.Context, m *projections.Model, chat string) (pro
 	return store.First[projections.Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
 			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id
 			WHERE c.id={:chat} AND n.role='assistant' AND NOT n.removed ORDER BY n.position DESC LIMIT 1)
-		AND (`+endings.OfMessage("m")+`='' OR m.engine_message_status='failed' AND `+endings.OfMessage("m")+`='lost')`,
+		AND (`+projections.EndingOfMessage("m")+`='' OR m.engine_message_status='failed' AND `+projections.EndingOfMessage("m")+`='lost')`,
 		dbx.Params{"chat": chat})
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -43,7 +42,7 @@ func EndedTurns(ctx context.Context, m *projections.Model) ([]Ended, error) {
 				AND p.data->>'$.type'='text' AND trim(p.data->>'$.text')<>'' ORDER BY a.ai_engine_message_id DESC, p.id DESC LIMIT 1), '') AS text,
 			coalesce(nullif(q.error_payload, ''), (SELECT a.error_payload FROM messages a
 				WHERE a.chat=d.worker AND a.ai_engine_message_id=d.answer AND d.answer<>''), '') AS error,
-			`+endings.OfTurn("d.state", "last")+` AS ending
+			`+projections.EndingOfTurn("d.state", "last")+` AS ending
 		FROM delegations d JOIN chats c ON c.id=d.worker JOIN messages q ON q.id=d.id
 		LEFT JOIN messages last ON last.chat=d.worker AND last.ai_engine_message_id=d.answer AND d.answer<>''
 		WHERE d.result='' AND d.state IN ('completed', 'failed', 'aborted', 'lost') AND NOT `+isPaused+`

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/projections"
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
@@ -130,7 +129,7 @@ var collections = []collection{
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")),
 				as(fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
-					endings.OfMessage("t")),
+					projections.EndingOfMessage("t")),
 				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
@@ -196,7 +195,7 @@ var collections = []collection{
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
-				as(fixed(choice("status", "running", "completed", "failed", "aborted")), endings.OfSubagent("t")),
+				as(fixed(choice("status", "running", "completed", "failed", "aborted")), projections.statusOfSubagent("t")),
 				fixed(date("started")), fixed(date("finished")))},
 		write: writer{nil, nil, stopSubagent},
 	},

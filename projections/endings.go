@@ -1,10 +1,4 @@
-// Package endings lets queries of the read models say how a turn ended. The SQL functions that it registers are those
-// of package turnstate, so pages, the API and messengers agree.
-//
-// Promises: an ending follows from the rows at the time of the query, in whatever order their events came.
-//
-// It must not decide how a turn ended.
-package endings
+package projections
 
 import (
 	"database/sql/driver"
@@ -24,62 +18,62 @@ func init() {
 // onEnding is the SQL function that applies f to an ending.
 func onEnding(f func(turnstate.Ending) string) func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 	return func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-		return f(turnstate.Ending(text(args[0]))), nil
+		return f(turnstate.Ending(sqlText(args[0]))), nil
 	}
 }
 
 // turnEnding takes the state of a turn, NULL for its last step alone, and the columns of stepOf.
 func turnEnding(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-	last := turnstate.Step{Outcome: text(args[1]), Infrastructure: text(args[2]) == "infrastructure",
-		Error: text(args[3]), Finish: text(args[4]), Agent: text(args[5]), HasText: flag(args[6]), HasCall: flag(args[7]),
-		IsWhole: flag(args[8]), IsDenied: flag(args[9]), IsStopped: flag(args[10])}
+	last := turnstate.Step{Outcome: sqlText(args[1]), Infrastructure: sqlText(args[2]) == "infrastructure",
+		Error: sqlText(args[3]), Finish: sqlText(args[4]), Agent: sqlText(args[5]), HasText: sqlFlag(args[6]), HasCall: sqlFlag(args[7]),
+		IsWhole: sqlFlag(args[8]), IsDenied: sqlFlag(args[9]), IsStopped: sqlFlag(args[10])}
 	if last.Outcome == "processing" {
 		last.Outcome = ""
 	}
 	if args[0] == nil {
 		return string(last.Ending()), nil
 	}
-	return string(turnstate.EndingOf(text(args[0]), last)), nil
+	return string(turnstate.EndingOf(sqlText(args[0]), last)), nil
 }
 
-// text is "" for NULL.
-func text(v driver.Value) string {
+// sqlText is "" for NULL.
+func sqlText(v driver.Value) string {
 	s, _ := v.(string)
 	return s
 }
 
-// flag is false for NULL.
-func flag(v driver.Value) bool {
+// sqlFlag is false for NULL.
+func sqlFlag(v driver.Value) bool {
 	n, _ := v.(int64)
 	return n != 0
 }
 
-// OfMessage returns the SQL expression for how a turn ends with the message of an alias: empty for a message that is
+// EndingOfMessage returns the SQL expression for how a turn ends with the message of an alias: empty for a message that is
 // not the last step.
-func OfMessage(message string) string {
+func EndingOfMessage(message string) string {
 	return "CASE WHEN " + message + ".role='assistant' THEN turn_ending(NULL, " + stepOf(message) + ", 0) ELSE '' END"
 }
 
-// OfTurn returns the SQL expression for how a turn ended whose state is an SQL expression, and whose last message has
+// EndingOfTurn returns the SQL expression for how a turn ended whose state is an SQL expression, and whose last message has
 // an alias.
-func OfTurn(state, last string) string {
+func EndingOfTurn(state, last string) string {
 	return "turn_ending(" + state + ", " + stepOf(last) + ", " + strings.ReplaceAll(
 		`EXISTS (SELECT 1 FROM effects WHERE chat=m.chat AND kind='abort' AND session='' AND position>m.position)`, "m.", last+".") + ")"
 }
 
-// OfSubagent returns the SQL expression for the status of the subagent of an alias. A subagent whose answer is not
+// statusOfSubagent returns the SQL expression for the status of the subagent of an alias. A subagent whose answer is not
 // complete has failed.
-func OfSubagent(subagent string) string {
+func statusOfSubagent(subagent string) string {
 	return strings.ReplaceAll(`CASE WHEN a.status='completed' THEN coalesce((
-			SELECT replace(ending_state(`+OfTurn("'completed'", "last")+`), 'lost', 'failed') FROM messages last
+			SELECT replace(ending_state(`+EndingOfTurn("'completed'", "last")+`), 'lost', 'failed') FROM messages last
 			WHERE last.chat=a.chat AND last.session=a.subagent_id AND last.role='assistant' AND NOT last.removed
 			ORDER BY last.position DESC LIMIT 1), a.status) ELSE a.status END`, "a.", subagent+".")
 }
 
-// OfAnswer returns the SQL expression for how a turn of a chat's own session ended with the message of an alias. The
+// EndingOfAnswer returns the SQL expression for how a turn of a chat's own session ended with the message of an alias. The
 // newest message of an ended turn is its last step, also if it broke off.
-func OfAnswer(message string) string {
-	return strings.ReplaceAll(`coalesce(nullif(`+OfMessage("m")+`, ''), (SELECT `+OfTurn("own.turn_state", "m")+` FROM sessions own
+func EndingOfAnswer(message string) string {
+	return strings.ReplaceAll(`coalesce(nullif(`+EndingOfMessage("m")+`, ''), (SELECT `+EndingOfTurn("own.turn_state", "m")+` FROM sessions own
 		WHERE own.id=m.session AND NOT EXISTS (SELECT 1 FROM messages later
 			WHERE later.chat=m.chat AND later.session=m.session AND later.role='assistant' AND later.position>m.position AND NOT later.removed)), '')`,
 		"m.", message+".")
