@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/store"
 )
@@ -157,15 +156,15 @@ func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
 	x, _, err := executions.Find(t.Context(), m.Model, "x1")
 	is.NoErr(err)
 	is.Equal(x.Changed, int64(7))
-	a, found, err := artifacts.Find(t.Context(), m.Model, "x1", "dist/a.js")
+	a, found, err := m.ArtifactOf(t.Context(), "x1", "dist/a.js")
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]any{a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob},
 		[]any{chatID, "x1", "dist/a.js", int64(3), "ab", "sha256-ab"})
-	a, _, err = artifacts.Find(t.Context(), m.Model, "x1", "big")
+	a, _, err = m.ArtifactOf(t.Context(), "x1", "big")
 	is.NoErr(err)
 	is.Equal(a.Blob, "")
-	_, found, err = artifacts.Find(t.Context(), m.Model, "x1", "other")
+	_, found, err = m.ArtifactOf(t.Context(), "x1", "other")
 	is.NoErr(err)
 	is.True(!found)
 }

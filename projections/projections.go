@@ -25,7 +25,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
@@ -154,7 +153,7 @@ var projections = []projection{
 		return questions.Update(t.questions, t.setWaiting, e, body)
 	}},
 	{"executions", events.ScopeChat, updateExecutions},
-	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
+	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateArtifacts(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
 	{"delegations", events.ScopeChat, updateDelegations},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
@@ -27,7 +26,7 @@ type tables struct {
 	permissions   *store.Table[Permission]
 	questions     *store.Table[questions.Question]
 	executions    executions.Tables
-	artifacts     *store.Table[artifacts.Artifact]
+	artifacts     *store.Table[Artifact]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
 	users         *store.Table[users.User]
@@ -58,7 +57,7 @@ func openTables(tx *store.Tx) *tables {
 			Executions: store.OpenTable[executions.Execution](tx, "executions", shown),
 			Commands:   store.OpenTable[executions.Command](tx, "commands", shown),
 		},
-		artifacts:     store.OpenTable[artifacts.Artifact](tx, "artifacts", shown),
+		artifacts:     store.OpenTable[Artifact](tx, "artifacts", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),
 		users:         store.OpenTable[users.User](tx, "users", shown),

@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events/log/blob"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/sleep"
@@ -211,7 +210,7 @@ func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
 	if m.Type != events.OutgoingFile {
 		return nil, nil
 	}
-	a, found, err := artifacts.One(ctx, h.Model.Model, m.About)
+	a, found, err := h.Model.Artifact(ctx, m.About)
 	if err != nil || !found {
 		return nil, cmp.Or(err, blob.ErrNotFound)
 	}

@@ -21,7 +21,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/toolcalls"
 )
 
@@ -84,7 +83,7 @@ func TestAFileIsSentAsItWas(t *testing.T) {
 	is.Equal(len(sent), 4)
 	is.NoErr(f.Model.CatchUp(t.Context()))
 	for _, d := range sent {
-		a, found, err := artifacts.One(t.Context(), f.Model.Model, d.File)
+		a, found, err := f.Model.Artifact(t.Context(), d.File)
 		is.NoErr(err)
 		is.True(found)
 		is.Equal([]string{a.Chat, a.Path, a.Blob, a.Caption}, []string{"c1", d.Path, d.Content.Name, d.Caption})

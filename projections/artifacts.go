@@ -1,11 +1,4 @@
-// Package artifacts is the read model of the files that executions left in the workspace, and of those that the
-// assistant sent to the person.
-//
-// Promises: a row names the stored copy of a file as an execution left it, if there is a copy. A file that was sent
-// always has one.
-//
-// It must not know what is in the workspace now.
-package artifacts
+package projections
 
 import (
 	"context"
@@ -29,12 +22,12 @@ type Artifact struct {
 	Caption   string `db:"caption" json:"caption"`
 }
 
-// Update applies an event of a chat.
-func Update(t *store.Table[Artifact], e events.Event, body any) {
+// updateArtifacts applies an event of a chat.
+func updateArtifacts(t *store.Table[Artifact], e events.Event, body any) {
 	switch b := body.(type) {
 	case events.ExecChanged:
 		for _, f := range b.Files {
-			a, _ := t.Get(recordID(b.Exec, f.Path))
+			a, _ := t.Get(artifactID(b.Exec, f.Path))
 			a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob = e.Subject.ID, b.Exec, f.Path, f.Size, f.SHA256, ""
 			if f.Blob != nil {
 				a.Blob = f.Blob.Name
@@ -49,15 +42,15 @@ func Update(t *store.Table[Artifact], e events.Event, body any) {
 	}
 }
 
-// recordID is the id of the record of a file of an execution.
-func recordID(exec, path string) string { return store.RecordID(exec + "/" + path) }
+// artifactID is the id of the record of a file of an execution.
+func artifactID(exec, path string) string { return store.RecordID(exec + "/" + path) }
 
-// Find returns the record of a file of an execution, and whether there is one.
-func Find(ctx context.Context, m *store.Model, exec, path string) (Artifact, bool, error) {
-	return One(ctx, m, recordID(exec, path))
+// ArtifactOf returns the record of a file of an execution, and whether there is one.
+func (m *Model) ArtifactOf(ctx context.Context, exec, path string) (Artifact, bool, error) {
+	return m.Artifact(ctx, artifactID(exec, path))
 }
 
-// One returns the record with an id, and whether there is one.
-func One(ctx context.Context, m *store.Model, id string) (Artifact, bool, error) {
-	return store.First[Artifact](ctx, m, "artifact "+id, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": id})
+// Artifact returns the record with an id, and whether there is one.
+func (m *Model) Artifact(ctx context.Context, id string) (Artifact, bool, error) {
+	return store.First[Artifact](ctx, m.Model, "artifact "+id, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": id})
 }
