@@ -25,7 +25,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/effects"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
@@ -155,7 +154,7 @@ var projections = []projection{
 	{"executions", events.ScopeChat, updateExecutions},
 	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateArtifacts(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
-	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
+	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateEffects(t.effects, e, body); return nil }},
 	{"delegations", events.ScopeChat, updateDelegations},
 	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
 	{"channel_messages", events.ScopeChat, func(t *tables, e events.Event, body any) error { outgoing.Update(t.outgoing, e, body); return nil }},

@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections/delegations"
-	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
@@ -30,7 +29,7 @@ type tables struct {
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
 	users         *store.Table[users.User]
-	effects       *store.Table[effects.Effect]
+	effects       *store.Table[Effect]
 	delegations   *store.Table[delegations.Delegation]
 	scheduleRuns  *store.Table[schedules.Run]
 	outgoing      *store.Table[outgoing.Message]
@@ -61,7 +60,7 @@ func openTables(tx *store.Tx) *tables {
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),
 		users:         store.OpenTable[users.User](tx, "users", shown),
-		effects:       store.OpenTable[effects.Effect](tx, "effects", hidden),
+		effects:       store.OpenTable[Effect](tx, "effects", hidden),
 		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
 		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
@@ -74,7 +73,7 @@ func openTables(tx *store.Tx) *tables {
 
 // apply passes the event to every projection of its scope.
 func (t *tables) apply(e events.Event, body any) error {
-	if effects.MayChange(body) {
+	if mayChangeEffect(body) {
 		t.tx.Wake()
 	}
 	for _, p := range projections {

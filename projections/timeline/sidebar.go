@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections"
-	"pocketcoder/projections/effects"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -134,7 +133,7 @@ func (u Undo) KeptFiles() (all []string) {
 
 // Undone returns OpenCode's id of the first message that is undone, "" if nothing is.
 func (a Sidebar) Undone() string {
-	if a.Undo.State == effects.Failed {
+	if a.Undo.State == projections.EffectFailed {
 		return ""
 	}
 	return a.Undo.Message

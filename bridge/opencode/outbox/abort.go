@@ -9,13 +9,13 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
-	"pocketcoder/projections/effects"
+	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turnstate"
 )
 
 // abort stops the turn of a chat or of one of its subagents.
-func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
+func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
 	if f.Session == "" {
 		chat, _, err := o.Model.Chat(ctx, f.Chat)
 		if err != nil {
@@ -64,13 +64,13 @@ func (o *Outbox) awaitBegin(ctx context.Context, session string) error {
 
 // recordOutcome records the outcome of a try to abort, revert, fork or omit. It records no failure if another try may
 // help, and an abort never fails.
-func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, restored snapshots.Restored,
+func (o *Outbox) recordOutcome(ctx context.Context, f projections.Effect, restored snapshots.Restored,
 	err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID, Kept: restored.Kept, Copies: restored.Copies})
 	}
 	var refusal *client.Error
-	if f.Kind == effects.Abort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
+	if f.Kind == projections.EffectAbort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
 		return err
 	}
 	o.Logger.Warn("opencode refuses", "effect", f.Kind, "chat", f.Chat, "err", err)

@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
-	"pocketcoder/projections/effects"
+	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
 )
@@ -423,13 +423,13 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	for _, f := range all {
 		e := effect{key: f.Kind + "/" + f.ID, kind: commandKind, chat: f.Chat, seq: f.Position, pause: s.Pause}
 		switch f.Kind {
-		case effects.Abort:
+		case projections.EffectAbort:
 			e.kind = abortKind
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.abort(ctx, f)) }
-		case effects.Fork:
+		case projections.EffectFork:
 			e.chat, e.from = f.Into, f.Chat
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.fork(ctx, f)) }
-		case effects.Omit:
+		case projections.EffectOmit:
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.omit(ctx, f)) }
 		default:
 			n := s.attempts[e.key].times
@@ -448,7 +448,7 @@ func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 		return err
 	}
 	until := map[string]uint64{}
-	for _, kind := range []string{effects.Abort, effects.Revert, effects.Fork} { // names of those consumers
+	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} { // names of those consumers
 		if until[kind], err = o.Log.LastAcked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)
 		}

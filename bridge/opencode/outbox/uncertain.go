@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/effects"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turnstate"
 )
@@ -148,7 +147,7 @@ func (o *Outbox) holdAnswers(ctx context.Context, before int64) error {
 func (o *Outbox) holdEffects(ctx context.Context, before int64) error {
 	open, err := pending.Effects(ctx, o.Model, o.Engine)
 	for _, f := range open {
-		if f.Position >= before || f.Kind == effects.Abort {
+		if f.Position >= before || f.Kind == projections.EffectAbort {
 			continue
 		}
 		if err := o.record(ctx, f.Chat, events.EffectFailed{Effect: f.ID, Reason: heldEffect}); err != nil {

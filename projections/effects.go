@@ -1,9 +1,4 @@
-// Package effects is the read model of the aborts, reverts, forks and omissions that OpenCode has to carry out.
-//
-// Promises: an effect is open until an event of its chat says how it ended.
-//
-// It must not know how an effect is carried out.
-package effects
+package projections
 
 import (
 	"encoding/json"
@@ -33,48 +28,48 @@ type Effect struct {
 
 // Kinds of an effect.
 const (
-	Abort  = "abort"
-	Revert = "revert"
-	Fork   = "fork"
-	Omit   = "omit"
+	EffectAbort  = "abort"
+	EffectRevert = "revert"
+	EffectFork   = "fork"
+	EffectOmit   = "omit"
 )
 
 // States of an effect.
 const (
-	Open   = "open"
-	Done   = "done"
-	Failed = "failed"
+	EffectOpen   = "open"
+	EffectDone   = "done"
+	EffectFailed = "failed"
 )
 
-// Update applies an event of a chat.
-func Update(t *store.Table[Effect], e events.Event, body any) {
+// updateEffects applies an event of a chat.
+func updateEffects(t *store.Table[Effect], e events.Event, body any) {
 	switch b := body.(type) {
 	case events.AbortRequested:
-		open(t, e, Effect{Kind: Abort, Session: b.Session})
+		openEffect(t, e, Effect{Kind: EffectAbort, Session: b.Session})
 	case events.RevertRequested:
-		open(t, e, Effect{Kind: Revert, Message: b.Message, Overwrite: b.Overwrite})
+		openEffect(t, e, Effect{Kind: EffectRevert, Message: b.Message, Overwrite: b.Overwrite})
 	case events.ForkRequested:
-		open(t, e, Effect{Kind: Fork, Message: b.Message, Into: b.Chat})
+		openEffect(t, e, Effect{Kind: EffectFork, Message: b.Message, Into: b.Chat})
 	case events.OmissionRequested:
-		open(t, e, Effect{Kind: Omit, Files: list(b.Files)})
+		openEffect(t, e, Effect{Kind: EffectOmit, Files: listOrEmpty(b.Files)})
 	case events.EffectDone:
-		end(t, e, b.Effect, func(f *Effect) { f.State, f.Kept, f.Copies = Done, list(b.Kept), b.Copies })
+		endEffect(t, e, b.Effect, func(f *Effect) { f.State, f.Kept, f.Copies = EffectDone, listOrEmpty(b.Kept), b.Copies })
 	case events.EffectFailed:
-		end(t, e, b.Effect, func(f *Effect) { f.State, f.Reason = Failed, b.Reason })
+		endEffect(t, e, b.Effect, func(f *Effect) { f.State, f.Reason = EffectFailed, b.Reason })
 	}
 }
 
-func open(t *store.Table[Effect], e events.Event, opened Effect) {
+func openEffect(t *store.Table[Effect], e events.Event, opened Effect) {
 	f, found := t.Get(e.ID)
 	if found {
 		return // the event was appended twice
 	}
-	opened.Record, opened.Chat, opened.State, opened.Position = f.Record, e.Subject.ID, Open, int64(e.Seq)
+	opened.Record, opened.Chat, opened.State, opened.Position = f.Record, e.Subject.ID, EffectOpen, int64(e.Seq)
 	t.Put(opened)
 }
 
-// list encodes a list of strings, or of objects of them. It returns "" for an empty one.
-func list[T any](all []T) string {
+// listOrEmpty encodes a list of strings, or of objects of them. It returns "" for an empty one.
+func listOrEmpty[T any](all []T) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -82,19 +77,19 @@ func list[T any](all []T) string {
 	return string(encoded)
 }
 
-// end records the end of an effect of the event's chat.
-func end(t *store.Table[Effect], e events.Event, id string, change func(*Effect)) {
+// endEffect records the end of an effect of the event's chat.
+func endEffect(t *store.Table[Effect], e events.Event, id string, change func(*Effect)) {
 	f, found := t.Get(id)
-	if !found || f.Chat != e.Subject.ID || f.State != Open {
+	if !found || f.Chat != e.Subject.ID || f.State != EffectOpen {
 		return
 	}
 	change(&f)
 	t.Put(f)
 }
 
-// MayChange reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming
+// mayChangeEffect reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming
 // answer do not, so the outbox does not wake for each of them.
-func MayChange(body any) bool {
+func mayChangeEffect(body any) bool {
 	switch b := body.(type) {
 	case opencode.PartUpdated:
 		return b.Part.Type == "tool" // the end of a call also ends its questions
