@@ -25,7 +25,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
@@ -162,7 +161,7 @@ var projections = []projection{
 		outgoing.UpdateFailures(t.failures, e, body)
 		return nil
 	}},
-	{"mcp_calls", events.ScopeChat, func(t *tables, e events.Event, body any) error { mcpcalls.Update(t.mcpCalls, e, body); return nil }},
+	{"mcp_calls", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateMCPCalls(t.mcpCalls, e, body); return nil }},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},

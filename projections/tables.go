@@ -6,7 +6,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/executions"
-	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
@@ -34,7 +33,7 @@ type tables struct {
 	scheduleRuns  *store.Table[schedules.Run]
 	outgoing      *store.Table[outgoing.Message]
 	failures      *store.Table[outgoing.Failure]
-	mcpCalls      *store.Table[mcpcalls.Call]
+	mcpCalls      *store.Table[MCPCall]
 	usage         *store.Table[Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -65,7 +64,7 @@ func openTables(tx *store.Tx) *tables {
 		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
 		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
-		mcpCalls:      store.OpenTable[mcpcalls.Call](tx, "mcp_calls", hidden),
+		mcpCalls:      store.OpenTable[MCPCall](tx, "mcp_calls", hidden),
 		usage:         store.OpenTable[Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}

@@ -32,7 +32,7 @@ import (
 	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/handlers/recordsecret"
-	"pocketcoder/projections/mcpcalls"
+	"pocketcoder/projections"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -469,9 +469,9 @@ func (v view) stateOf(r query.Record) string {
 // callState says what became of a call.
 func callState(c mcpstate.Call) string {
 	switch c.State {
-	case mcpcalls.Completed:
+	case projections.MCPCallCompleted:
 		return fmt.Sprintf(texts.CallCompleted, c.DurationMS)
-	case mcpcalls.Failed:
+	case projections.MCPCallFailed:
 		return fmt.Sprintf(texts.CallFailed, c.DurationMS)
 	}
 	return texts.CallRunning
