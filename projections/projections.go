@@ -28,7 +28,6 @@ import (
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/users"
 )
 
 // Version is part of the name of the file of the read models: another version replays the log into a file of its own.
@@ -164,7 +163,7 @@ var projections = []projection{
 	{"mcp_calls", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateMCPCalls(t.mcpCalls, e, body); return nil }},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
-	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},
+	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return updateUsers(t.users, e, body) }},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},
 	{"search", events.ScopeChat, nil}, // its triggers follow other tables
 }

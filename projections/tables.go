@@ -10,7 +10,6 @@ import (
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/users"
 )
 
 // tables holds the rows that events change.
@@ -27,7 +26,7 @@ type tables struct {
 	artifacts     *store.Table[Artifact]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
-	users         *store.Table[users.User]
+	users         *store.Table[User]
 	effects       *store.Table[Effect]
 	delegations   *store.Table[delegations.Delegation]
 	scheduleRuns  *store.Table[schedules.Run]
@@ -58,7 +57,7 @@ func openTables(tx *store.Tx) *tables {
 		artifacts:     store.OpenTable[Artifact](tx, "artifacts", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),
-		users:         store.OpenTable[users.User](tx, "users", shown),
+		users:         store.OpenTable[User](tx, "users", shown),
 		effects:       store.OpenTable[Effect](tx, "effects", hidden),
 		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
 		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),

@@ -1,9 +1,4 @@
-// Package users is the read model of accounts.
-//
-// Promises: it holds nothing that belongs to a login.
-//
-// It must not know who may see or change an account.
-package users
+package projections
 
 import (
 	"fmt"
@@ -23,8 +18,8 @@ type User struct {
 	Disabled bool   `db:"disabled" json:"disabled"`
 }
 
-// Update applies an event of an account. It ignores logins and passwords: clients do not see them.
-func Update(t *store.Table[User], e events.Event, body any) error {
+// updateUsers applies an event of an account. It ignores logins and passwords: clients do not see them.
+func updateUsers(t *store.Table[User], e events.Event, body any) error {
 	u, found := t.Get(e.Subject.ID)
 	switch b := body.(type) {
 	case events.AccountCreated:
