@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
@@ -66,7 +65,7 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 		Original: "echo hi"}))
 	is.Equal(shown(), []any{"authorized", true, "a rule wants a person", "/w/sub", "", "", int64(0), "echo ho",
 		"2026-01-02 03:04:05.006Z", "Phone/1", "fine"})
-	runs, err := executions.Of(t.Context(), m.Model, chatID)
+	runs, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]string{runs[0].Text, runs[0].Original}, []string{"echo ho", "echo hi"})
 	bad, err := m.DeadLetters(t.Context(), 0)

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
 )
@@ -129,7 +128,7 @@ func BenchmarkWorkLists(b *testing.B) {
 		"DecidedRequests":    func() error { _, err := pending.DecidedRequests(ctx, m); return err },
 		"Questions":          func() error { _, err := pending.Questions(ctx, m); return err },
 		"AnsweredQuestions":  func() error { _, err := pending.AnsweredQuestions(ctx, m); return err },
-		"RunningExecutions":  func() error { _, err := executions.Running(ctx, m.Model); return err },
+		"RunningExecutions":  func() error { _, err := m.RunningExecutions(ctx); return err },
 		"UnfinishedTurns":    func() error { _, err := turns.Unfinished(ctx, m); return err },
 		"UnansweredMessages": func() error { _, err := pending.UnansweredMessages(ctx, m); return err },
 		"RunningTurns":       func() error { _, err := turns.Running(ctx, m, engine); return err },

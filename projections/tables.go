@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections/delegations"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
@@ -22,7 +21,7 @@ type tables struct {
 	chats         *store.Table[Chat]
 	permissions   *store.Table[Permission]
 	questions     *store.Table[questions.Question]
-	executions    executions.Tables
+	executions    executionTables
 	artifacts     *store.Table[Artifact]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
@@ -49,10 +48,10 @@ func openTables(tx *store.Tx) *tables {
 		chats:       store.OpenTable[Chat](tx, "chats", shown),
 		permissions: store.OpenTable[Permission](tx, "permissions", shown),
 		questions:   store.OpenTable[questions.Question](tx, "questions", shown),
-		executions: executions.Tables{
+		executions: executionTables{
 			Tx:         tx,
-			Executions: store.OpenTable[executions.Execution](tx, "executions", shown),
-			Commands:   store.OpenTable[executions.Command](tx, "commands", shown),
+			Executions: store.OpenTable[Execution](tx, "executions", shown),
+			Commands:   store.OpenTable[Command](tx, "commands", shown),
 		},
 		artifacts:     store.OpenTable[Artifact](tx, "artifacts", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),

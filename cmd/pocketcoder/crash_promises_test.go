@@ -13,7 +13,6 @@ import (
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/questions"
 )
 
@@ -62,7 +61,7 @@ func finishedWhole(t *testing.T, p *process, chat string) {
 func finishedAndLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	ran := rows[executions.Run](t, p, "executions", chat)
+	ran := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0].Status, events.ExecutionCompleted)
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
@@ -98,7 +97,7 @@ func resumedByApproval(t *testing.T, p *process, chat string) {
 func commandIsLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	ran := rows[executions.Run](t, p, "executions", chat)
+	ran := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0].Status, "lost")
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)

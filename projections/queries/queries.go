@@ -18,7 +18,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
@@ -74,11 +73,11 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return p, err
 		},
 		"questions":  func(ctx context.Context, q Query) (any, error) { return questions.Of(ctx, m.Model, q.Chat, q.Status) },
-		"executions": func(ctx context.Context, q Query) (any, error) { return executions.Of(ctx, m.Model, q.Chat) },
-		"running":    func(ctx context.Context, _ Query) (any, error) { return executions.Running(ctx, m.Model) },
-		"latest":     func(ctx context.Context, q Query) (any, error) { return executions.Latest(ctx, m.Model, q.Limit) },
+		"executions": func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
+		"running":    func(ctx context.Context, _ Query) (any, error) { return m.RunningExecutions(ctx) },
+		"latest":     func(ctx context.Context, q Query) (any, error) { return m.LatestExecutions(ctx, q.Limit) },
 		"execution": func(ctx context.Context, q Query) (any, error) {
-			x, ok, err := executions.Find(ctx, m.Model, q.Execution)
+			x, ok, err := m.Execution(ctx, q.Execution)
 			if err == nil && !ok {
 				err = fmt.Errorf("there is no execution %s", q.Execution)
 			}
@@ -175,7 +174,7 @@ func answer(ctx context.Context, m *projections.Model, body []byte,
 // shortened encodes text of outputs in base64 where that is shorter, so that the answer fits into a message: JSON
 // needs six bytes for a control character.
 func shortened(in store.JSON) (store.JSON, error) {
-	var o executions.Outputs
+	var o projections.ExecutionOutputs
 	if err := json.Unmarshal([]byte(in), &o); err != nil {
 		return "", fmt.Errorf("read outputs: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
@@ -300,11 +299,11 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 	if err != nil || sent {
 		return sent, err
 	}
-	started, err := executions.Of(ctx, c.Model.Model, p.Chat)
+	started, err := c.Model.Executions(ctx, p.Chat)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(started, func(r executions.Run) bool {
+	return slices.ContainsFunc(started, func(r projections.ShownExecution) bool {
 		return r.Session == p.Session && r.Call == p.Call && r.Status != events.ExecutionRefused
 	}), nil
 }

@@ -1,10 +1,4 @@
-// Package executions is the read model of the commands that ran in a sandbox, or were refused.
-//
-// Promises: a row holds what the events of one execution say of it. The text of a command is stored once, however often
-// it is requested.
-//
-// It must not know how a command runs, who approved it, or what its files contain.
-package executions
+package projections
 
 import (
 	"context"
@@ -62,15 +56,15 @@ type Command struct {
 	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
 }
 
-// Tables are the tables of this read model.
-type Tables struct {
+// executionTables are the tables of this read model.
+type executionTables struct {
 	Tx         *store.Tx
 	Executions *store.Table[Execution]
 	Commands   *store.Table[Command]
 }
 
 // Update applies an event of a chat.
-func (t Tables) Update(e events.Event, body any) error {
+func (t executionTables) Update(e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecRequested:
 		x, err := t.begin(e, b.Exec, b.Session, b.Call, b.Cwd)
@@ -81,7 +75,7 @@ func (t Tables) Update(e events.Event, body any) error {
 		x.Started = t.Tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
 		if b.Terminal {
-			x.Permission, x.Source = "", person
+			x.Permission, x.Source = "", sourcePerson
 		} else {
 			x.Command = t.command(b.Command, 1)
 		}
@@ -106,16 +100,16 @@ func (t Tables) Update(e events.Event, body any) error {
 
 // The sources of an execution.
 const (
-	engine = "opencode"
-	person = "person"
+	sourceEngine = "opencode"
+	sourcePerson = "person"
 )
 
 // SetMessage names the message with the call of an execution.
-func (t Tables) SetMessage(id, engineMessage string) error {
+func (t executionTables) SetMessage(id, engineMessage string) error {
 	return t.change(id, func(x *Execution) { x.Message = engineMessage })
 }
 
-func (t Tables) change(id string, change func(*Execution)) error {
+func (t executionTables) change(id string, change func(*Execution)) error {
 	x, found := t.Executions.Get(id)
 	if !found {
 		return fmt.Errorf("execution %s was never requested", id)
@@ -129,13 +123,13 @@ func (t Tables) change(id string, change func(*Execution)) error {
 const refusedExitCode = 126
 
 // begin returns a new execution.
-func (t Tables) begin(e events.Event, id, session, call, cwd string) (Execution, error) {
+func (t executionTables) begin(e events.Event, id, session, call, cwd string) (Execution, error) {
 	x, found := t.Executions.Get(id)
 	if found {
 		return x, fmt.Errorf("execution %s exists", id)
 	}
 	x.Chat, x.Session, x.Call, x.Cwd = e.Subject.ID, session, call, cwd
-	x.Source, x.Outputs, x.Position = engine, "{}", int64(e.Seq)
+	x.Source, x.Outputs, x.Position = sourceEngine, "{}", int64(e.Seq)
 	return x, nil
 }
 
@@ -146,11 +140,11 @@ func (x *Execution) finish(now string, b events.ExecFinished) {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
 	x.LeftBehind = b.Left.Sentence()
-	x.Outputs = store.JSON(events.MustEncode(Outputs{b.Stdout, b.Stderr}))
+	x.Outputs = store.JSON(events.MustEncode(ExecutionOutputs{b.Stdout, b.Stderr}))
 }
 
-// End is how a command ended.
-type End struct {
+// CommandEnd is how a command ended.
+type CommandEnd struct {
 	Exec     string `json:"exec"`
 	Status   string `json:"status"`
 	ExitCode int64  `json:"exit_code"`
@@ -159,19 +153,19 @@ type End struct {
 	Edited   string `json:"edited"` // the command that ran, if a person has edited it
 }
 
-// End returns how the execution ended, without Edited. The status of one that has not ended is events.ExecutionRunning.
-func (x Execution) End() End {
-	return End{Exec: x.ID, Status: x.Status, ExitCode: x.ExitCode, Signal: x.Signal, Error: x.Error}
+// CommandEnd returns how the execution ended, without Edited. The status of one that has not ended is events.ExecutionRunning.
+func (x Execution) End() CommandEnd {
+	return CommandEnd{Exec: x.ID, Status: x.Status, ExitCode: x.ExitCode, Signal: x.Signal, Error: x.Error}
 }
 
-// Outputs is the JSON object in Execution.Outputs.
-type Outputs struct {
+// ExecutionOutputs is the JSON object in Execution.Outputs.
+type ExecutionOutputs struct {
 	Stdout events.Output `json:"stdout"`
 	Stderr events.Output `json:"stderr"`
 }
 
 // command adds uses to a command and returns its record id.
-func (t Tables) command(command string, uses int64) string {
+func (t executionTables) command(command string, uses int64) string {
 	sum := sha256.Sum256([]byte(command))
 	hash := hex.EncodeToString(sum[:])
 	c, _ := t.Commands.Get(store.RecordID(hash))
@@ -181,36 +175,36 @@ func (t Tables) command(command string, uses int64) string {
 	return c.ID
 }
 
-// Run is an execution with the text of its command. A person's shell has none.
-type Run struct {
+// ShownExecution is an execution with the text of its command. A person's shell has none.
+type ShownExecution struct {
 	Execution
 	Text string `db:"text" json:"text"`
 }
 
-// Select selects Runs from executions x. A condition on x follows it.
-const Select = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
+// SelectExecutions selects Runs from executions x. A condition on x follows it.
+const SelectExecutions = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
 
-// Of lists the executions of a chat in order.
-func Of(ctx context.Context, m *store.Model, chat string) ([]Run, error) {
-	return store.List[Run](ctx, m, "executions of "+chat, Select+"x.chat={:chat} ORDER BY x.position",
+// Executions lists the executions of a chat in order.
+func (m *Model) Executions(ctx context.Context, chat string) ([]ShownExecution, error) {
+	return store.List[ShownExecution](ctx, m.Model, "executions of "+chat, SelectExecutions+"x.chat={:chat} ORDER BY x.position",
 		dbx.Params{"chat": chat})
 }
 
-// Find returns an execution, and whether there is one.
-func Find(ctx context.Context, m *store.Model, id string) (Run, bool, error) {
-	return store.First[Run](ctx, m, "execution "+id, Select+"x.id={:id}", dbx.Params{"id": id})
+// Execution returns an execution, and whether there is one.
+func (m *Model) Execution(ctx context.Context, id string) (ShownExecution, bool, error) {
+	return store.First[ShownExecution](ctx, m.Model, "execution "+id, SelectExecutions+"x.id={:id}", dbx.Params{"id": id})
 }
 
-// Latest lists the executions of all chats, the newest first, without their outputs.
-func Latest(ctx context.Context, m *store.Model, limit int) ([]Run, error) {
+// LatestExecutions lists the executions of all chats, the newest first, without their outputs.
+func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]ShownExecution, error) {
 	columns := slices.DeleteFunc(store.Columns[Execution](), func(c string) bool { return c == "outputs" })
 	// many outputs at once are many megabytes
-	query := strings.Replace(Select, "x.*", "x."+strings.Join(columns, ",x."), 1)
-	return store.List[Run](ctx, m, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}",
+	query := strings.Replace(SelectExecutions, "x.*", "x."+strings.Join(columns, ",x."), 1)
+	return store.List[ShownExecution](ctx, m.Model, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}",
 		dbx.Params{"limit": limit})
 }
 
-// Running lists the executions without a known result, oldest first.
-func Running(ctx context.Context, m *store.Model) ([]Run, error) {
-	return store.List[Run](ctx, m, "running executions", Select+"x.status='executing' ORDER BY x.position", nil)
+// RunningExecutions lists the executions without a known result, oldest first.
+func (m *Model) RunningExecutions(ctx context.Context) ([]ShownExecution, error) {
+	return store.List[ShownExecution](ctx, m.Model, "running executions", SelectExecutions+"x.status='executing' ORDER BY x.position", nil)
 }
