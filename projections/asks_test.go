@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 )
 
@@ -204,7 +203,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Red"}}),
 		s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Blue"}}))
 	is.Equal(lists(), "pending 0 answered 2")
-	all, err := questions.Of(t.Context(), m.Model, chatID, questions.Replied)
+	all, err := m.Questions(t.Context(), chatID, projections.QuestionReplied)
 	is.NoErr(err)
 	q := all[0]
 	is.Equal([]string{q.Question, q.Header, string(q.Choices), string(q.Descriptions), string(q.Reply), q.RepliedBy},
@@ -223,15 +222,15 @@ func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 		status   string
 		answered int
 	}{
-		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), questions.Rejected, 2},
-		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), questions.Rejected, 0},
-		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), questions.Expired, 0},
+		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), projections.QuestionRejected, 2},
+		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), projections.QuestionRejected, 0},
+		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), projections.QuestionExpired, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			m := still(t)
 			feed(t, m, s.created(), s.questions(), test.event)
-			all, err := questions.Of(t.Context(), m.Model, chatID, test.status)
+			all, err := m.Questions(t.Context(), chatID, test.status)
 			is.NoErr(err)
 			is.Equal(len(all), 2)
 			answered, err := pending.AnsweredQuestions(t.Context(), m)

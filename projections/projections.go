@@ -26,7 +26,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 )
 
@@ -147,7 +146,7 @@ var projections = []projection{
 	{"chats", events.ScopeChat, updateChats},
 	{"permissions", events.ScopeChat, updatePermissions},
 	{"questions", events.ScopeChat, func(t *tables, e events.Event, body any) error {
-		return questions.Update(t.questions, t.setWaiting, e, body)
+		return updateQuestions(t.questions, t.setWaiting, e, body)
 	}},
 	{"executions", events.ScopeChat, updateExecutions},
 	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateArtifacts(t.artifacts, e, body); return nil }},

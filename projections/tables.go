@@ -6,7 +6,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 )
@@ -20,7 +19,7 @@ type tables struct {
 	engineIDs     *store.Table[engineID]
 	chats         *store.Table[Chat]
 	permissions   *store.Table[Permission]
-	questions     *store.Table[questions.Question]
+	questions     *store.Table[Question]
 	executions    executionTables
 	artifacts     *store.Table[Artifact]
 	subagents     *store.Table[Subagent]
@@ -47,7 +46,7 @@ func openTables(tx *store.Tx) *tables {
 		engineIDs:   store.OpenTable[engineID](tx, "engine_ids", hidden),
 		chats:       store.OpenTable[Chat](tx, "chats", shown),
 		permissions: store.OpenTable[Permission](tx, "permissions", shown),
-		questions:   store.OpenTable[questions.Question](tx, "questions", shown),
+		questions:   store.OpenTable[Question](tx, "questions", shown),
 		executions: executionTables{
 			Tx:         tx,
 			Executions: store.OpenTable[Execution](tx, "executions", shown),

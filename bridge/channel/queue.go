@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turnstate"
@@ -141,8 +140,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-func (h *Hub) question(ctx context.Context, id string) (questions.Question, bool, error) {
-	return store.First[questions.Question](ctx, h.Model.Model, "question "+id, "SELECT * FROM questions WHERE id={:id}",
+func (h *Hub) question(ctx context.Context, id string) (projections.Question, bool, error) {
+	return store.First[projections.Question](ctx, h.Model.Model, "question "+id, "SELECT * FROM questions WHERE id={:id}",
 		map[string]any{"id": id})
 }
 
@@ -160,7 +159,7 @@ func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d event
 }
 
 // choicesOf returns the labels that a question offers.
-func choicesOf(q questions.Question) (labels []string) {
+func choicesOf(q projections.Question) (labels []string) {
 	_ = json.Unmarshal([]byte(q.Choices), &labels) // a JSON list
 	return labels
 }

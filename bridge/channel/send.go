@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/sleep"
 )
 
@@ -245,7 +244,7 @@ func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, p
 		offer("Deny", b)
 	case events.OutgoingQuestion:
 		q, found, err := h.question(ctx, m.About)
-		if err != nil || !found || q.Status != questions.Asked {
+		if err != nil || !found || q.Status != projections.QuestionAsked {
 			return nil, false, err
 		}
 		if q.Multiple {

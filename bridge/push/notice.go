@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
@@ -206,7 +205,7 @@ func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	case n.Question != "":
 		all, err := p.questions(ctx, n)
 		for _, q := range all {
-			if q.Status == questions.Asked {
+			if q.Status == projections.QuestionAsked {
 				return true, err
 			}
 		}
@@ -218,8 +217,8 @@ func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	return true, nil
 }
 
-func (p *Push) questions(ctx context.Context, n events.Notice) (together []questions.Question, err error) {
-	all, err := questions.Of(ctx, p.Model.Model, n.Chat, "")
+func (p *Push) questions(ctx context.Context, n events.Notice) (together []projections.Question, err error) {
+	all, err := p.Model.Questions(ctx, n.Chat, "")
 	for _, q := range all {
 		if q.EngineQuestion == n.Question {
 			together = append(together, q)

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/workers"
 )
 
@@ -78,8 +77,8 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 		&permissions); err != nil {
 		return nil, err
 	}
-	var open []questions.Question
-	if err := s.QueryNow(ctx, "questions", map[string]any{"status": questions.Asked}, &open); err != nil {
+	var open []projections.Question
+	if err := s.QueryNow(ctx, "questions", map[string]any{"status": projections.QuestionAsked}, &open); err != nil {
 		return nil, err
 	}
 	all := []Request{}

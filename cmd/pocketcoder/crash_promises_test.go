@@ -13,7 +13,6 @@ import (
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 )
 
 // checkChatAnswers checks that a chat still answers messages.
@@ -109,7 +108,7 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
 	p.awaitForgottenQuestions(t, chat)
-	open := rows[questions.Question](t, p, "questions", chat)
+	open := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
 	for i, q := range open {
 		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i,

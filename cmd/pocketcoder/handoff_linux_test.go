@@ -14,7 +14,7 @@ import (
 
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 	"pocketcoder/projections/workers"
 )
 
@@ -93,7 +93,7 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 type callsThatWait struct {
 	parent, worker string
 	asking         string // the chat of ask_person
-	asked          questions.Question
+	asked          projections.Question
 	half           partlyAnswered
 }
 
@@ -146,7 +146,7 @@ func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
 }
 
 // answerResumes checks that the answer to an interrupted question of ask_person resumes the turn once.
-func (p *process) answerResumes(t *testing.T, chat string, q questions.Question) {
+func (p *process) answerResumes(t *testing.T, chat string, q projections.Question) {
 	t.Helper()
 	is := is.New(t)
 	p.awaitForgottenQuestions(t, chat)

@@ -6,13 +6,12 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 )
 
 // Question is a question with the directory and the engine of its session.
 type Question struct {
-	questions.Question
+	projections.Question
 	Directory string `db:"directory"`
 	Engine    string `db:"engine"`
 }
@@ -93,7 +92,7 @@ func AnswersTo(group []Question) (all [][]string, rejected bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		all, rejected = append(all, answers), rejected || q.Status == questions.Rejected
+		all, rejected = append(all, answers), rejected || q.Status == projections.QuestionRejected
 	}
 	return all, rejected, nil
 }

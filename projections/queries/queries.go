@@ -19,7 +19,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
@@ -72,7 +71,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			}
 			return p, err
 		},
-		"questions":  func(ctx context.Context, q Query) (any, error) { return questions.Of(ctx, m.Model, q.Chat, q.Status) },
+		"questions":  func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
 		"executions": func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
 		"running":    func(ctx context.Context, _ Query) (any, error) { return m.RunningExecutions(ctx) },
 		"latest":     func(ctx context.Context, q Query) (any, error) { return m.LatestExecutions(ctx, q.Limit) },

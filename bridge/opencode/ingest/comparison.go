@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
@@ -287,7 +286,7 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 	if status != "" && !missed {
 		return true, nil
 	}
-	asked, err := pending.QuestionsOf(ctx, c.Model, questions.OwnID(p.Session, p.EngineMessage, p.Call))
+	asked, err := pending.QuestionsOf(ctx, c.Model, projections.OwnQuestionID(p.Session, p.EngineMessage, p.Call))
 	if err != nil || len(asked) > 0 {
 		return len(asked) > 0, err
 	}

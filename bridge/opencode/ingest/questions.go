@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 )
 
 // questions adds questions that were missed, and resolves those that OpenCode no longer has.
@@ -88,7 +88,7 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	switch {
 	case !answered:
 		return c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
-	case q.Status == questions.Asked:
+	case q.Status == projections.QuestionAsked:
 		return c.record(q.Chat, events.QuestionExpired{Question: q.EngineQuestion,
 			Reason: "it was answered elsewhere, or its tool call is over"})
 	}
@@ -101,4 +101,4 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	return c.reconciled(q.Session, events.QuestionReplied, reply)
 }
 
-func isRejected(q pending.Question) bool { return q.Status == questions.Rejected }
+func isRejected(q pending.Question) bool { return q.Status == projections.QuestionRejected }

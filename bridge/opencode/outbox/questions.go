@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 )
 
 // AnswersPrompt begins the prompt that resumes a turn which was lost with questions pending, after a person has
@@ -65,7 +65,7 @@ func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 		return err
 	}
 	switch q := group[0]; {
-	case q.EngineReplied, q.Status == questions.Expired:
+	case q.EngineReplied, q.Status == projections.QuestionExpired:
 		return nil
 	case q.Interrupted:
 		return o.resumeAnswered(ctx, group, all)

@@ -1,9 +1,4 @@
-// Package questions is the read model of the questions that the model asks a person.
-//
-// Promises: the first answer to a question counts. A rejection rejects all questions that were asked together.
-//
-// It must not know how OpenCode receives an answer, or what a turn is.
-package questions
+package projections
 
 import (
 	"cmp"
@@ -47,22 +42,22 @@ type Question struct {
 
 // The statuses of a question.
 const (
-	Asked    = "asked"
-	Replied  = "replied"
-	Rejected = "rejected"
-	Expired  = "expired"
+	QuestionAsked    = "asked"
+	QuestionReplied  = "replied"
+	QuestionRejected = "rejected"
+	QuestionExpired  = "expired"
 )
 
-// table is the table of questions while an event changes it.
-type table struct {
+// questionTable is the table of questions while an event changes it.
+type questionTable struct {
 	*store.Table[Question]
 	setWaiting func(session, question string, on bool)
 }
 
-// Update applies an event of a chat. It reports with setWaiting whether the turn of a session waits for an answer.
-func Update(questions *store.Table[Question], setWaiting func(session, question string, on bool), e events.Event,
+// updateQuestions applies an event of a chat. It reports with setWaiting whether the turn of a session waits for an answer.
+func updateQuestions(questions *store.Table[Question], setWaiting func(session, question string, on bool), e events.Event,
 	body any) error {
-	t := table{questions, setWaiting}
+	t := questionTable{questions, setWaiting}
 	switch b := body.(type) {
 	case events.QuestionAsk:
 		t.add(e, b, false)
@@ -81,28 +76,28 @@ func Update(questions *store.Table[Question], setWaiting func(session, question 
 	case events.QuestionExpired:
 		t.change(b.Question, func(_ int, q *Question) {
 			if !q.EngineReplied {
-				q.Status, q.Reason = Expired, b.Reason
+				q.Status, q.Reason = QuestionExpired, b.Reason
 			}
 		})
 	}
 	return nil
 }
 
-func encode(v any) store.JSON { return store.JSON(events.MustEncode(v)) }
+func encoded(v any) store.JSON { return store.JSON(events.MustEncode(v)) }
 
-func recordID(engineQuestion string, index int) string {
+func questionID(engineQuestion string, index int) string {
 	return store.RecordID(engineQuestion + "/" + strconv.Itoa(index))
 }
 
-func (t table) put(q Question) {
+func (t questionTable) put(q Question) {
 	t.Put(q)
-	t.setWaiting(q.Session, q.ID, q.Status == Asked && !q.Interrupted)
+	t.setWaiting(q.Session, q.ID, q.Status == QuestionAsked && !q.Interrupted)
 }
 
 // change changes every question of those asked together.
-func (t table) change(engineQuestion string, fn func(int, *Question)) {
+func (t questionTable) change(engineQuestion string, fn func(int, *Question)) {
 	for i := 0; ; i++ {
-		q, found := t.Get(recordID(engineQuestion, i))
+		q, found := t.Get(questionID(engineQuestion, i))
 		if !found {
 			return
 		}
@@ -114,27 +109,27 @@ func (t table) change(engineQuestion string, fn func(int, *Question)) {
 // AskPerson is the name of the tool ask_person in OpenCode.
 const AskPerson = "pocketcoder_ask_person"
 
-// OwnID returns the id of the question of a call of the tool ask_person.
-func OwnID(session, engineMessage, call string) string {
+// OwnQuestionID returns the id of the question of a call of the tool ask_person.
+func OwnQuestionID(session, engineMessage, call string) string {
 	return "que_" + store.RecordID(session+"/"+engineMessage+"/"+call)
 }
 
 // endCall records that a call of the tool ask_person has returned its answer. A question without an answer stays: it
 // expires, because its call was aborted.
-func (t table) endCall(b opencode.PartUpdated) {
+func (t questionTable) endCall(b opencode.PartUpdated) {
 	var state struct{ Status string }
 	if b.Part.Tool != AskPerson || json.Unmarshal(b.Part.State, &state) != nil ||
 		state.Status != "completed" && state.Status != "error" {
 		return
 	}
-	t.change(OwnID(b.SessionID, b.Part.MessageID, b.Part.CallID), func(_ int, q *Question) {
-		q.EngineReplied = q.EngineReplied || q.Status != Asked
+	t.change(OwnQuestionID(b.SessionID, b.Part.MessageID, b.Part.CallID), func(_ int, q *Question) {
+		q.EngineReplied = q.EngineReplied || q.Status != QuestionAsked
 	})
 }
 
-func (t table) add(e events.Event, b events.QuestionAsk, own bool) {
+func (t questionTable) add(e events.Event, b events.QuestionAsk, own bool) {
 	for i, asked := range b.Questions {
-		q, found := t.Get(recordID(b.ID, i))
+		q, found := t.Get(questionID(b.ID, i))
 		if found { // seen again after a reconnect
 			continue
 		}
@@ -144,23 +139,23 @@ func (t table) add(e events.Event, b events.QuestionAsk, own bool) {
 		}
 		q.EngineQuestion, q.Index, q.Session, q.Chat = b.ID, int64(i), b.SessionID, e.Subject.ID
 		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
-		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encode(labels), encode(descriptions)
+		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
 		q.Own = own
-		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", Asked, int64(e.Seq)
+		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)
 		t.put(q)
 	}
 }
 
 // interrupt marks questions as interrupted. They can still be answered, unless they were rejected.
-func (t table) interrupt(b events.QuestionInterrupted) {
+func (t questionTable) interrupt(b events.QuestionInterrupted) {
 	rejected := false
 	t.change(b.Question, func(_ int, q *Question) {
-		if events.IsElicitation(b.Question) && q.Status == Asked {
-			q.Status, q.Reason = Expired, "the MCP server does not wait for it any more"
+		if events.IsElicitation(b.Question) && q.Status == QuestionAsked {
+			q.Status, q.Reason = QuestionExpired, "the MCP server does not wait for it any more"
 			return
 		}
 		q.Interrupted = true
-		rejected = rejected || q.Status == Rejected
+		rejected = rejected || q.Status == QuestionRejected
 	})
 	if rejected {
 		t.change(b.Question, func(_ int, q *Question) { q.EngineReplied = true })
@@ -170,35 +165,35 @@ func (t table) interrupt(b events.QuestionInterrupted) {
 // engineReplied records what OpenCode reports: the answers that it has, or that the question was dismissed. An expired
 // question is dismissed in OpenCode, too.
 func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionReplied) {
-	if q.EngineReplied = true; q.Status == Expired && b.Answers == nil {
+	if q.EngineReplied = true; q.Status == QuestionExpired && b.Answers == nil {
 		return
 	}
 	q.RepliedBy = cmp.Or(q.RepliedBy, e.Actor)
 	if b.Answers == nil {
-		q.Status = Rejected
+		q.Status = QuestionRejected
 		return
 	}
-	q.Status = Replied
+	q.Status = QuestionReplied
 	if i < len(b.Answers) {
-		q.Reply = encode(b.Answers[i])
+		q.Reply = encoded(b.Answers[i])
 	}
 }
 
 // answer records the first answer of each question. A rejection rejects all questions that were asked
 // together.
-func (t table) answer(e events.Event, b events.QuestionAnswered) error {
-	if _, found := t.Get(recordID(b.Question, b.Index)); !found {
+func (t questionTable) answer(e events.Event, b events.QuestionAnswered) error {
+	if _, found := t.Get(questionID(b.Question, b.Index)); !found {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)
 	}
 	t.change(b.Question, func(i int, q *Question) {
 		q.EngineReplied = q.EngineReplied || b.Rejected && q.Interrupted ||
 			events.IsElicitation(b.Question) && (b.Rejected || i == b.Index)
 		switch {
-		case q.Status != Asked:
+		case q.Status != QuestionAsked:
 		case b.Rejected:
-			q.Status, q.RepliedBy = Rejected, e.Actor
+			q.Status, q.RepliedBy = QuestionRejected, e.Actor
 		case i == b.Index:
-			q.Status, q.RepliedBy, q.Reply = Replied, e.Actor, encode(b.Answers)
+			q.Status, q.RepliedBy, q.Reply = QuestionReplied, e.Actor, encoded(b.Answers)
 		}
 	})
 	return nil
@@ -215,12 +210,12 @@ func (q Question) Answers() (answers []string, err error) {
 	return answers, nil
 }
 
-// Of lists questions in the order they were asked. An empty chat or status does not narrow the list.
-func Of(ctx context.Context, m *store.Model, chat, status string) ([]Question, error) {
+// Questions lists questions in the order they were asked. An empty chat or status does not narrow the list.
+func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
 	by := dbx.Params{"chat": chat, "status": status}
 	where := store.Narrowed(by)
-	if status == Asked { // a parameter would not choose the index of the few questions that wait
+	if status == QuestionAsked { // a parameter would not choose the index of the few questions that wait
 		where += " AND status='asked'"
 	}
-	return store.List[Question](ctx, m, "questions", "SELECT * FROM questions"+where+" ORDER BY position, idx", by)
+	return store.List[Question](ctx, m.Model, "questions", "SELECT * FROM questions"+where+" ORDER BY position, idx", by)
 }
