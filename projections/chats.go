@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/delegations"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -228,14 +227,14 @@ func updateScheduleRuns(t *tables, e events.Event, body any) error {
 		return nil
 	}
 	own, _ := t.sessions.Get(c.Session)
-	open, changed := schedules.Follow(t.scheduleRuns, e, body, t.tx.EventTime(), schedules.Chat{ID: c.ID,
+	open, changed := followScheduleRuns(t.scheduleRuns, e, body, t.tx.EventTime(), runChat{ID: c.ID,
 		Open: c.Scheduled, TurnState: own.TurnState, Outcome: own.Outcome}, func(id string) turnstate.Prompt {
 		m, _ := t.messages.Get(id)
 		return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
 			HasFailed: m.UserStatus == statusFailed}
 	})
 	for _, schedule := range changed {
-		t.config.Touch(schedules.Collection + "/" + schedule)
+		t.config.Touch(ScheduleCollection + "/" + schedule)
 	}
 	c.Scheduled = open
 	t.chats.Put(c)

@@ -8,7 +8,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
@@ -110,7 +110,7 @@ func TestRunsOfSchedulesEndAsTheirLastStep(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			m, s := still(t), &eventBuilder{t: t}
-			fired, err := events.NewConfig(schedules.Collection, "s1", events.ActorSystem,
+			fired, err := events.NewConfig(projections.ScheduleCollection, "s1", events.ActorSystem,
 				events.ScheduleFired{Chat: chatID, Message: "m1"})
 			is.NoErr(err)
 			feed(t, m, s.created(), fired, s.own(events.MessageSubmitted{Message: "m1", Schedule: "s1"}),
@@ -118,12 +118,12 @@ func TestRunsOfSchedulesEndAsTheirLastStep(t *testing.T) {
 				s.status(ses, "busy"))
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
 			feed(t, m, s.status(ses, "idle"))
-			runs, err := schedules.Of(t.Context(), m.Model, "s1", 10)
+			runs, err := m.ScheduleRuns(t.Context(), "s1", 10)
 			is.NoErr(err)
 			is.Equal([]string{runs[0].State, runs[0].Reason}, []string{c.turn.State(), c.turn.Sentence()})
 			feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.status(ses, "busy"))
 			feed(t, m, s.step("msg_c", msg2, "stop", "another turn")...)
-			runs, err = schedules.Of(t.Context(), m.Model, "s1", 10)
+			runs, err = m.ScheduleRuns(t.Context(), "s1", 10)
 			is.NoErr(err)
 			is.Equal(runs[0].State, c.turn.State())
 		})

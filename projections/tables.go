@@ -6,7 +6,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 )
 
@@ -27,7 +26,7 @@ type tables struct {
 	users         *store.Table[User]
 	effects       *store.Table[Effect]
 	delegations   *store.Table[delegations.Delegation]
-	scheduleRuns  *store.Table[schedules.Run]
+	scheduleRuns  *store.Table[ScheduleRun]
 	outgoing      *store.Table[outgoing.Message]
 	failures      *store.Table[outgoing.Failure]
 	mcpCalls      *store.Table[MCPCall]
@@ -58,7 +57,7 @@ func openTables(tx *store.Tx) *tables {
 		users:         store.OpenTable[User](tx, "users", shown),
 		effects:       store.OpenTable[Effect](tx, "effects", hidden),
 		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
-		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
+		scheduleRuns:  store.OpenTable[ScheduleRun](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
 		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
 		mcpCalls:      store.OpenTable[MCPCall](tx, "mcp_calls", hidden),

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/projections"
-	runs "pocketcoder/projections/schedules"
 	"pocketcoder/projections/toolcalls"
 )
 
@@ -199,7 +198,7 @@ func (s *Server) listTasks(ctx context.Context, c call, _ noArguments) (string, 
 		if t.Next, err = s.Schedules.Next(ctx, r.ID, 1); err != nil {
 			return "", err
 		}
-		last, err := runs.Of(ctx, s.Model.Model, r.ID, 1)
+		last, err := s.Model.ScheduleRuns(ctx, r.ID, 1)
 		if err != nil {
 			return "", err
 		}

@@ -19,7 +19,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/workers"
@@ -95,7 +94,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return w, err
 		},
 		"schedule_runs": func(ctx context.Context, q Query) (any, error) {
-			return schedules.Of(ctx, m.Model, q.Schedule, q.Limit)
+			return m.ScheduleRuns(ctx, q.Schedule, q.Limit)
 		},
 		"usage":    func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
 		"config":   func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },

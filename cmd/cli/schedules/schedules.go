@@ -23,7 +23,6 @@ import (
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
 	"pocketcoder/projections"
-	runs "pocketcoder/projections/schedules"
 )
 
 const usage = `pocketcoder schedule: submit prompts at the times that you set.
@@ -74,8 +73,8 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 type row struct {
 	ID string `json:"id"`
 	schedules.Schedule
-	Next string          `json:"next,omitempty"`
-	Last *runs.PricedRun `json:"last,omitempty"`
+	Next string                 `json:"next,omitempty"`
+	Last *projections.PricedRun `json:"last,omitempty"`
 }
 
 func list(ctx context.Context, env cli.Environment, args []string) error {
@@ -155,7 +154,7 @@ func (r *row) complete(ctx context.Context, s *client.System) error {
 	if len(next) > 0 {
 		r.Next = next[0].UTC().Format(events.TimeFormat)
 	}
-	var last []runs.PricedRun
+	var last []projections.PricedRun
 	if err := s.Query(ctx, "schedule_runs", map[string]any{"schedule": r.ID, "limit": 1}, &last); err != nil {
 		return err
 	}
@@ -201,7 +200,7 @@ func show(ctx context.Context, env cli.Environment, args []string) error {
 		if err != nil {
 			return err
 		}
-		var history []runs.PricedRun
+		var history []projections.PricedRun
 		err = s.QueryNow(ctx, "schedule_runs", map[string]any{"schedule": r.ID, "limit": shownRuns}, &history)
 		if err != nil {
 			return err
@@ -217,7 +216,7 @@ func show(ctx context.Context, env cli.Environment, args []string) error {
 		}
 		printNext(env, next)
 		return cli.PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
-			func(p runs.PricedRun) []string {
+			func(p projections.PricedRun) []string {
 				return []string{printable.LocalTime(p.Due), p.State, money.Text(p.Cost), cmp.Or(p.Chat, "-"),
 					printable.OneLine(p.Reason, 60)}
 			})

@@ -23,7 +23,7 @@ import (
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/money"
-	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -122,7 +122,7 @@ func (s Schedules) records(ctx context.Context, db dbx.Builder, caller api.Calle
 type view struct {
 	record query.Record
 	next   []time.Time
-	runs   []runs.PricedRun
+	runs   []projections.PricedRun
 	agent  string // name of its agent; empty for none
 }
 
@@ -163,7 +163,7 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 	if v.next, err = s.Schedules.Schedules.Next(r.Context(), id, 5); err != nil {
 		return nil, err
 	}
-	if v.runs, err = runs.Of(r.Context(), s.API.Model.Model, id, maxShown); err != nil {
+	if v.runs, err = s.API.Model.ScheduleRuns(r.Context(), id, maxShown); err != nil {
 		return nil, err
 	}
 	pending, err := s.PendingCount(r.Context(), caller)

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/money"
-	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -1311,7 +1311,7 @@ func command(id, name, text, class string) templ.Component {
 	})
 }
 
-func run(r runs.PricedRun) templ.Component {
+func run(r projections.PricedRun) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -1,10 +1,4 @@
-// Package schedules is the read model of the runs of schedules: the message that each started, and the end of its turn.
-//
-// Promises: a run ends at the event that ends the turn of its message. Later events in its chat do not change it. A due
-// time that was skipped is a run with the state skipped.
-//
-// It must not know when a schedule is due.
-package schedules
+package projections
 
 import (
 	"context"
@@ -15,19 +9,18 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
 
-// Skipped is the state of a run that was due and started nothing. The other states are those of a turn.
-const Skipped = "skipped"
+// RunSkipped is the state of a run that was due and started nothing. The other states are those of a turn.
+const RunSkipped = "skipped"
 
-// Collection is the config collection of the schedules.
-const Collection = "schedules"
+// ScheduleCollection is the config collection of the schedules.
+const ScheduleCollection = "schedules"
 
-// Run is a run of a schedule.
-type Run struct {
+// ScheduleRun is a run of a schedule.
+type ScheduleRun struct {
 	store.Record        // the id is that of the message, or of the event that skipped the run
 	Schedule     string `db:"schedule" json:"schedule"` // record
 	Chat         string `db:"chat" json:"chat"`
@@ -46,45 +39,45 @@ type Run struct {
 }
 
 // IsOver reports whether a run has ended or was skipped.
-func (r Run) IsOver() bool { return r.State == Skipped || turnstate.Ended(r.State) }
+func (r ScheduleRun) IsOver() bool { return r.State == RunSkipped || turnstate.Ended(r.State) }
 
-// Chat is the state of an event's chat, as far as runs depend on it.
-type Chat struct {
+// runChat is the state of an event's chat, as far as runs depend on it.
+type runChat struct {
 	ID        string
 	Open      string // ids of the runs that are not over, with a space between them
 	TurnState string // of the chat's own session
 	Outcome   string // of the last turn
 }
 
-// Fire applies an event about a schedule. at is the time of the event.
-func Fire(t *store.Table[Run], e events.Event, body any, at string) {
+// addScheduleRun applies an event about a schedule. at is the time of the event.
+func addScheduleRun(t *store.Table[ScheduleRun], e events.Event, body any, at string) {
 	switch b := body.(type) {
 	case events.ScheduleFired:
 		r, found := t.Get(b.Message)
 		if found {
 			return // the event was appended twice
 		}
-		r.Schedule, r.Chat, r.Due, r.FirstDue = e.Subject.ID, b.Chat, text(b.Due), text(b.First)
+		r.Schedule, r.Chat, r.Due, r.FirstDue = e.Subject.ID, b.Chat, formatTime(b.Due), formatTime(b.First)
 		r.Manual, r.MaxCost, r.State, r.Position = b.Manual, b.MaxCost, turnstate.Queued, int64(e.Seq)
 		t.Put(r)
 	case events.ScheduleSkipped:
 		r, _ := t.Get(e.ID)
-		r.Schedule, r.Due, r.FirstDue, r.State, r.Reason = e.Subject.ID, text(b.Due), text(b.First), Skipped, b.Reason
+		r.Schedule, r.Due, r.FirstDue, r.State, r.Reason = e.Subject.ID, formatTime(b.Due), formatTime(b.First), RunSkipped, b.Reason
 		r.Finished, r.Position = at, int64(e.Seq)
 		t.Put(r)
 	}
 }
 
-func text(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format(events.TimeFormat)
 }
 
-// Follow applies an event of a chat. The read models of chats, sessions and messages must have applied the event
+// followScheduleRuns applies an event of a chat. The read models of chats, sessions and messages must have applied the event
 // before. It returns the open runs of the chat, in the form of Chat.Open, and the schedules of the runs that changed.
-func Follow(t *store.Table[Run], e events.Event, body any, at string, c Chat,
+func followScheduleRuns(t *store.Table[ScheduleRun], e events.Event, body any, at string, c runChat,
 	message func(id string) turnstate.Prompt) (stillOpen string, changed []string) {
 	open := strings.Fields(c.Open)
 	if b, ok := body.(events.MessageSubmitted); ok && b.Schedule != "" {
@@ -115,35 +108,35 @@ func Follow(t *store.Table[Run], e events.Event, body any, at string, c Chat,
 }
 
 // stopBy records that the run is being stopped because its own budget is spent.
-func (r *Run) stopBy(e events.Event, body any) {
+func (r *ScheduleRun) stopBy(e events.Event, body any) {
 	_, isAbort := body.(events.AbortRequested)
-	if isAbort && e.Actor == events.ScheduleActor(r.Schedule) && e.Cause == StopOf(r.ID) {
+	if isAbort && e.Actor == events.ScheduleActor(r.Schedule) && e.Cause == StopOfRun(r.ID) {
 		r.Reason = "The budget of this run is spent."
 	}
 }
 
-// StopOf returns the id of the command that stops a run whose budget is spent.
-func StopOf(run string) string { return "spent-" + run }
+// StopOfRun returns the id of the command that stops a run whose budget is spent.
+func StopOfRun(run string) string { return "spent-" + run }
 
-// Cost is the SQL expression for the cost of a run t: in its chat, its subagents and its workers.
-const Cost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
+// RunCost is the SQL expression for the cost of a run t: in its chat, its subagents and its workers.
+const RunCost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
 	AND m.role='assistant' AND NOT m.copied AND t.began>0 AND m.position>=t.began AND (t.ended=0 OR m.position<=t.ended)), 0.0)`
 
-// StateOf returns the SQL expression for the state of a run with an alias, by how its answer ended: the state in the
+// RunState returns the SQL expression for the state of a run with an alias, by how its answer ended: the state in the
 // row says only that the turn is over.
-func StateOf(run string) string {
-	return "CASE WHEN " + run + ".state='completed' THEN ending_state(" + endingOf(run) + ") ELSE " + run + ".state END"
+func RunState(run string) string {
+	return "CASE WHEN " + run + ".state='completed' THEN ending_state(" + endingOfRun(run) + ") ELSE " + run + ".state END"
 }
 
-// ReasonOf returns the SQL expression for why a run with an alias was skipped, was stopped or has no whole answer.
-func ReasonOf(run string) string {
-	return "CASE WHEN " + run + ".state='completed' AND " + run + ".reason='' THEN ending_sentence(" + endingOf(run) +
+// RunReason returns the SQL expression for why a run with an alias was skipped, was stopped or has no whole answer.
+func RunReason(run string) string {
+	return "CASE WHEN " + run + ".state='completed' AND " + run + ".reason='' THEN ending_sentence(" + endingOfRun(run) +
 		") ELSE " + run + ".reason END"
 }
 
-// endingOf returns the SQL expression for how the turn of a run ended.
-func endingOf(run string) string {
-	return strings.ReplaceAll(`coalesce((SELECT `+projections.EndingOfTurn("run.state", "last")+` FROM messages prompt JOIN messages last
+// endingOfRun returns the SQL expression for how the turn of a run ended.
+func endingOfRun(run string) string {
+	return strings.ReplaceAll(`coalesce((SELECT `+EndingOfTurn("run.state", "last")+` FROM messages prompt JOIN messages last
 		ON last.chat=prompt.chat AND last.session=prompt.session AND last.role='assistant' AND NOT last.removed
 			AND last.parent_id>=prompt.ai_engine_message_id AND last.position<=run.ended
 		WHERE prompt.id=run.id ORDER BY last.position DESC LIMIT 1), 'complete')`, "run.", run+".")
@@ -151,22 +144,22 @@ func endingOf(run string) string {
 
 // PricedRun is a run with its cost so far.
 type PricedRun struct {
-	Run
+	ScheduleRun
 	Cost float64 `db:"cost" json:"cost"`
 }
 
-var selectPriced = "SELECT t.*, " + Cost + " AS cost, " + StateOf("t") + " AS state, " + ReasonOf("t") +
+var selectPricedRuns = "SELECT t.*, " + RunCost + " AS cost, " + RunState("t") + " AS state, " + RunReason("t") +
 	" AS reason FROM schedule_runs t"
 
-// Of lists the newest runs of a schedule, or of all schedules, the newest first.
-func Of(ctx context.Context, m *store.Model, schedule string, limit int) ([]PricedRun, error) {
-	return store.List[PricedRun](ctx, m, "runs of schedules", selectPriced+
+// ScheduleRuns lists the newest runs of a schedule, or of all schedules, the newest first.
+func (m *Model) ScheduleRuns(ctx context.Context, schedule string, limit int) ([]PricedRun, error) {
+	return store.List[PricedRun](ctx, m.Model, "runs of schedules", selectPricedRuns+
 		store.Narrowed(dbx.Params{"schedule": schedule})+" ORDER BY t.position DESC LIMIT {:limit}",
 		dbx.Params{"schedule": schedule, "limit": limit})
 }
 
-// Open lists the runs that are not over.
-func Open(ctx context.Context, m *store.Model) ([]PricedRun, error) {
-	return store.List[PricedRun](ctx, m, "open runs of schedules", selectPriced+
+// OpenScheduleRuns lists the runs that are not over.
+func (m *Model) OpenScheduleRuns(ctx context.Context) ([]PricedRun, error) {
+	return store.List[PricedRun](ctx, m.Model, "open runs of schedules", selectPricedRuns+
 		" WHERE t.finished='' ORDER BY t.position", nil)
 }
