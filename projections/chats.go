@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -209,11 +208,11 @@ func updateDelegations(t *tables, e events.Event, body any) error {
 		return nil
 	}
 	own, _ := t.sessions.Get(c.Session)
-	c.Delegated = delegations.Update(t.delegations, e, body, delegations.Chat{ID: c.ID, Parent: c.Parent,
+	c.Delegated = followDelegations(t.delegations, e, body, delegationChat{ID: c.ID, Parent: c.Parent,
 		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
-		func(id string) delegations.Message {
+		func(id string) delegationMessage {
 			m, _ := t.messages.Get(id)
-			return delegations.Message{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+			return delegationMessage{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
 				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
 		})
 	t.chats.Put(c)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/store"
 )
@@ -25,7 +24,7 @@ type tables struct {
 	config        *store.Table[Config]
 	users         *store.Table[User]
 	effects       *store.Table[Effect]
-	delegations   *store.Table[delegations.Delegation]
+	delegations   *store.Table[Delegation]
 	scheduleRuns  *store.Table[ScheduleRun]
 	outgoing      *store.Table[outgoing.Message]
 	failures      *store.Table[outgoing.Failure]
@@ -56,7 +55,7 @@ func openTables(tx *store.Tx) *tables {
 		config:        store.OpenTable[Config](tx, "config", shown),
 		users:         store.OpenTable[User](tx, "users", shown),
 		effects:       store.OpenTable[Effect](tx, "effects", hidden),
-		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
+		delegations:   store.OpenTable[Delegation](tx, "delegations", hidden), // clients see the chats of workers
 		scheduleRuns:  store.OpenTable[ScheduleRun](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
 		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),

@@ -1,11 +1,4 @@
-// Package delegations is the read model of the messages that were delegated to workers: the state of each, and whether
-// its parent has the result.
-//
-// Promises: the rows alone show which work is pending. A delegation ends at the event that ends its turn. Later events
-// in the worker do not change its state, unless a prompt resumes that turn.
-//
-// It must not know how a result reaches the parent.
-package delegations
+package projections
 
 import (
 	"encoding/json"
@@ -39,8 +32,8 @@ type Delegation struct {
 	Position       int64  `db:"position" json:"position"`
 }
 
-// Chat is the state of an event's chat, as far as delegations depend on it.
-type Chat struct {
+// delegationChat is the state of an event's chat, as far as delegations depend on it.
+type delegationChat struct {
 	ID, Parent string
 	Open       string // ids of the delegations without a result, in order, with a space between them
 	Session    string // its own
@@ -48,15 +41,15 @@ type Chat struct {
 	Outcome    string // of the last turn
 }
 
-// Message is the state of the sending of a message, or an answer of OpenCode.
-type Message struct {
+// delegationMessage is the state of the sending of a message, or an answer of OpenCode.
+type delegationMessage struct {
 	IsWithdrawn, IsWaiting, HasFailed bool
 	GoesOn                            bool // the answer ended with tool calls, so another step must follow
 }
 
-// Update applies an event of a chat. The read models of chats, sessions and messages must have applied the event
+// followDelegations applies an event of a chat. The read models of chats, sessions and messages must have applied the event
 // before. It returns the open delegations of the chat, in the form of Chat.Open.
-func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, message func(id string) Message) string {
+func followDelegations(t *store.Table[Delegation], e events.Event, body any, c delegationChat, message func(id string) delegationMessage) string {
 	open := strings.Fields(c.Open)
 	change := func(id string, change func(*Delegation)) {
 		if d, found := t.Get(id); found {
@@ -66,10 +59,10 @@ func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, messag
 	}
 	switch b := body.(type) {
 	case events.MessageSubmitted:
-		if c.Parent != "" && b.Sender == c.Parent && b.Delivery != events.DeliverySteer && add(t, e, b, c) {
+		if c.Parent != "" && b.Sender == c.Parent && b.Delivery != events.DeliverySteer && addDelegation(t, e, b, c) {
 			open = append(open, b.Message)
 		}
-		reported(t, b, c)
+		recordReports(t, b, c)
 		for _, id := range open {
 			change(id, func(d *Delegation) { d.resume(b, message(store.RecordID(d.Answer))) })
 		}
@@ -87,7 +80,7 @@ func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, messag
 			change(id, func(d *Delegation) { d.answer(b, c) })
 		}
 	case opencode.PartUpdated:
-		received(t, b, c)
+		recordReceipts(t, b, c)
 	}
 	for _, id := range open {
 		change(id, func(d *Delegation) { d.follow(body, message(d.Prompt), c) })
@@ -95,7 +88,7 @@ func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, messag
 	return strings.Join(open, " ")
 }
 
-func add(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c Chat) bool {
+func addDelegation(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c delegationChat) bool {
 	d, found := t.Get(b.Message)
 	if !found {
 		d.Worker, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
@@ -104,8 +97,8 @@ func add(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, 
 	return !found
 }
 
-// reported records the reports that a message of the parent carries.
-func reported(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
+// recordReports records the reports that a message of the parent carries.
+func recordReports(t *store.Table[Delegation], b events.MessageSubmitted, c delegationChat) {
 	for _, id := range append(slices.Clone(b.Results), b.Silent...) {
 		d, found := t.Get(id)
 		if !found || d.Parent != c.ID {
@@ -120,8 +113,8 @@ func reported(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
 	}
 }
 
-// received records the results in the output of a tool call of the parent.
-func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
+// recordReceipts records the results in the output of a tool call of the parent.
+func recordReceipts(t *store.Table[Delegation], b opencode.PartUpdated, c delegationChat) {
 	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, events.OwnTools) {
 		return
 	}
@@ -139,7 +132,7 @@ func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
 
 // resume reopens a delegation whose turn a prompt of PocketCoder resumes. An OpenCode that stops in order rejects its
 // requests and reports the session as idle. The turn then counts as completed, although its answer goes on.
-func (d *Delegation) resume(b events.MessageSubmitted, answer Message) {
+func (d *Delegation) resume(b events.MessageSubmitted, answer delegationMessage) {
 	if b.Resumes != "" && d.isOver() && (d.State != turnstate.Completed || answer.GoesOn) {
 		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
 	}
@@ -158,14 +151,14 @@ func (d *Delegation) finish(e events.Event, b events.WorkerFinished) {
 	}
 }
 
-func (d *Delegation) answer(b opencode.MessageUpdated, c Chat) {
+func (d *Delegation) answer(b opencode.MessageUpdated, c delegationChat) {
 	if b.Info.Role == "assistant" && b.SessionID == c.Session && d.State == turnstate.Running && b.Info.ID > d.Answer {
 		d.Answer = b.Info.ID
 	}
 }
 
 // follow sets the state of a delegation without a result. It is running, too, while its turn waits for a person.
-func (d *Delegation) follow(body any, m Message, c Chat) {
+func (d *Delegation) follow(body any, m delegationMessage, c delegationChat) {
 	_, isDeleted := body.(events.Deleted)
 	d.State = turnstate.Prompt{IsWithdrawn: m.IsWithdrawn, IsWaiting: m.IsWaiting, HasFailed: m.HasFailed,
 		IsDeleted: isDeleted, Session: c.TurnState, Outcome: c.Outcome}.State(d.State)
