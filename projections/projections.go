@@ -25,7 +25,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/store"
 )
 
@@ -154,9 +153,12 @@ var projections = []projection{
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateEffects(t.effects, e, body); return nil }},
 	{"delegations", events.ScopeChat, updateDelegations},
 	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
-	{"channel_messages", events.ScopeChat, func(t *tables, e events.Event, body any) error { outgoing.Update(t.outgoing, e, body); return nil }},
+	{"channel_messages", events.ScopeChat, func(t *tables, e events.Event, body any) error {
+		updateChannelMessages(t.outgoing, e, body)
+		return nil
+	}},
 	{"webhook_failures", events.ScopeConfig, func(t *tables, e events.Event, body any) error {
-		outgoing.UpdateFailures(t.failures, e, body)
+		updateWebhookFailures(t.failures, e, body)
 		return nil
 	}},
 	{"mcp_calls", events.ScopeChat, func(t *tables, e events.Event, body any) error { updateMCPCalls(t.mcpCalls, e, body); return nil }},

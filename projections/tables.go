@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/store"
 )
 
@@ -26,8 +25,8 @@ type tables struct {
 	effects       *store.Table[Effect]
 	delegations   *store.Table[Delegation]
 	scheduleRuns  *store.Table[ScheduleRun]
-	outgoing      *store.Table[outgoing.Message]
-	failures      *store.Table[outgoing.Failure]
+	outgoing      *store.Table[ChannelMessage]
+	failures      *store.Table[WebhookFailure]
 	mcpCalls      *store.Table[MCPCall]
 	usage         *store.Table[Usage]
 	seenPositions *store.Table[SeenPosition]
@@ -57,8 +56,8 @@ func openTables(tx *store.Tx) *tables {
 		effects:       store.OpenTable[Effect](tx, "effects", hidden),
 		delegations:   store.OpenTable[Delegation](tx, "delegations", hidden), // clients see the chats of workers
 		scheduleRuns:  store.OpenTable[ScheduleRun](tx, "schedule_runs", shown),
-		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
-		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
+		outgoing:      store.OpenTable[ChannelMessage](tx, "channel_messages", shown),
+		failures:      store.OpenTable[WebhookFailure](tx, "webhook_failures", shown),
 		mcpCalls:      store.OpenTable[MCPCall](tx, "mcp_calls", hidden),
 		usage:         store.OpenTable[Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),

@@ -13,7 +13,6 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turnstate"
@@ -28,7 +27,7 @@ func (h *Hub) queue(ctx context.Context) error {
 		return nil
 	}
 	seq := h.Model.Seq()
-	all, err := outgoing.ListPending(ctx, h.Model.Model, h.looked, time.Now().UTC().Format(events.TimeFormat))
+	all, err := h.Model.PendingChannelMessages(ctx, h.looked, time.Now().UTC().Format(events.TimeFormat))
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func (h *Hub) queue(ctx context.Context) error {
 }
 
 // describe returns the message to queue for a pending answer, error, notice, request, question or file.
-func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+func (h *Hub) describe(ctx context.Context, p projections.PendingChannelMessage) (d events.ChannelQueued, err error) {
 	switch p.Type {
 	case events.OutgoingPermission:
 		return h.describePermission(ctx, p)
@@ -93,7 +92,7 @@ func withoutInternal(text string) string {
 // maxRequest is the longest text of a request, in bytes, so that it is one message with its buttons.
 const maxRequest = 3000
 
-func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+func (h *Hub) describePermission(ctx context.Context, p projections.PendingChannelMessage) (d events.ChannelQueued, err error) {
 	request, _, err := h.Model.FindPermission(ctx, p.About)
 	if err != nil {
 		return d, err
@@ -145,7 +144,7 @@ func (h *Hub) question(ctx context.Context, id string) (projections.Question, bo
 		map[string]any{"id": id})
 }
 
-func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+func (h *Hub) describeQuestion(ctx context.Context, p projections.PendingChannelMessage) (d events.ChannelQueued, err error) {
 	q, _, err := h.question(ctx, p.About)
 	if err != nil {
 		return d, err

@@ -18,7 +18,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/workers"
@@ -98,9 +97,9 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		},
 		"usage":    func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
 		"config":   func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
-		"outgoing": func(ctx context.Context, q Query) (any, error) { return outgoing.List(ctx, m.Model, q.Limit) },
+		"outgoing": func(ctx context.Context, q Query) (any, error) { return m.ChannelMessages(ctx, q.Limit) },
 		"webhook_failures": func(ctx context.Context, q Query) (any, error) {
-			return outgoing.ListFailures(ctx, m.Model, q.Limit)
+			return m.WebhookFailures(ctx, q.Limit)
 		},
 		"spent": func(ctx context.Context, q Query) (any, error) {
 			return spending.Of(ctx, m, spending.Span{Chat: q.Chat, User: q.User, Day: q.Day})

@@ -47,7 +47,6 @@ import (
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
@@ -123,7 +122,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,
 			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (waiting, held int, err error) { return 0, 0, nil },
 			IsSubmitted: func(ctx context.Context, message string) (bool, error) {
-				return outgoing.Submitted(ctx, s.Model.Model, message)
+				return s.Model.IsSubmitted(ctx, message)
 			}},
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },

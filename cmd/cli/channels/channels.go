@@ -22,7 +22,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/outgoing"
+	"pocketcoder/projections"
 )
 
 const usage = `pocketcoder channel: talk to the assistant in a messenger, and approve there what it may do.
@@ -227,13 +227,13 @@ func (c *command) list(ctx context.Context) error {
 }
 
 func (c *command) messages(ctx context.Context) error {
-	var all []outgoing.Message
+	var all []projections.ChannelMessage
 	if err := c.QueryNow(ctx, "outgoing", map[string]any{"limit": c.limit}, &all); err != nil {
 		return err
 	}
 	const header = "QUEUED\tCHAT\tTYPE\tSTATE\tTRIES\tTEXT"
 	return cli.PrintList(c.env, c.asJSON, all, "nothing has left through a channel", header,
-		func(m outgoing.Message) []string {
+		func(m projections.ChannelMessage) []string {
 			state := m.State
 			if m.Reason != "" {
 				state += " (" + printable.OneLine(m.Reason, 60) + ")"

@@ -1,19 +1,12 @@
-// Package outgoing is the read model of the messages that are sent through channels, and of the events that webhook
-// targets did not accept.
-//
-// Promises: a message is open until an event says how it ended. A message whose sending began and did not end is in the
-// state sending. A new process therefore knows that the platform may have received it.
-//
-// It must not know how a message is sent.
-package outgoing
+package projections
 
 import (
 	"pocketcoder/events"
 	"pocketcoder/projections/store"
 )
 
-// Message is an outgoing message of a channel.
-type Message struct {
+// ChannelMessage is an outgoing message of a channel.
+type ChannelMessage struct {
 	store.Record
 	Chat    string `db:"chat" json:"chat"`
 	Channel string `db:"channel" json:"channel"` // record of the collection channels
@@ -32,15 +25,15 @@ type Message struct {
 
 // States of a message.
 const (
-	Queued  = "queued"
-	Sending = "sending"
-	Sent    = "sent"
-	Failed  = "failed"
-	Unknown = "unknown" // the platform may have it
+	ChannelMessageQueued  = "queued"
+	ChannelMessageSending = "sending"
+	ChannelMessageSent    = "sent"
+	ChannelMessageFailed  = "failed"
+	ChannelMessageUnknown = "unknown" // the platform may have it
 )
 
-// Update applies an event of a chat.
-func Update(t *store.Table[Message], e events.Event, body any) {
+// updateChannelMessages applies an event of a chat.
+func updateChannelMessages(t *store.Table[ChannelMessage], e events.Event, body any) {
 	switch b := body.(type) {
 	case events.ChannelQueued:
 		m, found := t.Get(b.Message)
@@ -48,30 +41,32 @@ func Update(t *store.Table[Message], e events.Event, body any) {
 			return // the event was appended twice
 		}
 		m.Chat, m.Channel, m.Place, m.Type, m.Text = e.Subject.ID, b.Channel, b.Place, b.Type, b.Text
-		m.About, m.Whole, m.State, m.Position = b.About, b.Whole, Queued, int64(e.Seq)
+		m.About, m.Whole, m.State, m.Position = b.About, b.Whole, ChannelMessageQueued, int64(e.Seq)
 		t.Put(m)
 	case events.ChannelSending:
-		change(t, e, b.Message, func(m *Message) { m.State = Sending })
+		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) { m.State = ChannelMessageSending })
 	case events.ChannelDelayed:
-		change(t, e, b.Message, func(m *Message) { m.State, m.Reason, m.Attempts = Queued, b.Reason, int64(b.Attempts) })
+		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) {
+			m.State, m.Reason, m.Attempts = ChannelMessageQueued, b.Reason, int64(b.Attempts)
+		})
 	case events.ChannelSent:
-		change(t, e, b.Message, func(m *Message) {
-			m.State, m.Receipt, m.Reason, m.Attempts = Sent, b.Receipt, "", int64(b.Attempts)
+		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) {
+			m.State, m.Receipt, m.Reason, m.Attempts = ChannelMessageSent, b.Receipt, "", int64(b.Attempts)
 		})
 	case events.ChannelFailed:
-		change(t, e, b.Message, func(m *Message) {
-			m.State, m.Reason, m.Attempts = Failed, b.Reason, int64(b.Attempts)
+		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) {
+			m.State, m.Reason, m.Attempts = ChannelMessageFailed, b.Reason, int64(b.Attempts)
 			if b.Unknown {
-				m.State = Unknown
+				m.State = ChannelMessageUnknown
 			}
 		})
 	}
 }
 
-// change changes an open message of the event's chat.
-func change(t *store.Table[Message], e events.Event, id string, apply func(*Message)) {
+// changeChannelMessage changes an open message of the event's chat.
+func changeChannelMessage(t *store.Table[ChannelMessage], e events.Event, id string, apply func(*ChannelMessage)) {
 	m, found := t.Get(id)
-	if found && m.Chat == e.Subject.ID && (m.State == Queued || m.State == Sending) {
+	if found && m.Chat == e.Subject.ID && (m.State == ChannelMessageQueued || m.State == ChannelMessageSending) {
 		apply(&m)
 		t.Put(m)
 	}
