@@ -19,7 +19,6 @@ import (
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turncontext"
 )
 
 // messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs
@@ -230,7 +229,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if !within(session.Directory, o.Directory) {
 		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
 	}
-	where, err := turncontext.Of(ctx, o.Model, m.Chat, m.ID)
+	where, err := o.Model.TurnContextOf(ctx, m.Chat, m.ID)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,4 @@
-// Package turncontext describes where a turn happens: in which chat, for which person, from which channel or schedule,
-// as which agent and in which directory. The text goes to the model with every turn.
-//
-// Promises: the text is one XML element of fewer than 200 characters. What it leaves out of a value is marked with "…".
-//
-// It must not know how a turn is sent.
-package turncontext
+package projections
 
 import (
 	"context"
@@ -15,13 +9,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Context is where a turn happens. Empty values are left out.
-type Context struct {
+// TurnContext is where a turn happens. Empty values are left out.
+type TurnContext struct {
 	Chat      string `db:"chat"`     // title
 	Person    string `db:"person"`   // name of the chat's owner
 	Agent     string `db:"-"`        // name of the chosen agent
@@ -29,19 +21,19 @@ type Context struct {
 	Schedule  string `db:"schedule"` // name of the schedule that submitted the message
 	Parent    string `db:"parent"`   // of a worker: the title of the chat that delegated to it
 
-	// Of the agent, for plugin.js, which sets them in the requests to the model; nil for none.
+	// TurnContextOf the agent, for plugin.js, which sets them in the requests to the model; nil for none.
 	Temperature *float64 `db:"-"`
 	TopP        *float64 `db:"-"`
 
-	// Of a message from a messenger: the name of the channel, and who wrote it there.
+	// TurnContextOf a message from a messenger: the name of the channel, and who wrote it there.
 	Channel string `db:"channel"`
 	Speaker string `db:"speaker"`
 }
 
-// Of returns the context of a message in a chat, without its agent and its directory. The person of an account without
+// TurnContextOf returns the context of a message in a chat, without its agent and its directory. The person of an account without
 // a name is the part of its email before the @, because the model needs no address.
-func Of(ctx context.Context, m *projections.Model, chat, message string) (Context, error) {
-	c, _, err := store.First[Context](ctx, m.Model, "context of chat "+chat, `
+func (m *Model) TurnContextOf(ctx context.Context, chat, message string) (TurnContext, error) {
+	c, _, err := store.First[TurnContext](ctx, m.Model, "context of chat "+chat, `
 		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person,
 			coalesce(p.title, '') AS parent, coalesce(k.fields->>'$.name', '') AS schedule,
 			coalesce(nullif(s.origin, '')->>'$.name', '') AS channel, coalesce(nullif(s.origin, '')->>'$.sender', '') AS speaker
@@ -52,13 +44,13 @@ func Of(ctx context.Context, m *projections.Model, chat, message string) (Contex
 	return c, err
 }
 
-// maxLength bounds the text, in characters.
-const maxLength = 199
+// maxContextLength bounds the text, in characters.
+const maxContextLength = 199
 
 // String returns the context as an XML element. The longest values are cut until the element is short enough.
-func (c Context) String() string {
-	for most := maxLength; ; most-- {
-		if text := c.element(most); utf8.RuneCountInString(text) <= maxLength {
+func (c TurnContext) String() string {
+	for most := maxContextLength; ; most-- {
+		if text := c.element(most); utf8.RuneCountInString(text) <= maxContextLength {
 			return text
 		}
 	}
@@ -66,7 +58,7 @@ func (c Context) String() string {
 
 // element returns the XML element, with values of at most most characters. The end of a path says most about it, so its
 // beginning is cut.
-func (c Context) element(most int) string {
+func (c TurnContext) element(most int) string {
 	var b strings.Builder
 	b.WriteString("<context")
 	for _, a := range []struct {
