@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -97,7 +96,7 @@ func (h *Hub) describePermission(ctx context.Context, p projections.PendingChann
 	if err != nil {
 		return d, err
 	}
-	arguments, err := toolcalls.Arguments(ctx, h.Model, request)
+	arguments, err := h.Model.ToolArguments(ctx, request)
 	if err != nil {
 		return d, err
 	}

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/toolcalls"
 )
 
 type askArguments struct {
@@ -57,10 +56,10 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 }
 
 // runningAt returns where a running call is in the chat.
-func (s *Server) runningAt(ctx context.Context, c call) (toolcalls.Running, error) {
+func (s *Server) runningAt(ctx context.Context, c call) (projections.RunningCall, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
-	at, err := toolcalls.AwaitRunning(ctx, s.Model, c.chat, c.Session, c.Call)
+	at, err := s.Model.AwaitRunningCall(ctx, c.chat, c.Session, c.Call)
 	if err != nil {
 		return at, fmt.Errorf("find call %s: %w", c.Call, err)
 	}

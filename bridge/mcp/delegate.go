@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/worker"
-	"pocketcoder/projections/toolcalls"
+	"pocketcoder/projections"
 	"pocketcoder/projections/workers"
 )
 
@@ -125,8 +125,8 @@ func (s *Server) from(ctx context.Context, c call) (worker.Caller, error) {
 	from := worker.Caller{Chat: c.chat, Session: c.Session, Message: at.Message, Call: c.ID}
 	session, _, err := s.Model.Session(ctx, c.Session)
 	if err == nil && session.Parent != "" {
-		var made toolcalls.Call
-		made, _, err = toolcalls.Find(ctx, s.Model, c.Session, at.Message, c.Call)
+		var made projections.ToolCall
+		made, _, err = s.Model.FindToolCall(ctx, c.Session, at.Message, c.Call)
 		from.Subagent = made.Agent
 	}
 	return from, err

@@ -21,7 +21,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/toolcalls"
 )
 
 // openSending returns a fixture whose session works in a directory, with a rule against reading private files.
@@ -34,7 +33,7 @@ func openSending(t *testing.T) (f *delegating, directory string) {
 			return permission.Session{Chat: "c1", Directory: directory}, true
 		},
 		Call: func(ctx context.Context, session string, tool events.Call, _ time.Duration) (permission.Call, bool) {
-			found, ok, err := toolcalls.Find(ctx, f.Model, session, tool.MessageID, tool.CallID)
+			found, ok, err := f.Model.FindToolCall(ctx, session, tool.MessageID, tool.CallID)
 			return permission.Call{Agent: found.Agent}, ok && err == nil
 		}}
 	f.JudgeRead = gate.JudgeRead

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/projections"
-	"pocketcoder/projections/toolcalls"
 )
 
 type taskArguments struct {
@@ -99,7 +98,7 @@ func (s *Server) PreviewTask(ctx context.Context, chat string, a events.Permissi
 }
 
 func (s *Server) previewTask(ctx context.Context, id string, a events.PermissionAsk) (string, error) {
-	body, err := toolcalls.Arguments(ctx, s.Model, projections.Permission{Permission: a.Permission, Session: a.SessionID,
+	body, err := s.Model.ToolArguments(ctx, projections.Permission{Permission: a.Permission, Session: a.SessionID,
 		EngineMessage: a.Tool.MessageID, Call: a.Tool.CallID})
 	if err != nil {
 		return "", err

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
@@ -64,7 +63,7 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 		if permission.ForAdministrators(request.Permission, json.RawMessage(request.Metadata)) {
 			owner = "" // the owner may not decide it
 		}
-		arguments, err := toolcalls.Arguments(ctx, p.Model, request)
+		arguments, err := p.Model.ToolArguments(ctx, request)
 		if err != nil {
 			return err
 		}

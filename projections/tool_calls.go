@@ -1,9 +1,4 @@
-// Package toolcalls finds the calls of tools that a model makes.
-//
-// Promises: a call is found by OpenCode's ids alone. Arguments that OpenCode has not reported yet can be waited for.
-//
-// It must not know what is decided about a call.
-package toolcalls
+package projections
 
 import (
 	"bytes"
@@ -14,12 +9,11 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Call is a call of a tool.
-type Call struct {
+// ToolCall is a call of a tool.
+type ToolCall struct {
 	Tool      string     `db:"tool"`
 	Input     store.JSON `db:"input"`     // object; empty until OpenCode has said with what the tool is called
 	Directory string     `db:"directory"` // where its session works
@@ -29,9 +23,9 @@ type Call struct {
 	Several bool `db:"several"`
 }
 
-// Find returns a call of a message of a session by OpenCode's ids, and whether the message exists.
-func Find(ctx context.Context, m *projections.Model, session, engineMessage, call string) (Call, bool, error) {
-	return store.First[Call](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, m.chosen_agent AS chosen, s.directory AS directory, coalesce((
+// FindToolCall returns a call of a message of a session by OpenCode's ids, and whether the message exists.
+func (m *Model) FindToolCall(ctx context.Context, session, engineMessage, call string) (ToolCall, bool, error) {
+	return store.First[ToolCall](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, m.chosen_agent AS chosen, s.directory AS directory, coalesce((
 			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
 			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
 			SELECT json_extract(data,'$.state.input') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
@@ -42,11 +36,11 @@ func Find(ctx context.Context, m *projections.Model, session, engineMessage, cal
 		dbx.Params{"message": store.RecordID(engineMessage), "session": session, "call": call})
 }
 
-// Await waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission earlier.
-func Await(ctx context.Context, m *projections.Model, session, engineMessage, call string) (found Call, err error) {
+// AwaitToolCall waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission earlier.
+func (m *Model) AwaitToolCall(ctx context.Context, session, engineMessage, call string) (found ToolCall, err error) {
 	for {
 		seq := m.Seq()
-		if found, _, err = Find(ctx, m, session, engineMessage, call); err != nil || found.Input != "" {
+		if found, _, err = m.FindToolCall(ctx, session, engineMessage, call); err != nil || found.Input != "" {
 			return found, err
 		}
 		if err := m.Wait(ctx, seq+1); err != nil {
@@ -58,17 +52,17 @@ func Await(ctx context.Context, m *projections.Model, session, engineMessage, ca
 // argumentsTime bounds how long Arguments waits.
 const argumentsTime = 2 * time.Second
 
-// Arguments returns the arguments of the tool call that a permission request is for, as a JSON object. Only requests
+// ToolArguments returns the arguments of the tool call that a permission request is for, as a JSON object. Only requests
 // for tools of PocketCoder and of MCP servers need them, because these requests name no more than the tool. It waits
 // for a moment until OpenCode has reported the arguments. It returns "" for other requests, and if it is not certain
 // with which arguments the tool is called.
-func Arguments(ctx context.Context, m *projections.Model, p projections.Permission) (string, error) {
-	if !p.Ask().NamesOnlyTool() || p.Source == projections.SourceAPI {
+func (m *Model) ToolArguments(ctx context.Context, p Permission) (string, error) {
+	if !p.Ask().NamesOnlyTool() || p.Source == SourceAPI {
 		return "", nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, argumentsTime)
 	defer cancel()
-	c, err := Await(waiting, m, p.Session, p.EngineMessage, p.Call)
+	c, err := m.AwaitToolCall(waiting, p.Session, p.EngineMessage, p.Call)
 	if waiting.Err() != nil {
 		return "", ctx.Err()
 	}
@@ -85,27 +79,27 @@ func Arguments(ctx context.Context, m *projections.Model, p projections.Permissi
 	return lines.String(), err
 }
 
-// maxRunning is among how many of the newest messages of a session a running call is looked for.
-const maxRunning = 10
+// maxRunningCalls is among how many of the newest messages of a session a running call is looked for.
+const maxRunningCalls = 10
 
-// Running has OpenCode's ids of the message and the part with a call that runs.
-type Running struct {
+// RunningCall has OpenCode's ids of the message and the part with a call that runs.
+type RunningCall struct {
 	Message string `db:"message"`
 	Part    string `db:"part"`
 }
 
-// AwaitRunning returns the place of a call that runs, once the read model has it.
-func AwaitRunning(ctx context.Context, m *projections.Model, chat, session, call string) (found Running, err error) {
+// AwaitRunningCall returns the place of a call that runs, once the read model has it.
+func (m *Model) AwaitRunningCall(ctx context.Context, chat, session, call string) (found RunningCall, err error) {
 	for {
 		seq := m.Seq()
-		found, ok, err := store.First[Running](ctx, m.Model, "running call "+call, `SELECT m.ai_engine_message_id AS message, p.id AS part FROM (
+		found, ok, err := store.First[RunningCall](ctx, m.Model, "running call "+call, `SELECT m.ai_engine_message_id AS message, p.id AS part FROM (
 				SELECT * FROM messages
 				WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed
 				ORDER BY position DESC LIMIT {:most}) m
 			JOIN parts p ON p.message=m.id WHERE NOT p.removed AND json_extract(p.data,'$.type')='tool'
 				AND json_extract(p.data,'$.callID')={:call} AND json_extract(p.data,'$.state.status')='running'
 			ORDER BY m.position DESC LIMIT 1`,
-			dbx.Params{"chat": chat, "session": session, "call": call, "most": maxRunning})
+			dbx.Params{"chat": chat, "session": session, "call": call, "most": maxRunningCalls})
 		if err != nil || ok {
 			return found, err
 		}
