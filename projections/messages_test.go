@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turns"
@@ -177,7 +176,7 @@ func TestUsageCountsEveryMessageOnce(t *testing.T) {
 	}
 	feed(t, m, s.created(), spent("msg_a", 0.25, 10), spent("msg_a", 0.5, 20), spent("msg_b", 0.25, 5),
 		s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_b"}`, ses)))
-	got, err := spending.ByModel(t.Context(), m, chatID)
+	got, err := m.UsageByModel(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal(len(got), 1)
 	u := got[0]
@@ -197,7 +196,7 @@ func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
 	}
 	usage := func() (all []string) {
 		t.Helper()
-		rows, err := spending.ByModel(t.Context(), m, chatID)
+		rows, err := m.UsageByModel(t.Context(), chatID)
 		is.NoErr(err)
 		for _, u := range rows {
 			all = append(all, fmt.Sprint(u.Model, " ", u.Messages, " ", u.Cost, " ", u.TokensInput))

@@ -18,7 +18,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/workers"
 )
@@ -95,14 +94,14 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		"schedule_runs": func(ctx context.Context, q Query) (any, error) {
 			return m.ScheduleRuns(ctx, q.Schedule, q.Limit)
 		},
-		"usage":    func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
+		"usage":    func(ctx context.Context, q Query) (any, error) { return m.UsageByModel(ctx, q.Chat) },
 		"config":   func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
 		"outgoing": func(ctx context.Context, q Query) (any, error) { return m.ChannelMessages(ctx, q.Limit) },
 		"webhook_failures": func(ctx context.Context, q Query) (any, error) {
 			return m.WebhookFailures(ctx, q.Limit)
 		},
 		"spent": func(ctx context.Context, q Query) (any, error) {
-			return spending.Of(ctx, m, spending.Span{Chat: q.Chat, User: q.User, Day: q.Day})
+			return m.SpendingOf(ctx, projections.SpendingSpan{Chat: q.Chat, User: q.User, Day: q.Day})
 		},
 		"dead_letters": func(ctx context.Context, q Query) (any, error) { return m.DeadLetters(ctx, q.Limit) },
 		"digest":       func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },

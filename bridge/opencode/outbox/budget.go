@@ -17,7 +17,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 	"pocketcoder/sleep"
@@ -104,7 +103,7 @@ func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
 
 // spent returns the cost and tokens that the read model counts.
 func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-	s, err := spending.Of(ctx, o.Model, spending.Span{Chat: chat, User: user, Day: day})
+	s, err := o.Model.SpendingOf(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
 	return s.Cost, float64(s.Tokens), err
 }
 

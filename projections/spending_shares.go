@@ -1,4 +1,4 @@
-package spending
+package projections
 
 import (
 	"context"
@@ -20,14 +20,14 @@ const (
 	PerPerson Grouping = "coalesce((SELECT u.email FROM chats c JOIN users u ON u.id=c.user WHERE c.id=m.chat), '')"
 )
 
-// Share is what one of a grouping spent.
-type Share struct {
+// SpendingShare is what one of a grouping spent.
+type SpendingShare struct {
 	Name string `db:"name" json:"name"`
 	Spending
 }
 
-// Shares returns what was spent since a day, by name of the grouping.
-func Shares(ctx context.Context, db dbx.Builder, since string, by Grouping) (all []Share, err error) {
+// SpendingShares returns what was spent since a day, by name of the grouping.
+func SpendingShares(ctx context.Context, db dbx.Builder, since string, by Grouping) (all []SpendingShare, err error) {
 	err = store.All(db.NewQuery(`SELECT `+string(by)+` AS name, sum(m.cost) AS cost, sum(m.tokens_input + m.tokens_output + m.tokens_reasoning) AS tokens
 		FROM messages m WHERE m.role='assistant' AND NOT m.copied AND m.created >= {:since} GROUP BY 1 ORDER BY 1`).
 		WithContext(ctx).Bind(dbx.Params{"since": since}), &all)

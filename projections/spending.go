@@ -1,17 +1,9 @@
-// Package spending computes what chats have spent, from the messages in the read models.
-//
-// Promises: the cost of a message counts once, in the chat where the message was written. It still counts after the
-// message or the chat was removed.
-//
-// It must not know limits, or the purpose of a query.
-package spending
+package projections
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -22,15 +14,15 @@ type Spending struct {
 	Tokens int64   `db:"tokens" json:"tokens"`
 }
 
-// Span selects messages. An empty field selects all.
-type Span struct {
+// SpendingSpan selects messages. An empty field selects all.
+type SpendingSpan struct {
 	Chat string // its subagents and workers included
 	User string // who owns the chats now
 	Day  string // 2006-01-02, in UTC: messages that began then
 }
 
-// Of returns the spending of a span. It includes removed messages and deleted chats.
-func Of(ctx context.Context, m *projections.Model, in Span) (Spending, error) {
+// SpendingOf returns the spending of a span. It includes removed messages and deleted chats.
+func (m *Model) SpendingOf(ctx context.Context, in SpendingSpan) (Spending, error) {
 	from := "usage m WHERE NOT removed" // a few rows for each chat
 	if in.Day != "" {
 		from = "messages m WHERE role='assistant' AND NOT copied"
