@@ -16,7 +16,6 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turns"
 )
 
 // recordings lists the names of all recordings.
@@ -129,9 +128,9 @@ func BenchmarkWorkLists(b *testing.B) {
 		"Questions":          func() error { _, err := pending.Questions(ctx, m); return err },
 		"AnsweredQuestions":  func() error { _, err := pending.AnsweredQuestions(ctx, m); return err },
 		"RunningExecutions":  func() error { _, err := m.RunningExecutions(ctx); return err },
-		"UnfinishedTurns":    func() error { _, err := turns.Unfinished(ctx, m); return err },
+		"UnfinishedTurns":    func() error { _, err := m.UnfinishedTurns(ctx); return err },
 		"UnansweredMessages": func() error { _, err := pending.UnansweredMessages(ctx, m); return err },
-		"RunningTurns":       func() error { _, err := turns.Running(ctx, m, engine); return err },
+		"RunningTurns":       func() error { _, err := m.CountRunningTurns(ctx, engine); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

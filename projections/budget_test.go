@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/turns"
 )
 
 func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
@@ -146,7 +145,7 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 			if c.then != nil {
 				feed(t, m, c.then(s)...)
 			}
-			step, got, err := turns.UnfinishedStep(t.Context(), m, chatID)
+			step, got, err := m.UnfinishedStep(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal(got, c.want)
 			is.Equal(step.EngineMessage == "msg_a", c.want)

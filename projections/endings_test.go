@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 	"pocketcoder/projections/workers"
 )
@@ -59,13 +58,13 @@ func TestMessagesAndTurnsSayHowTheyEnded(t *testing.T) {
 			feed(t, m, s.status(ses, "busy"))
 			feed(t, m, s.step("msg_a", msg1, "tool-calls", "an earlier text")...)
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
-			turn, _, err := turns.Last(t.Context(), m, chatID)
+			turn, _, err := m.LastTurn(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal(turn.Ending, turnstate.Ending(""))
 			feed(t, m, s.status(ses, "idle"))
 			all := shown(t, m)
 			is.Equal([]turnstate.Ending{all[0].Ending, all[1].Ending, all[2].Ending}, []turnstate.Ending{"", "", c.step})
-			turn, _, err = turns.Last(t.Context(), m, chatID)
+			turn, _, err = m.LastTurn(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal(turn.Ending, c.turn)
 			is.Equal(turn.Answer, c.text)
@@ -80,7 +79,7 @@ func TestATurnWithoutAnAnswerHasNoneOfAnEarlierTurn(t *testing.T) {
 	feed(t, m, s.begun()...)
 	feed(t, m, s.step("msg_0011", msg1, "length", "the first answer")...)
 	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), s.failed(ses, "UnknownError"))
-	turn, _, err := turns.Last(t.Context(), m, chatID)
+	turn, _, err := m.LastTurn(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]string{string(turn.Ending), turn.Answer}, []string{"failed", ""})
 }

@@ -13,7 +13,6 @@ import (
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/turns"
 )
 
 func shown(t testing.TB, m *projections.Model) []projections.ShownMessage {
@@ -247,7 +246,7 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	unfinished := func() (ids []string) {
 		t.Helper()
-		sessions, err := turns.Unfinished(t.Context(), m)
+		sessions, err := m.UnfinishedTurns(t.Context())
 		is.NoErr(err)
 		for _, x := range sessions {
 			ids = append(ids, x.ID)

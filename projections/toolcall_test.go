@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/turns"
 )
 
 // called is a tool part: input is of its call, as OpenCode shows it with the status.
@@ -106,7 +105,7 @@ func TestTurnsThatWaitForAPersonDoNotCountAsRunning(t *testing.T) {
 	is := is.New(t)
 	s, m := &eventBuilder{t: t}, still(t)
 	running := func() int {
-		running, err := turns.Running(t.Context(), m, engine)
+		running, err := m.CountRunningTurns(t.Context(), engine)
 		is.NoErr(err)
 		n := 0
 		for _, of := range running {

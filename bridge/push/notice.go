@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -108,7 +107,7 @@ func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	if time.Since(e.Time) > maxTurnAge {
 		return nil
 	}
-	turn, found, err := turns.Last(ctx, p.Model, e.Subject.ID)
+	turn, found, err := p.Model.LastTurn(ctx, e.Subject.ID)
 	if err != nil || !found {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections/turns"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
 
@@ -138,11 +138,11 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, caller api.Ca
 	answer := revertAnswer{Files: []string{}} // an undone revert names none
 	if body.Message != "" {
 		var err error
-		if answer.Files, err = turns.Files(r.Context(), s.API.Model, chatID, body.Message); err != nil {
+		if answer.Files, err = s.API.Model.FilesSince(r.Context(), chatID, body.Message); err != nil {
 			return err
 		}
 		if len(answer.Files) == 0 {
-			answer.Note = turns.NoFiles
+			answer.Note = projections.NoFiles
 		}
 	}
 	if _, err := s.Revert(r, caller, chatID, body.Message, body.Changed); err != nil {
@@ -159,7 +159,7 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, chan
 		return 0, err
 	}
 	if message != "" {
-		known, err := turns.Has(r.Context(), s.API.Model, chatID, message)
+		known, err := s.API.Model.HasMessage(r.Context(), chatID, message)
 		if err != nil {
 			return 0, err
 		}

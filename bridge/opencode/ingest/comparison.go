@@ -13,7 +13,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -145,7 +144,7 @@ func (c *comparison) turns(ctx context.Context) error {
 // loseTurns records turn.lost for unfinished turns, of those that match, that OpenCode does not run. First it keeps the
 // text of their answers.
 func (c *comparison) loseTurns(ctx context.Context, matches func(projections.Session) bool) error {
-	unfinished, err := turns.Unfinished(ctx, c.Model)
+	unfinished, err := c.Model.UnfinishedTurns(ctx)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (c *comparison) loseTurns(ctx context.Context, matches func(projections.Ses
 // before the next step. Everything that OpenCode began is finished there. Only the finish reason of the answer shows
 // that the turn is not over.
 func (c *comparison) loseBetweenSteps(ctx context.Context, s projections.Session) error {
-	step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
+	step, goesOn, err := c.Model.UnfinishedStep(ctx, s.Chat)
 	if err != nil || !goesOn || step.Session != s.ID || step.EngineStatus != turnstate.Completed ||
 		step.Finish != "tool-calls" {
 		return err

@@ -18,7 +18,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/turns"
 	"pocketcoder/sleep"
 )
 
@@ -79,7 +78,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	if err != nil || !known || chat.Removed || chat.Engine != o.Engine {
 		return err
 	}
-	newest, goesOn, err := turns.UnfinishedStep(ctx, o.Model, chat.ID)
+	newest, goesOn, err := o.Model.UnfinishedStep(ctx, chat.ID)
 	if err == nil && goesOn {
 		var aborting bool
 		aborting, err = o.aborting(ctx, chat.ID)

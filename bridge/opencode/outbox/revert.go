@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turns"
 )
 
 // errStillRuns means that a turn was still running after it was stopped.
@@ -171,9 +170,9 @@ type expectedFile struct {
 // filesOf returns the files that a revert of a message changes, or, without a message, the undoing of the last revert.
 func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message string,
 	now client.Session) (all []expectedFile, err error) {
-	var undone []turns.ChangedFile
+	var undone []projections.ChangedFile
 	if now.Revert.MessageID != "" {
-		if undone, err = turns.Changes(ctx, o.Model, chat.ID, now.Revert.MessageID); err != nil {
+		if undone, err = o.Model.ChangesSince(ctx, chat.ID, now.Revert.MessageID); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +182,7 @@ func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message str
 	if message == "" {
 		return all, nil
 	}
-	changes, err := turns.Changes(ctx, o.Model, chat.ID, message)
+	changes, err := o.Model.ChangesSince(ctx, chat.ID, message)
 	for _, file := range changes {
 		i := slices.IndexFunc(all, func(f expectedFile) bool { return f.path == file.Path })
 		if i < 0 {

@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turns"
 )
 
 // CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a
@@ -113,7 +112,7 @@ func (s *schedule) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, err := turns.Running(ctx, s.Model, s.Engine)
+	running, err := s.Model.CountRunningTurns(ctx, s.Engine)
 	if err != nil {
 		return err
 	}

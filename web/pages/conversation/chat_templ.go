@@ -18,7 +18,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/turns"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/site"
@@ -1075,7 +1074,7 @@ func foot(v chatView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var55 string
-				templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(texts.UndoneMessages + " " + turns.NoFiles)
+				templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(texts.UndoneMessages + " " + projections.NoFiles)
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/chat.templ`, Line: 169, Col: 52}
 				}

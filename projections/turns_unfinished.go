@@ -1,25 +1,23 @@
-package turns
+package projections
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Unfinished lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not
+// UnfinishedTurns lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not
 // run one of them, its turn is lost.
-func Unfinished(ctx context.Context, m *projections.Model) ([]projections.Session, error) {
-	return store.List[projections.Session](ctx, m.Model, "unfinished turns",
+func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
+	return store.List[Session](ctx, m.Model, "unfinished turns",
 		"SELECT * FROM sessions WHERE turn_state IN ('running', 'waiting') ORDER BY id", nil)
 }
 
-// Running counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It
+// CountRunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It
 // leaves out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other
 // chats. It also leaves out turns whose tool call waits for a worker: the worker needs a turn to go on.
-func Running(ctx context.Context, m *projections.Model, engine string) (map[string]int, error) {
+func (m *Model) CountRunningTurns(ctx context.Context, engine string) (map[string]int, error) {
 	rows, err := store.List[struct {
 		User string
 		N    int
@@ -39,10 +37,10 @@ func Running(ctx context.Context, m *projections.Model, engine string) (map[stri
 
 // UnfinishedStep returns the newest assistant message of a chat's own session, and whether the turn goes on after it,
 // or would have gone on if OpenCode had not gone away. A person's denial without a reason ends it.
-func UnfinishedStep(ctx context.Context, m *projections.Model, chat string) (projections.Message, bool, error) {
-	return store.First[projections.Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
+func (m *Model) UnfinishedStep(ctx context.Context, chat string) (Message, bool, error) {
+	return store.First[Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
 			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id
 			WHERE c.id={:chat} AND n.role='assistant' AND NOT n.removed ORDER BY n.position DESC LIMIT 1)
-		AND (`+projections.EndingOfMessage("m")+`='' OR m.engine_message_status='failed' AND `+projections.EndingOfMessage("m")+`='lost')`,
+		AND (`+EndingOfMessage("m")+`='' OR m.engine_message_status='failed' AND `+EndingOfMessage("m")+`='lost')`,
 		dbx.Params{"chat": chat})
 }

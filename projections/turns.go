@@ -1,18 +1,15 @@
-// Package turns says which turns of chats run or have no end, and how a turn ended.
-package turns
+package projections
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
 
-// Turn is a turn of a chat and its result.
-type Turn struct {
+// ChatTurn is a turn of a chat and its result.
+type ChatTurn struct {
 	Title   string     `db:"title"`
 	Message string     `db:"message"` // that began it, or the newest of several
 	State   string     `db:"state"`   // of package turnstate; in a chat without a session the status of the message
@@ -24,13 +21,13 @@ type Turn struct {
 	DeniedRequest string `db:"denied"`
 }
 
-// Last returns the last turn of a chat's own session, and whether there is one.
-func Last(ctx context.Context, m *projections.Model, chat string) (Turn, bool, error) {
-	return store.First[Turn](ctx, m.Model, "turn of chat "+chat, `SELECT c.title, m.id AS message, coalesce(s.turn_state, m.user_message_status) AS state,
+// LastTurn returns the last turn of a chat's own session, and whether there is one.
+func (m *Model) LastTurn(ctx context.Context, chat string) (ChatTurn, bool, error) {
+	return store.First[ChatTurn](ctx, m.Model, "turn of chat "+chat, `SELECT c.title, m.id AS message, coalesce(s.turn_state, m.user_message_status) AS state,
 			coalesce(nullif(m.error_payload, ''), a.error_payload, '') AS error,
 			coalesce((SELECT data->>'$.text' FROM parts WHERE message=a.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS answer,
 			coalesce((SELECT message FROM permissions WHERE chat=c.id AND message_id=a.ai_engine_message_id AND status='denied' AND reason='' LIMIT 1), '') AS denied,
-			`+projections.EndingOfTurn("coalesce(s.turn_state, m.user_message_status)", "a")+` AS ending
+			`+EndingOfTurn("coalesce(s.turn_state, m.user_message_status)", "a")+` AS ending
 		FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
 		JOIN messages m ON m.id=(SELECT id FROM messages
 			WHERE chat=c.id AND role IN ('user', 'system') AND session IN (c.ai_engine_session_id, '') AND NOT removed ORDER BY position DESC LIMIT 1)

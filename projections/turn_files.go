@@ -1,20 +1,18 @@
-package turns
+package projections
 
 import (
 	"context"
 	"slices"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
 // NoFiles says why an undo of a message without Files puts no file back.
 const NoFiles = "No file was put back: the turns changed none, or the workspace is not in a Git repository."
 
-// Has reports whether the conversation of a chat has a message, by OpenCode's id.
-func Has(ctx context.Context, m *projections.Model, chat, message string) (bool, error) {
+// HasMessage reports whether the conversation of a chat has a message, by OpenCode's id.
+func (m *Model) HasMessage(ctx context.Context, chat, message string) (bool, error) {
 	_, found, err := store.First[struct {
 		ID string `db:"id"`
 	}](ctx, m.Model, "message "+message, `SELECT m.id FROM chats c JOIN messages m ON m.chat=c.id AND m.session=c.ai_engine_session_id
@@ -23,9 +21,9 @@ func Has(ctx context.Context, m *projections.Model, chat, message string) (bool,
 	return found, err
 }
 
-// Files returns the sorted absolute paths of the files that a revert of a message, by OpenCode's id, restores. They are
+// FilesSince returns the sorted absolute paths of the files that a revert of a message, by OpenCode's id, restores. They are
 // the files that changed since the message, by any program.
-func Files(ctx context.Context, m *projections.Model, chat, message string) ([]string, error) {
+func (m *Model) FilesSince(ctx context.Context, chat, message string) ([]string, error) {
 	rows, err := store.List[struct {
 		Path string `db:"path"`
 	}](ctx, m.Model, "files of chat "+chat, `SELECT DISTINCT f.value AS path
@@ -46,8 +44,8 @@ type ChangedFile struct {
 	After  string // OpenCode's snapshot after the last step that changed it, empty if that step was cut off
 }
 
-// Changes returns the files that the own conversation of a chat changed since a message, by OpenCode's id.
-func Changes(ctx context.Context, m *projections.Model, chat, message string) (all []ChangedFile, err error) {
+// ChangesSince returns the files that the own conversation of a chat changed since a message, by OpenCode's id.
+func (m *Model) ChangesSince(ctx context.Context, chat, message string) (all []ChangedFile, err error) {
 	rows, err := store.List[struct {
 		Path   string `db:"path"`
 		Before string `db:"before"`
