@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 )
 
@@ -133,11 +132,11 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	lists := func() string {
 		t.Helper()
-		waiting, err := pending.Requests(t.Context(), m)
+		waiting, err := m.PendingRequests(t.Context())
 		is.NoErr(err)
-		decided, err := pending.DecidedRequests(t.Context(), m)
+		decided, err := m.DecidedRequests(t.Context())
 		is.NoErr(err)
-		ids := func(asks []pending.Request) string {
+		ids := func(asks []projections.PendingRequest) string {
 			var s []string
 			for _, a := range asks {
 				s = append(s, a.EnginePermission+"@"+a.Directory)
@@ -189,9 +188,9 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	lists := func() string {
 		t.Helper()
-		waiting, err := pending.Questions(t.Context(), m)
+		waiting, err := m.PendingQuestions(t.Context())
 		is.NoErr(err)
-		answered, err := pending.AnsweredQuestions(t.Context(), m)
+		answered, err := m.AnsweredQuestions(t.Context())
 		is.NoErr(err)
 		return fmt.Sprintf("pending %d answered %d", len(waiting), len(answered))
 	}
@@ -233,7 +232,7 @@ func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 			all, err := m.Questions(t.Context(), chatID, test.status)
 			is.NoErr(err)
 			is.Equal(len(all), 2)
-			answered, err := pending.AnsweredQuestions(t.Context(), m)
+			answered, err := m.AnsweredQuestions(t.Context())
 			is.NoErr(err)
 			is.Equal(len(answered), test.answered)
 		})

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 type askArguments struct {
@@ -80,7 +79,7 @@ func (s *Server) awaitAnswers(ctx context.Context, id string, seq uint64) (a ans
 			return a, err
 		}
 		seq = s.Model.Seq() + 1
-		group, err := pending.QuestionsOf(ctx, s.Model, id)
+		group, err := s.Model.QuestionsOf(ctx, id)
 		if err != nil {
 			return a, err
 		}
@@ -92,7 +91,7 @@ func (s *Server) awaitAnswers(ctx context.Context, id string, seq uint64) (a ans
 			}
 		}
 		if len(group) > 0 && a.status != projections.QuestionAsked {
-			a.texts, _, err = pending.AnswersTo(group)
+			a.texts, _, err = projections.AnswersTo(group)
 			return a, err
 		}
 	}

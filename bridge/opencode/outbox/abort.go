@@ -10,7 +10,6 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -89,7 +88,7 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 // also gets a rejection. If that fails the abort is not repeated, because it could end the next turn.
 func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
-	requests, err := pending.Requests(ctx, o.Model)
+	requests, err := o.Model.PendingRequests(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,11 +105,11 @@ func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 			o.Logger.Warn("reject the request of an aborted turn", "err", err)
 		}
 	}
-	questions, err := pending.Questions(ctx, o.Model)
+	questions, err := o.Model.PendingQuestions(ctx)
 	if err != nil {
 		return err
 	}
-	for _, group := range pending.Together(questions) {
+	for _, group := range projections.AskedTogether(questions) {
 		q := group[0]
 		if !o.isWithin(q.Session, session) {
 			continue

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 	"pocketcoder/sleep"
 )
@@ -97,7 +96,7 @@ func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
 	if err := o.Model.CatchUp(ctx); err != nil {
 		return false, err
 	}
-	return pending.Aborting(ctx, o.Model, chat)
+	return o.Model.IsAborting(ctx, chat)
 }
 
 // spent returns the cost and tokens that the read model counts.
@@ -180,7 +179,7 @@ func (l budgetCheck) Error() string { return fmt.Sprintf("check budgets: %v", l.
 
 // checkBudgets checks whether a budget holds back a message that was never sent, and records the reason. It returns a
 // budgetCheck.
-func (o *Outbox) checkBudgets(ctx context.Context, m pending.Message) error {
+func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage) error {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})

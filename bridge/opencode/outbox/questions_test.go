@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // askQuestions starts a session whose turn waits for the answers to questions.
@@ -30,9 +29,9 @@ func (s *system) askQuestions(session string, questions ...string) (chat string)
 }
 
 // questionRow returns the first question of a tool call.
-func (s *system) questionRow(id string) pending.Question {
+func (s *system) questionRow(id string) projections.PendingQuestion {
 	s.T.Helper()
-	group, err := pending.QuestionsOf(s.T.Context(), s.Model, id)
+	group, err := s.Model.QuestionsOf(s.T.Context(), id)
 	s.Must(err)
 	if len(group) == 0 {
 		s.T.Fatalf("question %s is not known", id)
@@ -113,7 +112,7 @@ func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 0)
 	is.Equal(len(s.Requests("POST", "/reject")), 0)
 	for _, id := range []string{"que_1", "que_2"} {
-		group, err := pending.QuestionsOf(t.Context(), s.Model, id)
+		group, err := s.Model.QuestionsOf(t.Context(), id)
 		is.NoErr(err)
 		is.Equal(group[1].Status, projections.QuestionRejected)
 		is.True(group[1].EngineReplied) // no effect is left

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // errStillRuns means that a turn was still running after it was stopped.
@@ -285,7 +284,7 @@ func (o *Outbox) awaitEffects(ctx context.Context, chat string) error {
 	}
 	for err == nil {
 		seq := o.Model.Seq()
-		open, listErr := pending.Effects(ctx, o.Model, o.Engine)
+		open, listErr := o.Model.PendingEffects(ctx, o.Engine)
 		isOpen := func(f projections.Effect) bool { return f.Chat == chat && uint64(f.Position) <= last }
 		if listErr != nil || !slices.ContainsFunc(open, isOpen) {
 			return listErr

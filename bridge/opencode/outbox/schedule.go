@@ -12,7 +12,6 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a
@@ -58,9 +57,9 @@ type effect struct {
 	key     string // kind and id
 	kind    effectKind
 	chat    string
-	seq     int64            // of the event that asked for it
-	from    string           // of a fork: the chat that is copied
-	message *pending.Message // of a message
+	seq     int64                       // of the event that asked for it
+	from    string                      // of a fork: the chat that is copied
+	message *projections.PendingMessage // of a message
 	try     func(context.Context) error
 	pause   time.Duration // before the next try
 	attemptState
@@ -418,7 +417,7 @@ func (s *schedule) end(a attempt) {
 // commands lists the open aborts, reverts, forks and omissions. A fork is an effect of the new chat, so other effects
 // of the copied chat do not wait while OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
-	all, err := pending.Effects(ctx, s.Model, s.Engine)
+	all, err := s.Model.PendingEffects(ctx, s.Engine)
 	for _, f := range all {
 		e := effect{key: f.Kind + "/" + f.ID, kind: commandKind, chat: f.Chat, seq: f.Position, pause: s.Pause}
 		switch f.Kind {
@@ -442,7 +441,7 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 // endEarlierEffects records the end of effects that an earlier version carried out. That version recorded no ends in
 // the log, but its durable consumers hold the last sequence that it carried out.
 func (o *Outbox) endEarlierEffects(ctx context.Context) error {
-	open, err := pending.Effects(ctx, o.Model, o.Engine)
+	open, err := o.Model.PendingEffects(ctx, o.Engine)
 	if err != nil || len(open) == 0 {
 		return err
 	}

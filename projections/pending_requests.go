@@ -1,40 +1,38 @@
-package pending
+package projections
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Request is a permission request with the directory and the engine of its session. OpenCode needs the directory in a
+// PendingRequest is a permission request with the directory and the engine of its session. OpenCode needs the directory in a
 // reply.
-type Request struct {
-	projections.Permission
+type PendingRequest struct {
+	Permission
 	Directory string `db:"directory"`
 	Engine    string `db:"engine"`
 }
 
-const selectRequests = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "
+const selectPendingRequests = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "
 
-// Requests lists the requests of OpenCode that wait for a decision, interrupted ones too, oldest first.
-func Requests(ctx context.Context, m *projections.Model) ([]Request, error) {
-	return store.List[Request](ctx, m.Model, "pending asks", selectRequests+
+// PendingRequests lists the requests of OpenCode that wait for a decision, interrupted ones too, oldest first.
+func (m *Model) PendingRequests(ctx context.Context) ([]PendingRequest, error) {
+	return store.List[PendingRequest](ctx, m.Model, "pending asks", selectPendingRequests+
 		"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
 }
 
 // DecidedRequests lists the requests that were decided and that OpenCode has not confirmed, in the order of the
 // decisions.
-func DecidedRequests(ctx context.Context, m *projections.Model) ([]Request, error) {
-	return store.List[Request](ctx, m.Model, "decided asks", selectRequests+
+func (m *Model) DecidedRequests(ctx context.Context) ([]PendingRequest, error) {
+	return store.List[PendingRequest](ctx, m.Model, "decided asks", selectPendingRequests+
 		"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
 }
 
 // InterruptedTogether lists the ids of the authorized requests that OpenCode has forgotten and that came from the same
 // answer as p, in the order of the decisions. p is one of them.
-func InterruptedTogether(ctx context.Context, m *projections.Model, p projections.Permission) ([]string, error) {
+func (m *Model) InterruptedTogether(ctx context.Context, p Permission) ([]string, error) {
 	rows, err := store.List[struct {
 		ID string `db:"ai_engine_permission_id"`
 	}](ctx, m.Model, "requests of answer "+p.EngineMessage, `SELECT ai_engine_permission_id FROM permissions

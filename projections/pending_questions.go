@@ -1,54 +1,52 @@
-package pending
+package projections
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Question is a question with the directory and the engine of its session.
-type Question struct {
-	projections.Question
+// PendingQuestion is a question with the directory and the engine of its session.
+type PendingQuestion struct {
+	PendingQuestion
 	Directory string `db:"directory"`
 	Engine    string `db:"engine"`
 }
 
-const selectQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM questions q LEFT JOIN sessions s ON s.id=q.session_id WHERE "
+const selectPendingQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM questions q LEFT JOIN sessions s ON s.id=q.session_id WHERE "
 
 // QuestionsOf returns the questions that were asked together, in order. An unknown id has none.
-func QuestionsOf(ctx context.Context, m *projections.Model, engineQuestion string) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "questions "+engineQuestion,
-		selectQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
+func (m *Model) QuestionsOf(ctx context.Context, engineQuestion string) ([]PendingQuestion, error) {
+	return store.List[PendingQuestion](ctx, m.Model, "questions "+engineQuestion,
+		selectPendingQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
 }
 
-// Questions lists the questions that wait for an answer, oldest first.
-func Questions(ctx context.Context, m *projections.Model) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "pending questions",
-		selectQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
+// PendingQuestions lists the questions that wait for an answer, oldest first.
+func (m *Model) PendingQuestions(ctx context.Context) ([]PendingQuestion, error) {
+	return store.List[PendingQuestion](ctx, m.Model, "pending questions",
+		selectPendingQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
 }
 
 // AnsweredQuestions lists the questions whose answers OpenCode can receive: all questions that were asked together are
 // answered or rejected. Questions that were asked together are neighbours, in order. A call of ask_person takes its
 // answer itself, unless it was interrupted.
-func AnsweredQuestions(ctx context.Context, m *projections.Model) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "answered questions", selectQuestions+`NOT q.engine_replied AND q.status <> 'expired' AND (q.interrupted OR NOT q.own)
+func (m *Model) AnsweredQuestions(ctx context.Context) ([]PendingQuestion, error) {
+	return store.List[PendingQuestion](ctx, m.Model, "answered questions", selectPendingQuestions+`NOT q.engine_replied AND q.status <> 'expired' AND (q.interrupted OR NOT q.own)
 		AND NOT EXISTS (SELECT 1 FROM questions o WHERE o.ai_engine_question_id=q.ai_engine_question_id AND o.position=q.position AND o.status='asked')
 		ORDER BY q.position, q.idx`, nil)
 }
 
 // OwnQuestions lists the questions of ask_person whose calls have not returned and were not interrupted, oldest first.
-func OwnQuestions(ctx context.Context, m *projections.Model) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "questions of ask_person", selectQuestions+
+func (m *Model) OwnQuestions(ctx context.Context) ([]PendingQuestion, error) {
+	return store.List[PendingQuestion](ctx, m.Model, "questions of ask_person", selectPendingQuestions+
 		"NOT q.engine_replied AND q.status <> 'expired' AND q.own AND NOT q.interrupted ORDER BY q.position, q.idx", nil)
 }
 
 // ObsoleteQuestion is an unanswered question that needs no answer any more, with the reason. If it was not interrupted,
 // OpenCode may still report its end.
 type ObsoleteQuestion struct {
-	Question
+	PendingQuestion
 	Why string `db:"why"`
 	// a question of ask_person whose call ended although the turn was not aborted: a person can still answer
 	Answerable bool `db:"answerable"`
@@ -56,7 +54,7 @@ type ObsoleteQuestion struct {
 
 // ObsoleteQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer
 // was aborted.
-func ObsoleteQuestions(ctx context.Context, m *projections.Model) ([]ObsoleteQuestion, error) {
+func (m *Model) ObsoleteQuestions(ctx context.Context) ([]ObsoleteQuestion, error) {
 	return store.List[ObsoleteQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
 		SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine, CASE
 			WHEN c.removed THEN 'the chat was deleted'
@@ -73,26 +71,26 @@ func ObsoleteQuestions(ctx context.Context, m *projections.Model) ([]ObsoleteQue
 		WHERE why IS NOT NULL ORDER BY position, idx`, nil)
 }
 
-// Together groups the questions that were asked together, in order.
-func Together(all []Question) (groups [][]Question) {
+// AskedTogether groups the questions that were asked together, in order.
+func AskedTogether(all []PendingQuestion) (groups [][]PendingQuestion) {
 	for _, q := range all {
 		if n := len(groups); n > 0 && groups[n-1][0].EngineQuestion == q.EngineQuestion {
 			groups[n-1] = append(groups[n-1], q)
 		} else {
-			groups = append(groups, []Question{q})
+			groups = append(groups, []PendingQuestion{q})
 		}
 	}
 	return groups
 }
 
 // AnswersTo returns the answers to questions that were asked together, and whether they were rejected.
-func AnswersTo(group []Question) (all [][]string, rejected bool, err error) {
+func AnswersTo(group []PendingQuestion) (all [][]string, rejected bool, err error) {
 	for _, q := range group {
 		answers, err := q.Answers()
 		if err != nil {
 			return nil, false, err
 		}
-		all, rejected = append(all, answers), rejected || q.Status == projections.QuestionRejected
+		all, rejected = append(all, answers), rejected || q.Status == QuestionRejected
 	}
 	return all, rejected, nil
 }

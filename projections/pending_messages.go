@@ -1,19 +1,17 @@
-package pending
+package projections
 
 import (
 	"context"
 	"encoding/json"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Message is a person's message on its way to OpenCode. Submitted is the list of its events.Part. EngineParts holds the
+// PendingMessage is a person's message on its way to OpenCode. Submitted is the list of its events.Part. EngineParts holds the
 // ids of the parts in OpenCode, once they are decided.
-type Message struct {
-	projections.Message
+type PendingMessage struct {
+	PendingMessage
 	ChatAgent     string `db:"chat_agent"`
 	ChatTitle     string `db:"chat_title"`
 	ChatTitled    bool   `db:"chat_titled"`    // the title does not follow that of the session
@@ -36,9 +34,9 @@ const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, 
 		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
 
-// Messages lists messages that are pending or sending, in log order. It leaves out messages of deleted chats.
-func Messages(ctx context.Context, m *projections.Model) ([]Message, error) {
-	return store.List[Message](ctx, m.Model, "outbox", selectOutbox+
+// PendingMessages lists messages that are pending or sending, in log order. It leaves out messages of deleted chats.
+func (m *Model) PendingMessages(ctx context.Context) ([]PendingMessage, error) {
+	return store.List[PendingMessage](ctx, m.Model, "outbox", selectOutbox+
 		"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
 }
 
@@ -55,8 +53,8 @@ func (r ReportedMessage) PartIDs() (ids []string) {
 	return ids
 }
 
-// Reported returns the reported message of a chat whose id ends with tail.
-func Reported(ctx context.Context, m *projections.Model, chat, tail string) (ReportedMessage, bool, error) {
+// FindReportedMessage returns the reported message of a chat whose id ends with tail.
+func (m *Model) FindReportedMessage(ctx context.Context, chat, tail string) (ReportedMessage, bool, error) {
 	return store.First[ReportedMessage](ctx, m.Model, "reported messages of "+chat, `SELECT session, ai_engine_message_id,
 			(SELECT json_group_array(id) FROM (SELECT id FROM parts p WHERE p.message=m.id AND NOT p.removed ORDER BY id)) AS parts
 		FROM messages m WHERE chat={:chat} AND role='user' AND submitted='[]' AND NOT removed
@@ -65,8 +63,8 @@ func Reported(ctx context.Context, m *projections.Model, chat, tail string) (Rep
 }
 
 // UnansweredMessages lists messages that were delivered and have no answer yet.
-func UnansweredMessages(ctx context.Context, m *projections.Model) ([]Message, error) {
-	return store.List[Message](ctx, m.Model, "unanswered messages", selectOutbox+`
+func (m *Model) UnansweredMessages(ctx context.Context) ([]PendingMessage, error) {
+	return store.List[PendingMessage](ctx, m.Model, "unanswered messages", selectOutbox+`
 		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE turn_state IN ('running', 'waiting') AND processing='' AND awaiting<>'')
 		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
 }
