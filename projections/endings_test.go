@@ -11,7 +11,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turnstate"
-	"pocketcoder/projections/workers"
 )
 
 // partIn is a part of an assistant message: more is further JSON of it.
@@ -95,7 +94,7 @@ func TestDelegatesEndAsTheirLastStep(t *testing.T) {
 			feed(t, m, s.status(ses, "busy"))
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
 			feed(t, m, s.status(ses, "idle"))
-			all, err := workers.EndedTurns(t.Context(), m)
+			all, err := m.EndedWorkerTurns(t.Context())
 			is.NoErr(err)
 			is.Equal(all[0].Ending, c.turn)
 		})

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
-	"pocketcoder/projections/workers"
 )
 
 // Chat is a chat with the number of requests that wait for a person, those of its workers too.
@@ -29,7 +28,7 @@ func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	var below []workers.Worker
+	var below []projections.Worker
 	if err := s.Query(ctx, "workers", map[string]any{"limit": 10_000}, &below); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/workers"
 )
 
 // handoffResult is the output of a tool that delegates.
@@ -31,7 +30,7 @@ type handoffResult struct {
 }
 
 // workersOf waits for the n workers of a chat.
-func (p *process) workersOf(t testing.TB, chat string, n int) (all []workers.Worker) {
+func (p *process) workersOf(t testing.TB, chat string, n int) (all []projections.Worker) {
 	t.Helper()
 	expect.Eventually(t, fmt.Sprintf("chat %s has %d workers", chat, n), func() bool {
 		all = p.workers(t, chat)

@@ -19,7 +19,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/workers"
 )
 
 const (
@@ -83,9 +82,9 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return x, err
 		},
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"workers":   func(ctx context.Context, q Query) (any, error) { return workers.List(ctx, m, q.Chat, q.Limit) },
+		"workers":   func(ctx context.Context, q Query) (any, error) { return m.Workers(ctx, q.Chat, q.Limit) },
 		"worker": func(ctx context.Context, q Query) (any, error) {
-			w, ok, err := workers.One(ctx, m, q.Chat)
+			w, ok, err := m.FindWorker(ctx, q.Chat)
 			if err == nil && !ok {
 				err = fmt.Errorf("there is no worker %s", q.Chat)
 			}

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/worker"
-	queries "pocketcoder/projections/workers"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 )
@@ -40,10 +40,10 @@ type letterAnswer struct {
 func (s *Workers) Routes() []api.Route {
 	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
 	return []api.Route{
-		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest workers of all chats when absent"}}, Answer: []queries.Worker{}, Serve: s.list},
-		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Access: api.Accounts, Answer: queries.Detail{}, Serve: s.one},
+		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest workers of all chats when absent"}}, Answer: []projections.Worker{}, Serve: s.list},
+		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Access: api.Accounts, Answer: projections.WorkerDetail{}, Serve: s.one},
 		{Method: "POST", Path: one + "/stop", About: "Stop a worker, its commands, and the workers below it.", Access: api.Accounts, Serve: s.stop},
-		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []queries.Letter{}, Serve: s.inbox},
+		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []projections.Letter{}, Serve: s.inbox},
 		{Method: "POST", Path: inbox, About: "Write to a worker: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Access: api.Accounts, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
 	}
 }
@@ -56,7 +56,7 @@ func (s *Workers) list(w http.ResponseWriter, r *http.Request, caller api.Caller
 	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
 		return err
 	}
-	all, err := queries.List(r.Context(), s.API.Model, id, maxWorkers)
+	all, err := s.API.Model.Workers(r.Context(), id, maxWorkers)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Workers) listAll(w http.ResponseWriter, r *http.Request, caller api.Cal
 	if caller.Is(account.Admin) || caller.Is(account.Agent) {
 		user = ""
 	}
-	all, err := queries.OfUser(r.Context(), s.API.Model, user, maxWorkers)
+	all, err := s.API.Model.WorkersOfUser(r.Context(), user, maxWorkers)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Workers) one(w http.ResponseWriter, r *http.Request, caller api.Caller)
 	if err := s.API.MayView(r.Context(), caller, "chats", r.PathValue("id")); err != nil {
 		return err
 	}
-	found, ok, err := queries.One(r.Context(), s.API.Model, r.PathValue("id"))
+	found, ok, err := s.API.Model.FindWorker(r.Context(), r.PathValue("id"))
 	if err == nil && !ok {
 		err = handlers.Refuse(handlers.NotFound, "Chat %s is not a worker.", r.PathValue("id"))
 	}
@@ -118,7 +118,7 @@ func (s *Workers) inbox(w http.ResponseWriter, r *http.Request, caller api.Calle
 		}
 		limit = n
 	}
-	all, err := queries.Inbox(r.Context(), s.API.Model, id, limit)
+	all, err := s.API.Model.Inbox(r.Context(), id, limit)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/money"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 )
 
 const usage = `pocketcoder workers: list the workers to which the assistants of chats delegate work, print the result of one, stop one.
@@ -65,7 +65,7 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 	if *limit < 1 || *limit > 1000 {
 		return cli.WrongUsage(env, "workers: --limit must be 1 to 1000, got %d", *limit)
 	}
-	var all []workers.Worker
+	var all []projections.Worker
 	if err := query(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", row)
 }
 
-func row(w workers.Worker) []string {
+func row(w projections.Worker) []string {
 	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), money.Text(w.Cost),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
@@ -91,7 +91,7 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	var w workers.Detail
+	var w projections.WorkerDetail
 	if err := query(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
 		return err
 	}

@@ -1,11 +1,4 @@
-// Package workers reads the workers of chats from the read models: the tree of a chat, the messages between its chats,
-// and the pending work of delegated messages.
-//
-// Promises: each list follows from the read models alone. Pending work stays in its list until an event records that it
-// is done.
-//
-// It must not know who may see a chat, or how pending work is carried out.
-package workers
+package projections
 
 import (
 	"context"
@@ -13,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -47,13 +38,13 @@ type Worker struct {
 	Kept      string `db:"kept" json:"kept"`           // why the worktree was kept when the worker was deleted
 }
 
-// StateDeleted is the state of a deleted worker.
-const StateDeleted = "deleted"
+// WorkerDeleted is the state of a deleted worker.
+const WorkerDeleted = "deleted"
 
 // Remains says what is left of the git worktree of a deleted worker. It is empty for any other worker.
 func (w Worker) Remains() string {
 	switch {
-	case w.State != StateDeleted:
+	case w.State != WorkerDeleted:
 		return ""
 	case w.Kept != "":
 		return fmt.Sprintf("The git worktree %s with the branch %s is kept: %s", w.Worktree, w.Branch, w.Kept)
@@ -70,7 +61,7 @@ func (w Worker) Runs() bool { return !turnstate.Ended(w.State) }
 // IsBelow reports whether a chat is the parent or the root of a worker.
 func (w Worker) IsBelow(chat string) bool { return w.Parent == chat || w.Root == chat }
 
-const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch, c.worktree, c.kept,
+const workerColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch, c.worktree, c.kept,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
 		CASE WHEN c.removed THEN 'deleted' WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
@@ -80,16 +71,16 @@ const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_i
 		coalesce((SELECT sum(cost) FROM usage WHERE chat=c.id AND NOT removed), 0.0) AS cost,
 		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens`
 
-const from = `
+const fromWorkers = `
 	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
 	LEFT JOIN delegations d ON d.id=(SELECT id FROM delegations WHERE worker=c.id ORDER BY position DESC LIMIT 1)
 	WHERE c.parent<>'' AND (NOT c.removed OR c.branch<>'') AND `
 
-const selectWorkers = "SELECT " + columns + from
+const selectWorkers = "SELECT " + workerColumns + fromWorkers
 
-// List lists the newest workers of the tree of a chat, in the order in which they were started. Without a chat it lists
+// Workers lists the newest workers of the tree of a chat, in the order in which they were started. Without a chat it lists
 // those of all chats, the newest first.
-func List(ctx context.Context, m *projections.Model, chat string, limit int) ([]Worker, error) {
+func (m *Model) Workers(ctx context.Context, chat string, limit int) ([]Worker, error) {
 	where := "c.root=(SELECT root FROM chats WHERE id={:chat})"
 	if chat == "" {
 		where = "1"
@@ -102,22 +93,22 @@ func List(ctx context.Context, m *projections.Model, chat string, limit int) ([]
 	return all, err
 }
 
-// OfUser lists the workers in the chats of an account, or in all chats if user is empty, the newest first.
-func OfUser(ctx context.Context, m *projections.Model, user string, limit int) ([]Worker, error) {
+// WorkersOfUser lists the workers in the chats of an account, or in all chats if user is empty, the newest first.
+func (m *Model) WorkersOfUser(ctx context.Context, user string, limit int) ([]Worker, error) {
 	return store.List[Worker](ctx, m.Model, "workers of "+user,
 		selectWorkers+"({:user}='' OR c.user={:user}) ORDER BY c.first_seq DESC LIMIT {:limit}",
 		dbx.Params{"user": user, "limit": limit})
 }
 
-// In is List without a limit, with the database connection of a page.
-func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
+// WorkersIn is List without a limit, with the database connection of a page.
+func WorkersIn(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
 	err = store.All(db.NewQuery(selectWorkers+"c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
 		WithContext(ctx).Bind(dbx.Params{"chat": chat}), &all)
 	return all, err
 }
 
-// RootOfDeleted returns the chat for which a deleted worker worked, "" if there is no such worker.
-func RootOfDeleted(ctx context.Context, db dbx.Builder, id string) (root string, err error) {
+// RootOfDeletedWorker returns the chat for which a deleted worker worked, "" if there is no such worker.
+func RootOfDeletedWorker(ctx context.Context, db dbx.Builder, id string) (root string, err error) {
 	var all []struct {
 		Root string `db:"root"`
 	}
@@ -129,17 +120,17 @@ func RootOfDeleted(ctx context.Context, db dbx.Builder, id string) (root string,
 	return root, err
 }
 
-// Detail is a worker with the result of its newest delegated message.
-type Detail struct {
+// WorkerDetail is a worker with the result of its newest delegated message.
+type WorkerDetail struct {
 	Worker
 	Text    string `db:"text" json:"text"` // empty while there is no result
 	Outcome string `db:"outcome" json:"-"` // completed, failed, aborted, lost; empty while there is no result
 }
 
-// One returns a worker, and whether it exists.
-func One(ctx context.Context, m *projections.Model, id string) (Detail, bool, error) {
-	return store.First[Detail](ctx, m.Model, "worker "+id,
-		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+columns+from+"c.id={:id}",
+// FindWorker returns a worker, and whether it exists.
+func (m *Model) FindWorker(ctx context.Context, id string) (WorkerDetail, bool, error) {
+	return store.First[WorkerDetail](ctx, m.Model, "worker "+id,
+		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+workerColumns+fromWorkers+"c.id={:id}",
 		dbx.Params{"id": id})
 }
 
@@ -154,7 +145,7 @@ type Letter struct {
 }
 
 // Inbox lists the newest messages that other chats of the tree sent to a chat, the newest first.
-func Inbox(ctx context.Context, m *projections.Model, chat string, limit int) ([]Letter, error) {
+func (m *Model) Inbox(ctx context.Context, chat string, limit int) ([]Letter, error) {
 	return store.List[Letter](ctx, m.Model, "inbox of "+chat, `SELECT m.id, m.sender, m.created,
 			coalesce((SELECT title FROM chats WHERE id=m.sender), '') AS sender_title,
 			coalesce((SELECT group_concat(value->>'$.text', char(10)) FROM json_each(m.submitted)), '') AS text,
