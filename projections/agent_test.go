@@ -36,7 +36,7 @@ func TestAnAnswerHasTheChosenAgent(t *testing.T) {
 		"msg_2": {ses, "Reviewer", "agent1"}, "msg_4": {ses, "compaction", "agent1"}, "msg_5": {ses, "Reviewer", "agent1"},
 		"msg_7": {"ses_child", "general", "agent1"}, "msg_9": {ses, "build", ""},
 	} {
-		call, found, err := m.FindToolCall(t.Context(), want[0], id, "call_1")
+		call, found, err := m.ToolCall(t.Context(), want[0], id, "call_1")
 		is.NoErr(err)
 		is.True(found)
 		is.Equal([]string{call.Agent, call.Chosen}, want[1:])

@@ -10,7 +10,7 @@ import (
 )
 
 // Artifact is a file of the workspace that was created or changed while an execution ran, as it was after it, or a file
-// that the assistant sent.
+// that the assistant sent. It names the stored copy of the file, if there is one. A file that was sent always has one.
 type Artifact struct {
 	store.Record
 	Chat      string `db:"chat" json:"chat"`
@@ -23,23 +23,24 @@ type Artifact struct {
 }
 
 // updateArtifacts applies an event of a chat.
-func updateArtifacts(t *store.Table[Artifact], e events.Event, body any) {
+func updateArtifacts(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecChanged:
 		for _, f := range b.Files {
-			a, _ := t.Get(artifactID(b.Exec, f.Path))
+			a, _ := t.artifacts.Get(artifactID(b.Exec, f.Path))
 			a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob = e.Subject.ID, b.Exec, f.Path, f.Size, f.SHA256, ""
 			if f.Blob != nil {
 				a.Blob = f.Blob.Name
 			}
-			t.Put(a)
+			t.artifacts.Put(a)
 		}
 	case events.FileSent:
-		a, _ := t.Get(b.File)
+		a, _ := t.artifacts.Get(b.File)
 		a.Chat, a.Path, a.Caption = e.Subject.ID, b.Path, b.Caption
 		a.Size, a.SHA256, a.Blob = b.Content.Size, b.Content.SHA256, b.Content.Name
-		t.Put(a)
+		t.artifacts.Put(a)
 	}
+	return nil
 }
 
 // artifactID is the id of the record of a file of an execution.
@@ -52,5 +53,6 @@ func (m *Model) ArtifactOf(ctx context.Context, exec, path string) (Artifact, bo
 
 // Artifact returns the record with an id, and whether there is one.
 func (m *Model) Artifact(ctx context.Context, id string) (Artifact, bool, error) {
-	return store.First[Artifact](ctx, m.Model, "artifact "+id, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": id})
+	return store.First[Artifact](ctx, m.Model, "artifact "+id, "SELECT * FROM artifacts WHERE id={:id}",
+		dbx.Params{"id": id})
 }

@@ -26,7 +26,7 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 		costs("ses_fork", "msg_copy", 900, 8, `,"completed":950`), costs("ses_fork", "msg_b", 1100, 2, ""))
 	spent := func(in projections.SpendingSpan) projections.Spending {
 		t.Helper()
-		got, err := m.SpendingOf(t.Context(), in)
+		got, err := m.Spending(t.Context(), in)
 		is.NoErr(err)
 		return got
 	}
@@ -68,7 +68,7 @@ func TestTheCostOfATitleCountsOnceAndIsNotShown(t *testing.T) {
 	messages := shown(t, m)
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
 	for _, in := range []projections.SpendingSpan{{}, {Chat: chatID}, {Day: day}} {
-		got, err := m.SpendingOf(t.Context(), in)
+		got, err := m.Spending(t.Context(), in)
 		is.NoErr(err)
 		is.Equal(got, projections.Spending{Cost: 0.5, Tokens: 15})
 	}
@@ -85,7 +85,7 @@ func TestSpentCountsTheWorkersOfAChat(t *testing.T) {
 	feed(t, m, s.delegated()...) // by the chat "parent"
 	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"cost":2,"tokens":{"input":1,"output":2},"time":{"created":1,"completed":2}`))
 	for chat, cost := range map[string]float64{"parent": 2, chatID: 2, "another": 0} {
-		got, err := m.SpendingOf(t.Context(), projections.SpendingSpan{Chat: chat})
+		got, err := m.Spending(t.Context(), projections.SpendingSpan{Chat: chat})
 		is.NoErr(err)
 		is.Equal([]any{chat, got.Cost}, []any{chat, cost})
 	}

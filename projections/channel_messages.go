@@ -5,7 +5,9 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// ChannelMessage is an outgoing message of a channel.
+// ChannelMessage is an outgoing message of a channel. It is open until an event says how it ended. A message whose
+// sending began and did not end is in the state ChannelMessageSending. A new process therefore knows that the platform
+// may have received it.
 type ChannelMessage struct {
 	store.Record
 	Chat    string `db:"chat" json:"chat"`
@@ -23,7 +25,7 @@ type ChannelMessage struct {
 	Position int64  `db:"position" json:"position"`
 }
 
-// States of a message.
+// States of a ChannelMessage.
 const (
 	ChannelMessageQueued  = "queued"
 	ChannelMessageSending = "sending"
@@ -33,34 +35,35 @@ const (
 )
 
 // updateChannelMessages applies an event of a chat.
-func updateChannelMessages(t *store.Table[ChannelMessage], e events.Event, body any) {
+func updateChannelMessages(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ChannelQueued:
-		m, found := t.Get(b.Message)
+		m, found := t.outgoing.Get(b.Message)
 		if found {
-			return // the event was appended twice
+			return nil // the event was appended twice
 		}
 		m.Chat, m.Channel, m.Place, m.Type, m.Text = e.Subject.ID, b.Channel, b.Place, b.Type, b.Text
 		m.About, m.Whole, m.State, m.Position = b.About, b.Whole, ChannelMessageQueued, int64(e.Seq)
-		t.Put(m)
+		t.outgoing.Put(m)
 	case events.ChannelSending:
-		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) { m.State = ChannelMessageSending })
+		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) { m.State = ChannelMessageSending })
 	case events.ChannelDelayed:
-		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) {
+		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) {
 			m.State, m.Reason, m.Attempts = ChannelMessageQueued, b.Reason, int64(b.Attempts)
 		})
 	case events.ChannelSent:
-		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) {
+		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) {
 			m.State, m.Receipt, m.Reason, m.Attempts = ChannelMessageSent, b.Receipt, "", int64(b.Attempts)
 		})
 	case events.ChannelFailed:
-		changeChannelMessage(t, e, b.Message, func(m *ChannelMessage) {
+		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) {
 			m.State, m.Reason, m.Attempts = ChannelMessageFailed, b.Reason, int64(b.Attempts)
 			if b.Unknown {
 				m.State = ChannelMessageUnknown
 			}
 		})
 	}
+	return nil
 }
 
 // changeChannelMessage changes an open message of the event's chat.

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// PendingChannelMessage is an answer, an error, a notice about the delivery of a message, a permission request, a question or a file
-// that no message of a conversation carries yet.
+// PendingChannelMessage is an answer, an error, a notice about the delivery of a message, a permission request, a
+// question or a file that no message of a conversation carries yet.
 type PendingChannelMessage struct {
 	Chat    string           `db:"chat"` // of the conversation
 	Channel string           `db:"channel"`
@@ -25,13 +25,13 @@ type PendingChannelMessage struct {
 	Seq     int64            `db:"seq"`
 }
 
-// joinChannelReader joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is an
-// administrator.
+// joinChannelReader joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is
+// an administrator.
 const joinChannelReader = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
 		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user)`
 
-// withConversations are the conversations with a paired sender whose account may read the chat. Each has the sequence after
-// which its messages are sent.
+// withConversations begins a query of the conversations c with a paired sender whose account may read the chat. Each
+// has the sequence after which its messages are sent.
 const withConversations = `WITH c AS (
 	SELECT v.fields->>'$.chat' AS chat, v.fields->>'$.channel' AS channel, v.fields->>'$.place' AS place, min(p.first_seq) AS since
 	FROM config v JOIN config p ON p.collection='pairings' AND NOT p.removed AND p.fields->>'$.channel'=v.fields->>'$.channel'
@@ -41,8 +41,8 @@ const withConversations = `WITH c AS (
 	` + joinChannelReader + `
 	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
 
-// selectEndedTurns selects the messages of the assistant that changed after a sequence and ended a turn. OpenCode can say
-// after the message that the turn is over.
+// selectEndedTurns selects the messages of the assistant that changed after a sequence and ended a turn. OpenCode can
+// say after the message that the turn is over.
 var selectEndedTurns = `SELECT e.*, ` + EndingOfMessage("e") + ` AS ending FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
 		WHERE e.last_seq>{:after} AND e.role='assistant' AND NOT e.removed AND NOT e.copied AND e.agent<>'` + opencode.AgentCompaction + `'
 	UNION ALL
@@ -51,9 +51,9 @@ var selectEndedTurns = `SELECT e.*, ` + EndingOfMessage("e") + ` AS ending FROM 
 		WHERE s.last_seq>{:after} AND s.parent='' AND s.turn_state='completed' AND NOT e.copied AND ` + EndingOfMessage("e") + `=''
 			AND ` + EndingOfTurn("s.turn_state", "e") + `='lost'`
 
-// PendingChannelMessages returns what is not queued for its conversation yet, in log order. It reads only rows that changed after
-// a sequence. now is the present time in the form of records. An answer counts only once its last part is stored,
-// because a busy OpenCode can report the end of a message before its text.
+// PendingChannelMessages returns what is not queued for its conversation yet, in log order. It reads only rows that
+// changed after a sequence. now is the present time in the form of records. An answer counts only once its last part is
+// stored, because a busy OpenCode can report the end of a message before its text.
 func (m *Model) PendingChannelMessages(ctx context.Context, after uint64, now string) ([]PendingChannelMessage, error) {
 	return store.List[PendingChannelMessage](ctx, m.Model, "pending channel messages", withConversations+`
 		SELECT * FROM (
@@ -106,7 +106,8 @@ type ChannelPlace struct {
 	Place   string `db:"place"`
 }
 
-// MaySendChannelMessage reports whether a message may still be sent: a sender in its conversation is paired and may read its chat.
+// MaySendChannelMessage reports whether a message may still be sent: a sender in its conversation is paired and may
+// read its chat.
 func (m *Model) MaySendChannelMessage(ctx context.Context, msg ChannelMessage, now string) (bool, error) {
 	row, _, err := store.First[struct {
 		N int `db:"n"`
@@ -144,8 +145,8 @@ func (m *Model) BusyConversations(ctx context.Context, now string) ([]ChannelPla
 		dbx.Params{"now": now})
 }
 
-// CountWaiting counts the messages that wait in a chat, and in the other chats of the sender who has it as a conversation.
-// held counts those that a stop of the turn holds; waiting does not include them.
+// CountWaiting counts the messages that wait in a chat, and in the other chats of the sender who has it as a
+// conversation. held counts those that a stop of the turn holds; waiting does not include them.
 func (m *Model) CountWaiting(ctx context.Context, chat string) (waiting, held int, err error) {
 	row, _, err := store.First[struct {
 		All  int `db:"n"`

@@ -201,45 +201,6 @@ func firstWords(text string) string {
 	return line
 }
 
-// updateDelegations runs after chats.
-func updateDelegations(t *tables, e events.Event, body any) error {
-	c, found := t.chats.Get(e.Subject.ID)
-	if !found {
-		return nil
-	}
-	own, _ := t.sessions.Get(c.Session)
-	c.Delegated = followDelegations(t.delegations, e, body, delegationChat{ID: c.ID, Parent: c.Parent,
-		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
-		func(id string) delegationMessage {
-			m, _ := t.messages.Get(id)
-			return delegationMessage{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
-		})
-	t.chats.Put(c)
-	return nil
-}
-
-// updateScheduleRuns runs after chats.
-func updateScheduleRuns(t *tables, e events.Event, body any) error {
-	c, found := t.chats.Get(e.Subject.ID)
-	if b, ok := body.(events.MessageSubmitted); !found || c.Scheduled == "" && (!ok || b.Schedule == "") {
-		return nil
-	}
-	own, _ := t.sessions.Get(c.Session)
-	open, changed := followScheduleRuns(t.scheduleRuns, e, body, t.tx.EventTime(), runChat{ID: c.ID,
-		Open: c.Scheduled, TurnState: own.TurnState, Outcome: own.Outcome}, func(id string) turnstate.Prompt {
-		m, _ := t.messages.Get(id)
-		return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-			HasFailed: m.UserStatus == statusFailed}
-	})
-	for _, schedule := range changed {
-		t.config.Touch(ScheduleCollection + "/" + schedule)
-	}
-	c.Scheduled = open
-	t.chats.Put(c)
-	return nil
-}
-
 // Chats lists chats of persons that are not deleted, those with the newest activity first.
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
 	return store.List[Chat](ctx, m.Model, "chats",

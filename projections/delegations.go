@@ -11,7 +11,8 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Delegation is a message that a parent delegated to a worker.
+// Delegation is a message that a parent delegated to a worker. It ends at the event that ends its turn. Later events in
+// the worker do not change its state, unless a prompt resumes that turn. The rows alone show which work is pending.
 type Delegation struct {
 	store.Record        // the id is that of the message
 	Worker       string `db:"worker" json:"worker"` // chat
@@ -47,9 +48,28 @@ type delegationMessage struct {
 	GoesOn                            bool // the answer ended with tool calls, so another step must follow
 }
 
-// followDelegations applies an event of a chat. The read models of chats, sessions and messages must have applied the event
-// before. It returns the open delegations of the chat, in the form of Chat.Open.
-func followDelegations(t *store.Table[Delegation], e events.Event, body any, c delegationChat, message func(id string) delegationMessage) string {
+// updateDelegations runs after chats, sessions and messages.
+func updateDelegations(t *tables, e events.Event, body any) error {
+	c, found := t.chats.Get(e.Subject.ID)
+	if !found {
+		return nil
+	}
+	own, _ := t.sessions.Get(c.Session)
+	c.Delegated = followDelegations(t.delegations, e, body, delegationChat{ID: c.ID, Parent: c.Parent,
+		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
+		func(id string) delegationMessage {
+			m, _ := t.messages.Get(id)
+			return delegationMessage{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
+		})
+	t.chats.Put(c)
+	return nil
+}
+
+// followDelegations applies an event of a chat. It returns the open delegations of the chat, in the form of
+// delegationChat.Open.
+func followDelegations(t *store.Table[Delegation], e events.Event, body any, c delegationChat,
+	message func(id string) delegationMessage) string {
 	open := strings.Fields(c.Open)
 	change := func(id string, change func(*Delegation)) {
 		if d, found := t.Get(id); found {

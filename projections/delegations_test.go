@@ -141,7 +141,7 @@ func TestWorkersAreNotInTheListOfChats(t *testing.T) {
 	all, err := m.Chats(t.Context(), 10, 0)
 	is.NoErr(err)
 	is.Equal(len(all), 0)
-	one, found, err := m.FindWorker(t.Context(), chatID)
+	one, found, err := m.Worker(t.Context(), chatID)
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]string{one.Parent, one.State, one.Silent}, []string{"parent", "running", "2026-01-02 03:04:05.000Z"})

@@ -9,6 +9,7 @@ import (
 )
 
 // Effect is an abort, a revert or a fork of a chat, or an omission of its files, to be carried out in OpenCode.
+// It is open until an event of its chat says how it ended.
 type Effect struct {
 	store.Record        // the id is that of the event that requested it
 	Chat         string `db:"chat"`
@@ -42,21 +43,24 @@ const (
 )
 
 // updateEffects applies an event of a chat.
-func updateEffects(t *store.Table[Effect], e events.Event, body any) {
+func updateEffects(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.AbortRequested:
-		openEffect(t, e, Effect{Kind: EffectAbort, Session: b.Session})
+		openEffect(t.effects, e, Effect{Kind: EffectAbort, Session: b.Session})
 	case events.RevertRequested:
-		openEffect(t, e, Effect{Kind: EffectRevert, Message: b.Message, Overwrite: b.Overwrite})
+		openEffect(t.effects, e, Effect{Kind: EffectRevert, Message: b.Message, Overwrite: b.Overwrite})
 	case events.ForkRequested:
-		openEffect(t, e, Effect{Kind: EffectFork, Message: b.Message, Into: b.Chat})
+		openEffect(t.effects, e, Effect{Kind: EffectFork, Message: b.Message, Into: b.Chat})
 	case events.OmissionRequested:
-		openEffect(t, e, Effect{Kind: EffectOmit, Files: listOrEmpty(b.Files)})
+		openEffect(t.effects, e, Effect{Kind: EffectOmit, Files: listOrEmpty(b.Files)})
 	case events.EffectDone:
-		endEffect(t, e, b.Effect, func(f *Effect) { f.State, f.Kept, f.Copies = EffectDone, listOrEmpty(b.Kept), b.Copies })
+		endEffect(t.effects, e, b.Effect, func(f *Effect) {
+			f.State, f.Kept, f.Copies = EffectDone, listOrEmpty(b.Kept), b.Copies
+		})
 	case events.EffectFailed:
-		endEffect(t, e, b.Effect, func(f *Effect) { f.State, f.Reason = EffectFailed, b.Reason })
+		endEffect(t.effects, e, b.Effect, func(f *Effect) { f.State, f.Reason = EffectFailed, b.Reason })
 	}
+	return nil
 }
 
 func openEffect(t *store.Table[Effect], e events.Event, opened Effect) {
@@ -87,8 +91,8 @@ func endEffect(t *store.Table[Effect], e events.Event, id string, change func(*E
 	t.Put(f)
 }
 
-// mayChangeEffect reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming
-// answer do not, so the outbox does not wake for each of them.
+// mayChangeEffect reports whether the event with this body may open or end an effect in OpenCode. The events of a
+// streaming answer do not, so the outbox does not wake for each of them.
 func mayChangeEffect(body any) bool {
 	switch b := body.(type) {
 	case opencode.PartUpdated:

@@ -9,6 +9,8 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
+// The SQL functions return what package turnstate says about an ending, so that pages, the API and messengers agree. An
+// ending follows from the rows at the time of the query, in whatever order their events came.
 func init() {
 	sqlite.MustRegisterDeterministicScalarFunction("turn_ending", 11, turnEnding)
 	sqlite.MustRegisterDeterministicScalarFunction("ending_state", 1, onEnding(turnstate.Ending.State))
@@ -25,8 +27,8 @@ func onEnding(f func(turnstate.Ending) string) func(*sqlite.FunctionContext, []d
 // turnEnding takes the state of a turn, NULL for its last step alone, and the columns of stepOf.
 func turnEnding(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 	last := turnstate.Step{Outcome: sqlText(args[1]), Infrastructure: sqlText(args[2]) == "infrastructure",
-		Error: sqlText(args[3]), Finish: sqlText(args[4]), Agent: sqlText(args[5]), HasText: sqlFlag(args[6]), HasCall: sqlFlag(args[7]),
-		IsWhole: sqlFlag(args[8]), IsDenied: sqlFlag(args[9]), IsStopped: sqlFlag(args[10])}
+		Error: sqlText(args[3]), Finish: sqlText(args[4]), Agent: sqlText(args[5]), HasText: sqlFlag(args[6]),
+		HasCall: sqlFlag(args[7]), IsWhole: sqlFlag(args[8]), IsDenied: sqlFlag(args[9]), IsStopped: sqlFlag(args[10])}
 	if last.Outcome == "processing" {
 		last.Outcome = ""
 	}
@@ -48,30 +50,30 @@ func sqlFlag(v driver.Value) bool {
 	return n != 0
 }
 
-// EndingOfMessage returns the SQL expression for how a turn ends with the message of an alias: empty for a message that is
-// not the last step.
+// EndingOfMessage returns the SQL expression for how a turn ends with the message of an alias: empty for a message that
+// is not the last step.
 func EndingOfMessage(message string) string {
 	return "CASE WHEN " + message + ".role='assistant' THEN turn_ending(NULL, " + stepOf(message) + ", 0) ELSE '' END"
 }
 
-// EndingOfTurn returns the SQL expression for how a turn ended whose state is an SQL expression, and whose last message has
-// an alias.
+// EndingOfTurn returns the SQL expression for how a turn ended whose state is an SQL expression, and whose last message
+// has an alias.
 func EndingOfTurn(state, last string) string {
 	return "turn_ending(" + state + ", " + stepOf(last) + ", " + strings.ReplaceAll(
 		`EXISTS (SELECT 1 FROM effects WHERE chat=m.chat AND kind='abort' AND session='' AND position>m.position)`, "m.", last+".") + ")"
 }
 
-// statusOfSubagent returns the SQL expression for the status of the subagent of an alias. A subagent whose answer is not
-// complete has failed.
-func statusOfSubagent(subagent string) string {
+// StatusOfSubagent returns the SQL expression for the status of the subagent of an alias. A subagent whose answer is
+// not complete has failed.
+func StatusOfSubagent(subagent string) string {
 	return strings.ReplaceAll(`CASE WHEN a.status='completed' THEN coalesce((
 			SELECT replace(ending_state(`+EndingOfTurn("'completed'", "last")+`), 'lost', 'failed') FROM messages last
 			WHERE last.chat=a.chat AND last.session=a.subagent_id AND last.role='assistant' AND NOT last.removed
 			ORDER BY last.position DESC LIMIT 1), a.status) ELSE a.status END`, "a.", subagent+".")
 }
 
-// EndingOfAnswer returns the SQL expression for how a turn of a chat's own session ended with the message of an alias. The
-// newest message of an ended turn is its last step, also if it broke off.
+// EndingOfAnswer returns the SQL expression for how a turn of a chat's own session ended with the message of an alias.
+// The newest message of an ended turn is its last step, also if it broke off.
 func EndingOfAnswer(message string) string {
 	return strings.ReplaceAll(`coalesce(nullif(`+EndingOfMessage("m")+`, ''), (SELECT `+EndingOfTurn("own.turn_state", "m")+` FROM sessions own
 		WHERE own.id=m.session AND NOT EXISTS (SELECT 1 FROM messages later

@@ -48,7 +48,7 @@ type Execution struct {
 	Position    int64      `db:"position" json:"position"`
 }
 
-// Command is the text of the commands with one hash.
+// Command is the text of the commands with one hash. It is stored once, however often it is requested.
 type Command struct {
 	store.Record
 	Hash    string `db:"hash" json:"hash"` // SHA-256, hex
@@ -56,15 +56,15 @@ type Command struct {
 	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
 }
 
-// executionTables are the tables of this read model.
+// executionTables are the tables of executions.
 type executionTables struct {
 	Tx         *store.Tx
 	Executions *store.Table[Execution]
 	Commands   *store.Table[Command]
 }
 
-// Update applies an event of a chat.
-func (t executionTables) Update(e events.Event, body any) error {
+// update applies an event of a chat.
+func (t executionTables) update(e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecRequested:
 		x, err := t.begin(e, b.Exec, b.Session, b.Call, b.Cwd)
@@ -104,8 +104,8 @@ const (
 	sourcePerson = "person"
 )
 
-// SetMessage names the message with the call of an execution.
-func (t executionTables) SetMessage(id, engineMessage string) error {
+// setMessage names the message with the call of an execution.
+func (t executionTables) setMessage(id, engineMessage string) error {
 	return t.change(id, func(x *Execution) { x.Message = engineMessage })
 }
 
@@ -153,7 +153,7 @@ type CommandEnd struct {
 	Edited   string `json:"edited"` // the command that ran, if a person has edited it
 }
 
-// CommandEnd returns how the execution ended, without Edited. The status of one that has not ended is events.ExecutionRunning.
+// End returns how the execution ended, without Edited. The status of one that has not ended is events.ExecutionRunning.
 func (x Execution) End() CommandEnd {
 	return CommandEnd{Exec: x.ID, Status: x.Status, ExitCode: x.ExitCode, Signal: x.Signal, Error: x.Error}
 }
@@ -181,18 +181,19 @@ type ShownExecution struct {
 	Text string `db:"text" json:"text"`
 }
 
-// SelectExecutions selects Runs from executions x. A condition on x follows it.
+// SelectExecutions selects ShownExecutions from executions x. A condition on x follows it.
 const SelectExecutions = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
 
 // Executions lists the executions of a chat in order.
 func (m *Model) Executions(ctx context.Context, chat string) ([]ShownExecution, error) {
-	return store.List[ShownExecution](ctx, m.Model, "executions of "+chat, SelectExecutions+"x.chat={:chat} ORDER BY x.position",
-		dbx.Params{"chat": chat})
+	return store.List[ShownExecution](ctx, m.Model, "executions of "+chat,
+		SelectExecutions+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
 }
 
 // Execution returns an execution, and whether there is one.
 func (m *Model) Execution(ctx context.Context, id string) (ShownExecution, bool, error) {
-	return store.First[ShownExecution](ctx, m.Model, "execution "+id, SelectExecutions+"x.id={:id}", dbx.Params{"id": id})
+	return store.First[ShownExecution](ctx, m.Model, "execution "+id, SelectExecutions+"x.id={:id}",
+		dbx.Params{"id": id})
 }
 
 // LatestExecutions lists the executions of all chats, the newest first, without their outputs.
@@ -206,5 +207,6 @@ func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]ShownExecuti
 
 // RunningExecutions lists the executions without a known result, oldest first.
 func (m *Model) RunningExecutions(ctx context.Context) ([]ShownExecution, error) {
-	return store.List[ShownExecution](ctx, m.Model, "running executions", SelectExecutions+"x.status='executing' ORDER BY x.position", nil)
+	return store.List[ShownExecution](ctx, m.Model, "running executions",
+		SelectExecutions+"x.status='executing' ORDER BY x.position", nil)
 }

@@ -11,38 +11,40 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// The states of a call.
+// The states of a call of an MCP server.
 const (
 	MCPCallRunning   = "running"
 	MCPCallCompleted = "completed"
 	MCPCallFailed    = "failed"
 )
 
-// MCPCall is a call of a tool of an MCP server.
+// MCPCall is a call of a tool of an MCP server, found by its session and its id. If a model uses an id again, the row
+// is the newer call.
 type MCPCall struct {
 	store.Record
 	Server     string `db:"server"` // record of mcp_servers
 	Tool       string `db:"tool"`   // as the server names it
 	Chat       string `db:"chat"`
-	State      string `db:"state"`  // MCPCallRunning, Completed, Failed
+	State      string `db:"state"`  // one of MCPCall…
 	Result     string `db:"result"` // the beginning of its text, or why there is no result
 	DurationMS int64  `db:"duration_ms"`
 }
 
 // updateMCPCalls applies an event of a chat.
-func updateMCPCalls(t *store.Table[MCPCall], e events.Event, body any) {
+func updateMCPCalls(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.MCPCalled:
-		older, _ := t.Get(mcpCallID(b.Session, b.Call)) // a model may use the id of an earlier call again
-		t.Put(MCPCall{Record: store.Record{ID: older.ID, Updated: older.Updated}, Server: b.Server, Tool: b.Tool,
+		older, _ := t.mcpCalls.Get(mcpCallID(b.Session, b.Call)) // a model may use the id of an earlier call again
+		t.mcpCalls.Put(MCPCall{Record: store.Record{ID: older.ID, Updated: older.Updated}, Server: b.Server, Tool: b.Tool,
 			Chat: e.Subject.ID, State: MCPCallRunning})
 	case events.MCPReturned:
-		if c, found := t.Get(mcpCallID(b.Session, b.Call)); found {
+		if c, found := t.mcpCalls.Get(mcpCallID(b.Session, b.Call)); found {
 			c.State, c.Result = mcpOutcome(b)
 			c.DurationMS = b.DurationMS
-			t.Put(c)
+			t.mcpCalls.Put(c)
 		}
 	}
+	return nil
 }
 
 func mcpCallID(session, call string) string { return store.RecordID(session + "\x00" + call) }
@@ -72,10 +74,11 @@ func mcpOutcome(b events.MCPReturned) (state, text string) {
 	return state, text
 }
 
-// LastMCPCalls returns the last call of each MCP server, by record. The chat and the result of a call in a deleted chat are
-// empty.
+// LastMCPCalls returns the last call of each MCP server, by record. The chat and the result of a call in a deleted
+// chat are empty.
 func (m *Model) LastMCPCalls(ctx context.Context) (map[string]MCPCall, error) {
-	all, err := store.List[MCPCall](ctx, m.Model, "last calls of MCP servers", `SELECT l.id, l.created, l.updated, l.first_seq,
+	all, err := store.List[MCPCall](ctx, m.Model, "last calls of MCP servers", `
+		SELECT l.id, l.created, l.updated, l.first_seq,
 			l.last_seq, l.removed, l.server, l.tool, coalesce(c.id, '') AS chat, l.state,
 			CASE WHEN c.id IS NULL THEN '' ELSE l.result END AS result, l.duration_ms
 		FROM mcp_calls l LEFT JOIN chats c ON c.id=l.chat AND NOT c.removed

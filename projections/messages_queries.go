@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pocketbase/dbx"
+
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )

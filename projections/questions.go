@@ -14,7 +14,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Question is one of the questions the model asked together.
+// Question is one of the questions the model asked together. The first answer to a question counts. A rejection rejects
+// all questions that were asked together.
 type Question struct {
 	store.Record
 	EngineQuestion string     `db:"ai_engine_question_id" json:"ai_engine_question_id"`
@@ -54,10 +55,9 @@ type questionTable struct {
 	setWaiting func(session, question string, on bool)
 }
 
-// updateQuestions applies an event of a chat. It reports with setWaiting whether the turn of a session waits for an answer.
-func updateQuestions(questions *store.Table[Question], setWaiting func(session, question string, on bool), e events.Event,
-	body any) error {
-	t := questionTable{questions, setWaiting}
+// updateQuestions applies an event of a chat. The turn of a session waits for the answers to its questions.
+func updateQuestions(all *tables, e events.Event, body any) error {
+	t := questionTable{all.questions, all.setWaiting}
 	switch b := body.(type) {
 	case events.QuestionAsk:
 		t.add(e, b, false)
@@ -82,8 +82,6 @@ func updateQuestions(questions *store.Table[Question], setWaiting func(session, 
 	}
 	return nil
 }
-
-func encoded(v any) store.JSON { return store.JSON(events.MustEncode(v)) }
 
 func questionID(engineQuestion string, index int) string {
 	return store.RecordID(engineQuestion + "/" + strconv.Itoa(index))

@@ -192,16 +192,16 @@ func TestAMessageThatOpenCodeHasReportedIsFoundAndJoined(t *testing.T) {
 		s.userMessage("msg_1tail"), textPart(s, "msg_1tail", "prt_1", "words"),
 		s.assistant(ses, "msg_a", "msg_1tail", ended), s.status(ses, "idle"))
 	for tail, want := range map[string]bool{"tail": true, "msg_1tail": true, "other": false} {
-		_, found, err := m.FindReportedMessage(t.Context(), chatID, tail)
+		_, found, err := m.ReportedMessage(t.Context(), chatID, tail)
 		is.NoErr(err)
 		is.Equal(found, want) // tail
 	}
-	reported, _, err := m.FindReportedMessage(t.Context(), chatID, "tail")
+	reported, _, err := m.ReportedMessage(t.Context(), chatID, "tail")
 	is.NoErr(err)
 	is.Equal(reported.PartIDs(), []string{"prt_1"})
 	feed(t, m, s.own(events.MessageSending{Message: "m1", Session: reported.Session,
 		EngineMessage: reported.EngineMessage, EngineParts: reported.PartIDs()}), s.delivered("m1", "msg_1tail"))
-	_, found, err := m.FindReportedMessage(t.Context(), chatID, "tail")
+	_, found, err := m.ReportedMessage(t.Context(), chatID, "tail")
 	is.NoErr(err)
 	is.True(!found)
 	all := shown(t, m)

@@ -19,7 +19,9 @@ const RunSkipped = "skipped"
 // ScheduleCollection is the config collection of the schedules.
 const ScheduleCollection = "schedules"
 
-// ScheduleRun is a run of a schedule.
+// ScheduleRun is a run of a schedule: the message that it started, and the end of its turn. A run ends at the event
+// that ends the turn of its message. Later events in its chat do not change it. A due time that was skipped is a run
+// with the state RunSkipped.
 type ScheduleRun struct {
 	store.Record        // the id is that of the message, or of the event that skipped the run
 	Schedule     string `db:"schedule" json:"schedule"` // record
@@ -62,12 +64,13 @@ func addScheduleRun(t *store.Table[ScheduleRun], e events.Event, body any, at st
 		t.Put(r)
 	case events.ScheduleSkipped:
 		r, _ := t.Get(e.ID)
-		r.Schedule, r.Due, r.FirstDue, r.State, r.Reason = e.Subject.ID, formatTime(b.Due), formatTime(b.First), RunSkipped, b.Reason
-		r.Finished, r.Position = at, int64(e.Seq)
+		r.Schedule, r.Due, r.FirstDue, r.State = e.Subject.ID, formatTime(b.Due), formatTime(b.First), RunSkipped
+		r.Reason, r.Finished, r.Position = b.Reason, at, int64(e.Seq)
 		t.Put(r)
 	}
 }
 
+// formatTime returns a time in the form of records, "" for the zero time.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -75,8 +78,29 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(events.TimeFormat)
 }
 
-// followScheduleRuns applies an event of a chat. The read models of chats, sessions and messages must have applied the event
-// before. It returns the open runs of the chat, in the form of Chat.Open, and the schedules of the runs that changed.
+// updateScheduleRuns runs after chats, sessions and messages.
+func updateScheduleRuns(t *tables, e events.Event, body any) error {
+	c, found := t.chats.Get(e.Subject.ID)
+	if b, ok := body.(events.MessageSubmitted); !found || c.Scheduled == "" && (!ok || b.Schedule == "") {
+		return nil
+	}
+	own, _ := t.sessions.Get(c.Session)
+	open, changed := followScheduleRuns(t.scheduleRuns, e, body, t.tx.EventTime(), runChat{ID: c.ID,
+		Open: c.Scheduled, TurnState: own.TurnState, Outcome: own.Outcome}, func(id string) turnstate.Prompt {
+		m, _ := t.messages.Get(id)
+		return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+			HasFailed: m.UserStatus == statusFailed}
+	})
+	for _, schedule := range changed {
+		t.config.Touch(ScheduleCollection + "/" + schedule)
+	}
+	c.Scheduled = open
+	t.chats.Put(c)
+	return nil
+}
+
+// followScheduleRuns applies an event of a chat. It returns the open runs of the chat, in the form of runChat.Open, and
+// the schedules of the runs that changed.
 func followScheduleRuns(t *store.Table[ScheduleRun], e events.Event, body any, at string, c runChat,
 	message func(id string) turnstate.Prompt) (stillOpen string, changed []string) {
 	open := strings.Fields(c.Open)

@@ -23,8 +23,8 @@ type ToolCall struct {
 	Several bool `db:"several"`
 }
 
-// FindToolCall returns a call of a message of a session by OpenCode's ids, and whether the message exists.
-func (m *Model) FindToolCall(ctx context.Context, session, engineMessage, call string) (ToolCall, bool, error) {
+// ToolCall returns a call of a message of a session by OpenCode's ids, and whether the message exists.
+func (m *Model) ToolCall(ctx context.Context, session, engineMessage, call string) (ToolCall, bool, error) {
 	return store.First[ToolCall](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, m.chosen_agent AS chosen, s.directory AS directory, coalesce((
 			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
 			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
@@ -36,11 +36,12 @@ func (m *Model) FindToolCall(ctx context.Context, session, engineMessage, call s
 		dbx.Params{"message": store.RecordID(engineMessage), "session": session, "call": call})
 }
 
-// AwaitToolCall waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission earlier.
+// AwaitToolCall waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission
+// earlier.
 func (m *Model) AwaitToolCall(ctx context.Context, session, engineMessage, call string) (found ToolCall, err error) {
 	for {
 		seq := m.Seq()
-		if found, _, err = m.FindToolCall(ctx, session, engineMessage, call); err != nil || found.Input != "" {
+		if found, _, err = m.ToolCall(ctx, session, engineMessage, call); err != nil || found.Input != "" {
 			return found, err
 		}
 		if err := m.Wait(ctx, seq+1); err != nil {
@@ -49,13 +50,13 @@ func (m *Model) AwaitToolCall(ctx context.Context, session, engineMessage, call 
 	}
 }
 
-// argumentsTime bounds how long Arguments waits.
+// argumentsTime bounds how long ToolArguments waits.
 const argumentsTime = 2 * time.Second
 
-// ToolArguments returns the arguments of the tool call that a permission request is for, as a JSON object. Only requests
-// for tools of PocketCoder and of MCP servers need them, because these requests name no more than the tool. It waits
-// for a moment until OpenCode has reported the arguments. It returns "" for other requests, and if it is not certain
-// with which arguments the tool is called.
+// ToolArguments returns the arguments of the tool call that a permission request is for, as a JSON object. Only
+// requests for tools of PocketCoder and of MCP servers need them, because these requests name no more than the tool. It
+// waits for a moment until OpenCode has reported the arguments. It returns "" for other requests, and if it is not
+// certain with which arguments the tool is called.
 func (m *Model) ToolArguments(ctx context.Context, p Permission) (string, error) {
 	if !p.Ask().NamesOnlyTool() || p.Source == SourceAPI {
 		return "", nil
@@ -92,7 +93,8 @@ type RunningCall struct {
 func (m *Model) AwaitRunningCall(ctx context.Context, chat, session, call string) (found RunningCall, err error) {
 	for {
 		seq := m.Seq()
-		found, ok, err := store.First[RunningCall](ctx, m.Model, "running call "+call, `SELECT m.ai_engine_message_id AS message, p.id AS part FROM (
+		found, ok, err := store.First[RunningCall](ctx, m.Model, "running call "+call, `
+			SELECT m.ai_engine_message_id AS message, p.id AS part FROM (
 				SELECT * FROM messages
 				WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed
 				ORDER BY position DESC LIMIT {:most}) m

@@ -23,12 +23,12 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	is := is.New(t)
 	s, m := &eventBuilder{t: t}, still(t)
 	feed(t, m, s.begun()...)
-	_, ok, err := m.FindToolCall(t.Context(), ses, "msg_a", "call_1")
+	_, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(!ok) // no such message
 	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"agent":"build"`), s.called("msg_a", "call_1", "pending", "{}"),
 		s.called("msg_a", "call_2", "running", `{"command":"ls"}`))
-	found, ok, err := m.FindToolCall(t.Context(), ses, "msg_a", "call_1")
+	found, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(ok)
 	is.Equal(found, projections.ToolCall{Tool: "bash", Directory: directed, Agent: "build"}) // its input is not there yet
@@ -47,7 +47,7 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	is.Equal(<-waited, projections.ToolCall{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed,
 		Agent: "build"})
 
-	_, ok, err = m.FindToolCall(t.Context(), child, "msg_a", "call_1") // a call belongs to its session
+	_, ok, err = m.ToolCall(t.Context(), child, "msg_a", "call_1") // a call belongs to its session
 	is.NoErr(err)
 	is.True(!ok)
 }
@@ -72,13 +72,13 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 		{"running", `{"command":"ls","workdir":"a"}`, true}, // it stays so
 	} {
 		feed(t, m, s.called("msg_a", "call_1", c.status, c.input))
-		found, _, err := m.FindToolCall(t.Context(), ses, "msg_a", "call_1")
+		found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 		is.NoErr(err)
 		is.Equal(found.Several, c.several)
 	}
 	feed(t, m, s.called("msg_a", "call_2", "running", `{}`), s.opencode(true, "message.part.updated",
 		`{"sessionID":"`+ses+`","part":{"id":"prt_other","messageID":"msg_a","type":"tool","tool":"bash","callID":"call_2","state":{"status":"running","input":{}}}}`))
-	found, _, err := m.FindToolCall(t.Context(), ses, "msg_a", "call_2")
+	found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_2")
 	is.NoErr(err)
 	is.True(found.Several) // two parts
 
@@ -93,7 +93,7 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 		feed(t, m, s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_tool",`+
 			`"messageID":"msg_a","type":"tool","tool":"pocketcoder_pay","callID":"call_3",`+
 			`"state":{"status":"running","input":`+c.input+`}}}`))
-		found, _, err := m.FindToolCall(t.Context(), ses, "msg_a", "call_3")
+		found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_3")
 		is.NoErr(err)
 		is.Equal(found.Several, c.several)
 	}

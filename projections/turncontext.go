@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/pocketbase/dbx"
+
 	"pocketcoder/projections/store"
 )
 
-// TurnContext is where a turn happens. Empty values are left out.
+// TurnContext describes where a turn happens. Its text goes to the model with every turn. Empty values are left out.
 type TurnContext struct {
 	Chat      string `db:"chat"`     // title
 	Person    string `db:"person"`   // name of the chat's owner
@@ -21,18 +22,18 @@ type TurnContext struct {
 	Schedule  string `db:"schedule"` // name of the schedule that submitted the message
 	Parent    string `db:"parent"`   // of a worker: the title of the chat that delegated to it
 
-	// TurnContextOf the agent, for plugin.js, which sets them in the requests to the model; nil for none.
+	// Of the agent, for plugin.js, which sets them in the requests to the model; nil for none.
 	Temperature *float64 `db:"-"`
 	TopP        *float64 `db:"-"`
 
-	// TurnContextOf a message from a messenger: the name of the channel, and who wrote it there.
+	// Of a message from a messenger: the name of the channel, and who wrote it there.
 	Channel string `db:"channel"`
 	Speaker string `db:"speaker"`
 }
 
-// TurnContextOf returns the context of a message in a chat, without its agent and its directory. The person of an account without
-// a name is the part of its email before the @, because the model needs no address.
-func (m *Model) TurnContextOf(ctx context.Context, chat, message string) (TurnContext, error) {
+// TurnContext returns the context of a message in a chat, without its agent and its directory. The person of an account
+// without a name is the part of its email before the @, because the model needs no address.
+func (m *Model) TurnContext(ctx context.Context, chat, message string) (TurnContext, error) {
 	c, _, err := store.First[TurnContext](ctx, m.Model, "context of chat "+chat, `
 		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person,
 			coalesce(p.title, '') AS parent, coalesce(k.fields->>'$.name', '') AS schedule,
@@ -47,7 +48,8 @@ func (m *Model) TurnContextOf(ctx context.Context, chat, message string) (TurnCo
 // maxContextLength bounds the text, in characters.
 const maxContextLength = 199
 
-// String returns the context as an XML element. The longest values are cut until the element is short enough.
+// String returns the context as an XML element of fewer than 200 characters. The longest values are cut until the
+// element is short enough; "…" marks what was left out.
 func (c TurnContext) String() string {
 	for most := maxContextLength; ; most-- {
 		if text := c.element(most); utf8.RuneCountInString(text) <= maxContextLength {

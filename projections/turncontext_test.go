@@ -96,7 +96,7 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 		{"named", "said"}: `<context chat="title of named" person="Ada" channel="phone" speaker="Bob"/>`,
 		{"named", "due"}:  `<context chat="title of named" person="Ada" schedule="Nightly"/>`,
 	} {
-		c, err := m.TurnContextOf(t.Context(), of[0], of[1])
+		c, err := m.TurnContext(t.Context(), of[0], of[1])
 		is.NoErr(err)
 		is.Equal(c.String(), want)
 	}

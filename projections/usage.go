@@ -1,6 +1,12 @@
 package projections
 
-import "pocketcoder/projections/store"
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
+)
 
 // Usage is the cost of a chat and its subagents for one model. Feeds do not report it, because it changes with the
 // messages of its chat.
@@ -28,7 +34,9 @@ func usageOf(chat, provider, model string, s Figures) Usage {
 		Model: model, Messages: 1, Figures: s}
 }
 
-// updateUsage replaces the old figures of one message by its new ones. A zero Usage has no effect.
+// updateUsage replaces the old figures of one message by its new ones, so that a message counts once, with its latest
+// figures. It adds the difference: an unchanged cost adds exactly 0, and so no rounding error. A zero Usage has no
+// effect.
 func updateUsage(t *store.Table[Usage], was, now Usage) {
 	if was.ID != now.ID {
 		addUsage(t, was, was, Usage{})
@@ -55,4 +63,10 @@ func addUsage(t *store.Table[Usage], row, before, after Usage) {
 		u.Cost = 0 // without the rounding errors of the sum
 	}
 	t.Put(u)
+}
+
+// UsageByModel lists what a chat spent.
+func (m *Model) UsageByModel(ctx context.Context, chat string) ([]Usage, error) {
+	return store.List[Usage](ctx, m.Model, "usage of "+chat,
+		"SELECT * FROM usage WHERE chat={:chat} AND NOT removed ORDER BY provider, model", dbx.Params{"chat": chat})
 }

@@ -7,7 +7,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// User is an account.
+// User is an account, without anything that belongs to a login.
 type User struct {
 	store.Record
 	Email    string `db:"email" json:"email"`
@@ -19,8 +19,8 @@ type User struct {
 }
 
 // updateUsers applies an event of an account. It ignores logins and passwords: clients do not see them.
-func updateUsers(t *store.Table[User], e events.Event, body any) error {
-	u, found := t.Get(e.Subject.ID)
+func updateUsers(t *tables, e events.Event, body any) error {
+	u, found := t.users.Get(e.Subject.ID)
 	switch b := body.(type) {
 	case events.AccountCreated:
 		if found {
@@ -43,13 +43,6 @@ func updateUsers(t *store.Table[User], e events.Event, body any) error {
 	default:
 		return nil
 	}
-	t.Put(u)
+	t.users.Put(u)
 	return nil
-}
-
-// set changes a field if the event has a value for it.
-func set[V any](field *V, to *V) {
-	if to != nil {
-		*field = *to
-	}
 }

@@ -21,23 +21,25 @@ type WebhookFailure struct {
 	Position int64  `db:"position" json:"position"` // sequence of the event that recorded the failure
 }
 
-// updateWebhookFailures applies an event about a webhook target. An event that is delivered after all is no longer a failure.
-func updateWebhookFailures(t *store.Table[WebhookFailure], e events.Event, body any) {
+// updateWebhookFailures applies an event about a webhook target. An event that is delivered after all is no longer a
+// failure.
+func updateWebhookFailures(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.WebhookFailed:
-		f, _ := t.Get(webhookFailureID(e, b.Event))
+		f, _ := t.failures.Get(webhookFailureID(e, b.Event))
 		if f.Removed { // it was delivered before
 			f.Record = store.Record{ID: f.ID, Updated: f.Updated}
 		}
 		f.Target, f.Event, f.Type, f.Attempts = e.Subject.ID, int64(b.Event), b.Type, int64(b.Attempts)
 		f.Reason, f.Position = b.Reason, int64(e.Seq)
-		t.Put(f)
+		t.failures.Put(f)
 	case events.WebhookDelivered:
-		if f, found := t.Get(webhookFailureID(e, b.Event)); found && !f.Removed {
+		if f, found := t.failures.Get(webhookFailureID(e, b.Event)); found && !f.Removed {
 			f.Removed = true
-			t.Put(f)
+			t.failures.Put(f)
 		}
 	}
+	return nil
 }
 
 func webhookFailureID(e events.Event, seq uint64) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pocketbase/dbx"
+
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -78,8 +79,8 @@ const fromWorkers = `
 
 const selectWorkers = "SELECT " + workerColumns + fromWorkers
 
-// Workers lists the newest workers of the tree of a chat, in the order in which they were started. Without a chat it lists
-// those of all chats, the newest first.
+// Workers lists the newest workers of the tree of a chat, in the order in which they were started. Without a chat it
+// lists those of all chats, the newest first.
 func (m *Model) Workers(ctx context.Context, chat string, limit int) ([]Worker, error) {
 	where := "c.root=(SELECT root FROM chats WHERE id={:chat})"
 	if chat == "" {
@@ -100,7 +101,7 @@ func (m *Model) WorkersOfUser(ctx context.Context, user string, limit int) ([]Wo
 		dbx.Params{"user": user, "limit": limit})
 }
 
-// WorkersIn is List without a limit, with the database connection of a page.
+// WorkersIn is Workers without a limit, with the database connection of a page.
 func WorkersIn(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
 	err = store.All(db.NewQuery(selectWorkers+"c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
 		WithContext(ctx).Bind(dbx.Params{"chat": chat}), &all)
@@ -127,8 +128,8 @@ type WorkerDetail struct {
 	Outcome string `db:"outcome" json:"-"` // completed, failed, aborted, lost; empty while there is no result
 }
 
-// FindWorker returns a worker, and whether it exists.
-func (m *Model) FindWorker(ctx context.Context, id string) (WorkerDetail, bool, error) {
+// Worker returns a worker, and whether it exists.
+func (m *Model) Worker(ctx context.Context, id string) (WorkerDetail, bool, error) {
 	return store.First[WorkerDetail](ctx, m.Model, "worker "+id,
 		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+workerColumns+fromWorkers+"c.id={:id}",
 		dbx.Params{"id": id})

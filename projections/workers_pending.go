@@ -4,9 +4,12 @@ import (
 	"context"
 
 	"github.com/pocketbase/dbx"
+
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
+
+// The pending work of delegated messages stays in its list until an event records that it is done.
 
 // EndedWorkerTurn is a delegated message whose turn is over and that has no result yet.
 type EndedWorkerTurn struct {
@@ -18,9 +21,9 @@ type EndedWorkerTurn struct {
 	Ending  turnstate.Ending `db:"ending"`
 }
 
-// workerIsPaused is the SQL condition that a person can still resume an ended turn: by a decision on a request that OpenCode
-// forgot, by an answer, or by more budget. An approval counts until the read model has the prompt that resumes the
-// turn. An OpenCode that stops in order ends turns with pending requests, and PocketCoder records the requests as
+// workerIsPaused is the SQL condition that a person can still resume an ended turn: by a decision on a request that
+// OpenCode forgot, by an answer, or by more budget. An approval counts until the read model has the prompt that resumes
+// the turn. An OpenCode that stops in order ends turns with pending requests, and PocketCoder records the requests as
 // interrupted after the next start. A request therefore counts while it is pending, unless the worker is stopped.
 const workerIsPaused = `(
 		EXISTS (SELECT 1 FROM permissions p WHERE p.chat=d.worker AND p.source='opencode' AND NOT p.removed AND (p.status='draft'
@@ -47,7 +50,8 @@ func (m *Model) EndedWorkerTurns(ctx context.Context) ([]EndedWorkerTurn, error)
 		ORDER BY d.position`, nil)
 }
 
-// UnreportedResult is a result or a silence of a worker that was not sent to its parent yet. No turn runs in the parent.
+// UnreportedResult is a result or a silence of a worker that was not sent to its parent yet. No turn runs in the
+// parent.
 type UnreportedResult struct {
 	Parent  string `db:"parent"`
 	Worker  string `db:"worker"`

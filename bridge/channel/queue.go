@@ -91,7 +91,8 @@ func withoutInternal(text string) string {
 // maxRequest is the longest text of a request, in bytes, so that it is one message with its buttons.
 const maxRequest = 3000
 
-func (h *Hub) describePermission(ctx context.Context, p projections.PendingChannelMessage) (d events.ChannelQueued, err error) {
+func (h *Hub) describePermission(ctx context.Context, p projections.PendingChannelMessage) (
+	d events.ChannelQueued, err error) {
 	request, _, err := h.Model.FindPermission(ctx, p.About)
 	if err != nil {
 		return d, err
@@ -143,7 +144,8 @@ func (h *Hub) question(ctx context.Context, id string) (projections.Question, bo
 		map[string]any{"id": id})
 }
 
-func (h *Hub) describeQuestion(ctx context.Context, p projections.PendingChannelMessage) (d events.ChannelQueued, err error) {
+func (h *Hub) describeQuestion(ctx context.Context, p projections.PendingChannelMessage) (
+	d events.ChannelQueued, err error) {
 	q, _, err := h.question(ctx, p.About)
 	if err != nil {
 		return d, err

@@ -125,7 +125,7 @@ func (s *Server) from(ctx context.Context, c call) (worker.Caller, error) {
 	session, _, err := s.Model.Session(ctx, c.Session)
 	if err == nil && session.Parent != "" {
 		var made projections.ToolCall
-		made, _, err = s.Model.FindToolCall(ctx, c.Session, at.Message, c.Call)
+		made, _, err = s.Model.ToolCall(ctx, c.Session, at.Message, c.Call)
 		from.Subagent = made.Agent
 	}
 	return from, err
@@ -185,7 +185,7 @@ func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (s
 		if w.ID != in.Worker {
 			continue
 		}
-		one, _, err := s.Model.FindWorker(ctx, w.ID)
+		one, _, err := s.Model.Worker(ctx, w.ID)
 		if err != nil {
 			return "", err
 		}
@@ -223,7 +223,7 @@ const parentReceiver = "parent"
 // sendMessage sends a message to another chat of the tree.
 func (s *Server) sendMessage(ctx context.Context, c call, in messageArguments) (string, error) {
 	if in.Receiver == parentReceiver {
-		own, isWorker, err := s.Model.FindWorker(ctx, c.chat)
+		own, isWorker, err := s.Model.Worker(ctx, c.chat)
 		if err != nil {
 			return "", err
 		}

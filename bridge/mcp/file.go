@@ -33,7 +33,7 @@ func (s *Server) sendFile(ctx context.Context, c call, in fileArguments) (string
 	if err != nil {
 		return "", err
 	}
-	made, _, err := s.Model.FindToolCall(ctx, c.Session, at.Message, c.Call)
+	made, _, err := s.Model.ToolCall(ctx, c.Session, at.Message, c.Call)
 	if err != nil {
 		return "", err
 	}

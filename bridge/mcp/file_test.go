@@ -33,7 +33,7 @@ func openSending(t *testing.T) (f *delegating, directory string) {
 			return permission.Session{Chat: "c1", Directory: directory}, true
 		},
 		Call: func(ctx context.Context, session string, tool events.Call, _ time.Duration) (permission.Call, bool) {
-			found, ok, err := f.Model.FindToolCall(ctx, session, tool.MessageID, tool.CallID)
+			found, ok, err := f.Model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
 			return permission.Call{Agent: found.Agent}, ok && err == nil
 		}}
 	f.JudgeRead = gate.JudgeRead

@@ -17,7 +17,7 @@ import (
 func findCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call,
 	wait time.Duration) (permission.Call, bool) {
 	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
-		found, ok, err := model.FindToolCall(ctx, session, tool.MessageID, tool.CallID)
+		found, ok, err := model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
 		if wait > 0 && (!ok || found.Input == "") {
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()

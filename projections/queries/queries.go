@@ -84,7 +84,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
 		"workers":   func(ctx context.Context, q Query) (any, error) { return m.Workers(ctx, q.Chat, q.Limit) },
 		"worker": func(ctx context.Context, q Query) (any, error) {
-			w, ok, err := m.FindWorker(ctx, q.Chat)
+			w, ok, err := m.Worker(ctx, q.Chat)
 			if err == nil && !ok {
 				err = fmt.Errorf("there is no worker %s", q.Chat)
 			}
@@ -100,7 +100,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return m.WebhookFailures(ctx, q.Limit)
 		},
 		"spent": func(ctx context.Context, q Query) (any, error) {
-			return m.SpendingOf(ctx, projections.SpendingSpan{Chat: q.Chat, User: q.User, Day: q.Day})
+			return m.Spending(ctx, projections.SpendingSpan{Chat: q.Chat, User: q.User, Day: q.Day})
 		},
 		"dead_letters": func(ctx context.Context, q Query) (any, error) { return m.DeadLetters(ctx, q.Limit) },
 		"digest":       func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },

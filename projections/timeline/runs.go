@@ -19,7 +19,8 @@ func Runs(ctx context.Context, db dbx.Builder, chat string) (runs []projections.
 
 // Run returns an execution, and one without an id if there is none.
 func Run(ctx context.Context, db dbx.Builder, id string) (projections.ShownExecution, error) {
-	return first[projections.ShownExecution](ctx, db, "execution "+id, projections.SelectExecutions+"x.id={:id}", dbx.Params{"id": id})
+	return first[projections.ShownExecution](ctx, db, "execution "+id,
+		projections.SelectExecutions+"x.id={:id}", dbx.Params{"id": id})
 }
 
 // LatestRuns returns the last n executions of a chat below a position, or of all if before is 0, oldest first. It also

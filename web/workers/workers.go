@@ -80,7 +80,7 @@ func (s *Workers) one(w http.ResponseWriter, r *http.Request, caller api.Caller)
 	if err := s.API.MayView(r.Context(), caller, "chats", r.PathValue("id")); err != nil {
 		return err
 	}
-	found, ok, err := s.API.Model.FindWorker(r.Context(), r.PathValue("id"))
+	found, ok, err := s.API.Model.Worker(r.Context(), r.PathValue("id"))
 	if err == nil && !ok {
 		err = handlers.Refuse(handlers.NotFound, "Chat %s is not a worker.", r.PathValue("id"))
 	}

@@ -101,7 +101,7 @@ func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
 
 // spent returns the cost and tokens that the read model counts.
 func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-	s, err := o.Model.SpendingOf(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
+	s, err := o.Model.Spending(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
 	return s.Cost, float64(s.Tokens), err
 }
 

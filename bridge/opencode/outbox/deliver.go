@@ -55,7 +55,7 @@ func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, seen
 	}
 	m.Bound = row.Session
 	if m.EngineMessage == "" { // it can be one that is submitted again after a loss of events
-		reported, found, err := o.Model.FindReportedMessage(ctx, m.Chat, client.TailOf(m.ID))
+		reported, found, err := o.Model.ReportedMessage(ctx, m.Chat, client.TailOf(m.ID))
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,8 @@ func isUnavailable(err error) bool {
 }
 
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
-func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (events.MessageSending, error) {
+func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (
+	events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
 	parts, err := submittedParts(m)
 	if err != nil {
@@ -229,7 +230,7 @@ func (o *Outbox) send(ctx context.Context, m projections.PendingMessage, s event
 	if !within(session.Directory, o.Directory) {
 		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
 	}
-	where, err := o.Model.TurnContextOf(ctx, m.Chat, m.ID)
+	where, err := o.Model.TurnContext(ctx, m.Chat, m.ID)
 	if err != nil {
 		return err
 	}

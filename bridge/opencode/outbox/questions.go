@@ -45,7 +45,8 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 }
 
 // questionEffects returns the effect of a question, none if the question belongs to another engine.
-func (s *schedule) questionEffects(key string, q projections.PendingQuestion, try func(context.Context) error) []effect {
+func (s *schedule) questionEffects(key string, q projections.PendingQuestion,
+	try func(context.Context) error) []effect {
 	if q.Engine != s.Engine {
 		return nil
 	}

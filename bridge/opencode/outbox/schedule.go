@@ -446,7 +446,8 @@ func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 		return err
 	}
 	until := map[string]uint64{}
-	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} { // names of those consumers
+	// names of those consumers
+	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} {
 		if until[kind], err = o.Log.LastAcked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)
 		}

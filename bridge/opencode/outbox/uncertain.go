@@ -51,7 +51,7 @@ func (o *Outbox) holdMessages(ctx context.Context, before int64) error {
 			continue
 		}
 		// a message after the loss can be one that is lost: its id is derived from what caused it
-		reported, found, failed := o.Model.FindReportedMessage(ctx, m.Chat, client.TailOf(m.ID))
+		reported, found, failed := o.Model.ReportedMessage(ctx, m.Chat, client.TailOf(m.ID))
 		switch {
 		case failed != nil:
 			return failed
@@ -68,7 +68,8 @@ func (o *Outbox) holdMessages(ctx context.Context, before int64) error {
 }
 
 // recordSent records that OpenCode has a message. A turn that it does not go on with is lost.
-func (o *Outbox) recordSent(ctx context.Context, m projections.PendingMessage, reported projections.ReportedMessage) error {
+func (o *Outbox) recordSent(ctx context.Context, m projections.PendingMessage,
+	reported projections.ReportedMessage) error {
 	agent, err := o.Records.Agent(ctx, m.ChatAgent)
 	if errors.As(err, new(handlers.Refused)) { // the agent was deleted since
 		agent, err = record.Agent{ID: m.ChatAgent}, nil

@@ -82,8 +82,9 @@ func (c *command) failed(ctx context.Context) error {
 		return err
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
-	return cli.PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f projections.NamedWebhookFailure) []string {
-		return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
-			fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
-	})
+	return cli.PrintList(c.env, c.asJSON, all, "no event has failed", header,
+		func(f projections.NamedWebhookFailure) []string {
+			return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
+				fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
+		})
 }
