@@ -13,7 +13,7 @@ import (
 type ShownMessage struct {
 	Message
 	Parts store.JSON `db:"shown" json:"parts"` // list, in the order of their ids
-	// how the commands of its calls of bash ended: object of executions.End by the id of the call
+	// how the commands of its calls of bash ended: object of CommandEnd by the id of the call
 	Commands store.JSON `db:"commands" json:"commands"`
 	// the subagent's session whose message it is; empty in the chat's own conversation
 	Subagent string `db:"subagent" json:"subagent"`

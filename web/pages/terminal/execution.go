@@ -32,7 +32,7 @@ type output struct {
 
 func executionsOf(runs []projections.ShownExecution) (all []execution) {
 	for _, run := range runs {
-		all = append(all, execution{Run: run})
+		all = append(all, execution{ShownExecution: run})
 	}
 	return all
 }
