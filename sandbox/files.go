@@ -1,6 +1,4 @@
-// Package files finds and reads files of a workspace: which changed since a moment, and the content of one. No
-// symbolic link leads out of the workspace. It must not know what a command is.
-package files
+package sandbox
 
 import (
 	"bufio"
@@ -35,9 +33,9 @@ const (
 // clock that moves with its timer, every 10 ms at the slowest (CONFIG_HZ=100).
 const changeSlack = int64(10 * time.Millisecond)
 
-// Read writes a regular file of a workspace. No symlink leads out of it, and nothing that is no file is opened for long
+// readFile writes a regular file of a workspace. No symlink leads out of it, and nothing that is no file is opened for long
 // enough to block.
-func Read(workspace, name string, to io.Writer) error {
+func readFile(workspace, name string, to io.Writer) error {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return fmt.Errorf("open workspace: %w", err)
@@ -75,9 +73,9 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Changes lists the regular files below a workspace whose content or state changed since then, but for git's own, in no
+// listChanges lists the regular files below a workspace whose content or state changed since then, but for git's own, in no
 // order: at most wire.MaxChanges of them, then how many more there are. since is in nanoseconds since 1970.
-func Changes(ctx context.Context, workspace string, since int64, to io.Writer) error {
+func listChanges(ctx context.Context, workspace string, since int64, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, changesWithin)
 	defer cancel()
 	root, err := os.OpenRoot(workspace)
@@ -86,7 +84,7 @@ func Changes(ctx context.Context, workspace string, since int64, to io.Writer) e
 	}
 	defer root.Close()
 	lines := bufio.NewWriter(to)
-	s := &search{since: since - changeSlack, to: json.NewEncoder(lines), hash: maxHashedAll}
+	s := &changeSearch{since: since - changeSlack, to: json.NewEncoder(lines), hash: maxHashedAll}
 	s.walk(ctx, root, ".")
 	if ctx.Err() != nil { // it found too much to look at: what it has found is worth telling
 		s.more++
@@ -102,8 +100,8 @@ func Changes(ctx context.Context, workspace string, since int64, to io.Writer) e
 	return lines.Flush()
 }
 
-// search is one search for changed files.
-type search struct {
+// changeSearch is one search for changed files.
+type changeSearch struct {
 	since  int64
 	to     *json.Encoder
 	listed int
@@ -114,7 +112,7 @@ type search struct {
 
 // walk lists a directory and all below it, until ctx ends or the caller stops listening. It follows no symlink. It
 // skips what it cannot read and what was removed meanwhile.
-func (s *search) walk(ctx context.Context, dir *os.Root, at string) {
+func (s *changeSearch) walk(ctx context.Context, dir *os.Root, at string) {
 	f, err := dir.Open(".")
 	if err != nil {
 		return
@@ -134,7 +132,7 @@ func (s *search) walk(ctx context.Context, dir *os.Root, at string) {
 	}
 }
 
-func (s *search) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at string) {
+func (s *changeSearch) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at string) {
 	if e.IsDir() && e.Name() != ".git" {
 		if strings.Count(at, "/") >= maxDepth {
 			s.more++
@@ -150,7 +148,7 @@ func (s *search) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at stri
 		return
 	}
 	info, err := dir.Lstat(e.Name())
-	if err != nil || !info.Mode().IsRegular() || ChangeTime(info) < s.since {
+	if err != nil || !info.Mode().IsRegular() || changeTime(info) < s.since {
 		return
 	}
 	if s.listed == wire.MaxChanges || !utf8.ValidString(at) { // JSON could not name it
@@ -162,7 +160,7 @@ func (s *search) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at stri
 }
 
 // describe adds the hash of a file that is small enough and may be read.
-func (s *search) describe(dir *os.Root, name string, c wire.Change) wire.Change {
+func (s *changeSearch) describe(dir *os.Root, name string, c wire.Change) wire.Change {
 	f, info, err := openRegular(dir, name)
 	if err != nil {
 		return c
