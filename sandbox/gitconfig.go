@@ -1,8 +1,4 @@
-// Package gitconfig creates the configuration that git reads in the sandbox: the operator's name and email, and
-// nothing that a command wrote.
-//
-// It must not know the sandbox or its commands.
-package gitconfig
+package sandbox
 
 import (
 	"cmp"
@@ -17,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make creates a directory with the git configuration of commands and returns it with its lock. The configuration
+// makeGitConfig creates a directory with the git configuration of commands and returns it with its lock. The configuration
 // holds the operator's name and email from git's global configuration, or user. It also tells git to ignore bare
 // repositories that are not named. Commands must not use a configuration in HOME: all chats write there, and the next
 // `git status`, which needs no approval, would run a program that it names. The lock holds until the process ends.
-// Make removes the directories of killed workers.
-func Make(parent, user string) (dir string, lock *os.File, err error) {
-	removeUnlocked(parent)
-	name, email := value("user.name"), value("user.email")
+// makeGitConfig removes the directories of killed workers.
+func makeGitConfig(parent, user string) (dir string, lock *os.File, err error) {
+	removeUnlockedGitConfigs(parent)
+	name, email := gitSetting("user.name"), gitSetting("user.email")
 	name = cmp.Or(name, user)
 	email = cmp.Or(email, user+"@localhost")
 	made, err := os.MkdirTemp(parent, "pocketcoder-git-")
@@ -34,11 +30,11 @@ func Make(parent, user string) (dir string, lock *os.File, err error) {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ")
 	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n[safe]\n\tbareRepository = explicit\n",
 		quote.Replace(name), quote.Replace(email))
-	err = os.WriteFile(File(made), []byte(text), 0o644)
+	err = os.WriteFile(gitConfigFile(made), []byte(text), 0o644)
 	if err == nil {
 		lock, err = lockDir(made)
 	}
-	if err == nil { // locked before it has the name by which it is found
+	if err == nil { // lockedGitConfigs before it has the name by which it is found
 		dir = made + ".locked"
 		err = os.Rename(made, dir)
 	}
@@ -50,15 +46,15 @@ func Make(parent, user string) (dir string, lock *os.File, err error) {
 	return dir, lock, nil
 }
 
-// locked is how directories are named that a living worker has locked.
-const locked = "pocketcoder-git-*.locked"
+// lockedGitConfigs is how directories are named that a living worker has locked.
+const lockedGitConfigs = "pocketcoder-git-*.locked"
 
-// removeUnlocked removes what workers of this user have left behind. Every user may write in parent, so it removes only
+// removeUnlockedGitConfigs removes what workers of this user have left behind. Every user may write in parent, so it removes only
 // the file that workers make and an empty directory, and follows no link.
-func removeUnlocked(parent string) {
+func removeUnlockedGitConfigs(parent string) {
 	entries, _ := os.ReadDir(parent) // an unreadable directory has nothing to remove
 	for _, e := range entries {
-		if ours, _ := filepath.Match(locked, e.Name()); !ours {
+		if ours, _ := filepath.Match(lockedGitConfigs, e.Name()); !ours {
 			continue
 		}
 		path := filepath.Join(parent, e.Name())
@@ -69,7 +65,7 @@ func removeUnlocked(parent string) {
 		var owner unix.Stat_t
 		fd := int(lock.Fd())
 		if unix.Fstat(fd, &owner) == nil && int(owner.Uid) == os.Getuid() {
-			unix.Unlinkat(fd, filepath.Base(File(path)), 0)
+			unix.Unlinkat(fd, filepath.Base(gitConfigFile(path)), 0)
 			unix.Rmdir(path)
 		}
 		lock.Close()
@@ -89,12 +85,12 @@ func lockDir(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// File is the path of the file in a directory that Make made.
-func File(dir string) string { return filepath.Join(dir, "config") }
+// gitConfigFile is the path of the file in a directory that Make made.
+func gitConfigFile(dir string) string { return filepath.Join(dir, "config") }
 
-// value returns a setting of the person's git, without the settings of repositories. It is empty without git or without
+// gitSetting returns a setting of the person's git, without the settings of repositories. It is empty without git or without
 // the setting.
-func value(key string) string {
+func gitSetting(key string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", "config", "--global", "--get", key)
