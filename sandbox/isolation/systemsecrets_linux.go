@@ -1,4 +1,4 @@
-package systemsecrets
+package isolation
 
 import (
 	"encoding/binary"
@@ -13,32 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directories are the directories in which administrators keep files that not every user may read.
-var directories = []string{"/etc", "/opt", "/usr/local"}
+// secretDirs are the directories in which administrators keep files that not every user may read.
+var secretDirs = []string{"/etc", "/opt", "/usr/local"}
 
-// list is a list of the secret files. Inotify reports changes, because a new scan takes many milliseconds.
-type list struct {
+// secretList is a list of the secret files. Inotify reports changes, because a new scan takes many milliseconds.
+type secretList struct {
 	mu         sync.Mutex
 	roots      []string
 	inotify    int              // descriptor; 0 before the first scan
-	watched    map[int32]string // directories by watch descriptor
+	watched    map[int32]string // secretDirs by watch descriptor
 	paths      map[string]bool
 	scanned    time.Time
 	incomplete bool // a watch is missing: scan again after rescanAfter
 }
 
-var system = list{roots: directories}
+var systemSecrets = secretList{roots: secretDirs}
 
 const (
 	watchFor    = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	rescanAfter = time.Minute
 )
 
-// Paths returns the paths of the secret files and directories, sorted. A directory represents everything in it. The
+// secretPaths returns the paths of the secret files and directories, sorted. A directory represents everything in it. The
 // first call scans the directories.
-func Paths() []string { return system.current() }
+func secretPaths() []string { return systemSecrets.current() }
 
-func (l *list) current() []string {
+func (l *secretList) current() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inotify == 0 || !l.update() || l.incomplete && time.Since(l.scanned) > rescanAfter {
@@ -53,7 +53,7 @@ func (l *list) current() []string {
 }
 
 // scan replaces the list.
-func (l *list) scan() {
+func (l *secretList) scan() {
 	if l.inotify > 0 {
 		unix.Close(l.inotify)
 	}
@@ -66,7 +66,7 @@ func (l *list) scan() {
 }
 
 // addBelow adds the secrets at root and below it.
-func (l *list) addBelow(root string) {
+func (l *secretList) addBelow(root string) {
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return nil // commands cannot read it either
@@ -92,7 +92,7 @@ func (l *list) addBelow(root string) {
 }
 
 // watch adds an inotify watch. It is called before the directory is read, so no change is missed.
-func (l *list) watch(dir string) {
+func (l *secretList) watch(dir string) {
 	watch, err := unix.InotifyAddWatch(l.inotify, dir, watchFor)
 	if err != nil {
 		l.incomplete = true
@@ -102,7 +102,7 @@ func (l *list) watch(dir string) {
 }
 
 // update applies reported changes. It returns false if the kernel dropped reports.
-func (l *list) update() bool {
+func (l *secretList) update() bool {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := unix.Read(l.inotify, buffer)
@@ -125,7 +125,7 @@ func (l *list) update() bool {
 }
 
 // refresh replaces the entries at path and below it.
-func (l *list) refresh(path string) {
+func (l *secretList) refresh(path string) {
 	for known := range l.paths {
 		if within(path, known) {
 			delete(l.paths, known)
