@@ -33,8 +33,8 @@ const (
 // clock that moves with its timer, every 10 ms at the slowest (CONFIG_HZ=100).
 const changeSlack = int64(10 * time.Millisecond)
 
-// readFile writes a regular file of a workspace. No symlink leads out of it, and nothing that is no file is opened for long
-// enough to block.
+// readFile writes a regular file of a workspace. No symlink leads out of it, and nothing that is no file is opened for
+// long enough to block.
 func readFile(workspace, name string, to io.Writer) error {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
@@ -73,8 +73,8 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// listChanges lists the regular files below a workspace whose content or state changed since then, but for git's own, in no
-// order: at most wire.MaxChanges of them, then how many more there are. since is in nanoseconds since 1970.
+// listChanges lists the regular files below a workspace whose content or state changed since then, but for git's own,
+// in no order: at most wire.MaxChanges of them, then how many more there are. since is in nanoseconds since 1970.
 func listChanges(ctx context.Context, workspace string, since int64, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, changesWithin)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeGitConfig creates a directory with the git configuration of commands and returns it with its lock. The configuration
-// holds the operator's name and email from git's global configuration, or user. It also tells git to ignore bare
-// repositories that are not named. Commands must not use a configuration in HOME: all chats write there, and the next
-// `git status`, which needs no approval, would run a program that it names. The lock holds until the process ends.
-// makeGitConfig removes the directories of killed workers.
+// makeGitConfig creates a directory with the git configuration of commands and returns it with its lock. The
+// configuration holds the operator's name and email from git's global configuration, or user. It also tells git to
+// ignore bare repositories that are not named. Commands must not use a configuration in HOME: all chats write there,
+// and the next `git status`, which needs no approval, would run a program that it names. The lock holds until the
+// process ends. makeGitConfig removes the directories of killed workers.
 func makeGitConfig(parent, user string) (dir string, lock *os.File, err error) {
 	removeUnlockedGitConfigs(parent)
 	name, email := gitSetting("user.name"), gitSetting("user.email")
@@ -34,7 +34,7 @@ func makeGitConfig(parent, user string) (dir string, lock *os.File, err error) {
 	if err == nil {
 		lock, err = lockDir(made)
 	}
-	if err == nil { // lockedGitConfigs before it has the name by which it is found
+	if err == nil { // locked before it has the name by which it is found
 		dir = made + ".locked"
 		err = os.Rename(made, dir)
 	}
@@ -49,8 +49,8 @@ func makeGitConfig(parent, user string) (dir string, lock *os.File, err error) {
 // lockedGitConfigs is how directories are named that a living worker has locked.
 const lockedGitConfigs = "pocketcoder-git-*.locked"
 
-// removeUnlockedGitConfigs removes what workers of this user have left behind. Every user may write in parent, so it removes only
-// the file that workers make and an empty directory, and follows no link.
+// removeUnlockedGitConfigs removes what workers of this user have left behind. Every user may write in parent, so it
+// removes only the file that workers make and an empty directory, and follows no link.
 func removeUnlockedGitConfigs(parent string) {
 	entries, _ := os.ReadDir(parent) // an unreadable directory has nothing to remove
 	for _, e := range entries {
@@ -85,11 +85,11 @@ func lockDir(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// gitConfigFile is the path of the file in a directory that Make made.
+// gitConfigFile is the path of the file in a directory that makeGitConfig made.
 func gitConfigFile(dir string) string { return filepath.Join(dir, "config") }
 
-// gitSetting returns a setting of the person's git, without the settings of repositories. It is empty without git or without
-// the setting.
+// gitSetting returns a setting of the person's git, without the settings of repositories. It is empty without git or
+// without the setting.
 func gitSetting(key string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

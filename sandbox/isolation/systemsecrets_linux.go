@@ -34,8 +34,13 @@ const (
 	rescanAfter = time.Minute
 )
 
-// secretPaths returns the paths of the secret files and directories, sorted. A directory represents everything in it. The
-// first call scans the directories.
+// secretPaths returns the paths of the system's secret files: the files and directories below secretDirs that this
+// process can read, but not every user of the machine can. They are sorted, and a directory represents everything in
+// it.
+//
+// The first call scans the directories. The list is up to date at each call, because inotify reports changes to it. If
+// the kernel allows too few inotify watches, it can be one minute old. A process has one list, because a scan reads
+// tens of thousands of files.
 func secretPaths() []string { return systemSecrets.current() }
 
 func (l *secretList) current() []string {
@@ -150,6 +155,3 @@ func canRead(path string) bool {
 	f.Close()
 	return true
 }
-
-// within reports whether path is dir or is below it. Both paths are clean.
-func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
