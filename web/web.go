@@ -39,7 +39,6 @@ import (
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/channels"
-	"pocketcoder/web/chats"
 	"pocketcoder/web/export"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages"
@@ -47,6 +46,7 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
+	"pocketcoder/web/routes"
 	"pocketcoder/web/schedules"
 	"pocketcoder/web/search"
 	"pocketcoder/web/shell"
@@ -65,7 +65,7 @@ type Options struct {
 	Records  *record.Records
 	Gate     permission.Gate
 	Accounts *account.Accounts
-	Engine   chats.Engine
+	Engine   routes.Engine
 	Push     api.Push
 	Signal   func(context.Context, exec.Signal) (uint64, error) // sends a signal to a running command
 	// handlers.ErrNotServed when nothing serves there
@@ -92,7 +92,7 @@ type Options struct {
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
 type Server struct {
 	API      *api.Server
-	Chats    *chats.Chats
+	Chats    *routes.Chats
 	Records  *records.Records
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
@@ -115,7 +115,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		API:   core,
-		Chats: &chats.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
+		Chats: &routes.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
 			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},

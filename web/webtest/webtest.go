@@ -52,7 +52,7 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
+	"pocketcoder/web/routes"
 )
 
 // System is a running API and the parts below it.
@@ -126,7 +126,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 			}},
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
-		Engine: chats.Engine{
+		Engine: routes.Engine{
 			Diff:    func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Todo:    func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Changed: func(context.Context, string, string) ([]string, error) { return s.ChangedFiles, nil },

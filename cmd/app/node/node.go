@@ -19,7 +19,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
+	"pocketcoder/web/routes"
 )
 
 // Engine is the engine of the system, on this node or on another one.
@@ -117,8 +117,8 @@ func unavailable(err error) error {
 }
 
 // Chats returns the functions of the API that need OpenCode.
-func (g *Engine) Chats() chats.Engine {
-	return chats.Engine{
+func (g *Engine) Chats() routes.Engine {
+	return routes.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			if g.Leads() {
 				out, err := g.Outbox.Diff(ctx, chat, message)

@@ -10,10 +10,10 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
+	"pocketcoder/web/routes"
 )
 
 // undoQuestion asks what becomes of files that were changed after the turns that an undo takes back.
@@ -159,7 +159,7 @@ func undoQuestion(caller api.Caller, pending int, c timeline.Chat, message strin
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(chats.Keep)
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(routes.KeepChanged)
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/undo.templ`, Line: 30, Col: 46}
 			}
@@ -185,7 +185,7 @@ func undoQuestion(caller api.Caller, pending int, c timeline.Chat, message strin
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var11 string
-			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(chats.Overwrite)
+			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(routes.OverwriteChanged)
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/undo.templ`, Line: 31, Col: 64}
 			}

@@ -24,10 +24,10 @@ import (
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/channels"
-	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
+	"pocketcoder/web/routes"
 	"pocketcoder/web/schedules"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
@@ -41,7 +41,7 @@ type Site struct {
 	Conn    *nats.Conn // may read what the streams are, and may call workers
 	Pool    string     // of the workers
 	Records *records.Records
-	Chats   *chats.Chats
+	Chats   *routes.Chats
 	Workers *workers.Workers
 	// the routes of schedules besides their records
 	Schedules *schedules.Schedules

@@ -1,4 +1,4 @@
-package chats
+package routes
 
 import (
 	"context"
@@ -30,8 +30,8 @@ type revertRequest struct {
 
 // The values of revertRequest.Changed.
 const (
-	Keep      = "keep"
-	Overwrite = "overwrite"
+	KeepChanged      = "keep"
+	OverwriteChanged = "overwrite"
 )
 
 // ChangedFault says which files a revert would change although they were changed later.
@@ -169,7 +169,7 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, chan
 		}
 	}
 	switch changed {
-	case Keep, Overwrite:
+	case KeepChanged, OverwriteChanged:
 	case "":
 		if err := s.checkUnchanged(r.Context(), chatID, message); err != nil {
 			return 0, err
@@ -178,7 +178,7 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, chan
 		return 0, api.BadField("changed", "validation_invalid_value", "want keep or overwrite")
 	}
 	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: caller.Actor()}, Chat: chatID,
-		Message: message, Overwrite: changed == Overwrite})
+		Message: message, Overwrite: changed == OverwriteChanged})
 }
 
 func (s *Chats) checkUnchanged(ctx context.Context, chatID, message string) error {

@@ -1,11 +1,4 @@
-// Package chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, leave files
-// out, signal a command, request a permission, explain a permission, and make a rule of it.
-//
-// Promises: an action needs the right to change the chat. A rule for more than one chat needs an administrator.
-// Answers that depend on an event come after the read models hold it.
-//
-// It must not know how a decision is made: handlers decide.
-package chats
+package routes
 
 import (
 	"context"
