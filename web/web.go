@@ -36,7 +36,6 @@ import (
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
-	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/channels"
 	"pocketcoder/web/export"
@@ -102,7 +101,7 @@ type Server struct {
 	Workers  *workers.Workers
 	// of schedules, besides their records
 	Schedules *schedules.Schedules
-	Agents    *agents.Agents
+	Agents    *routes.Agents
 	Channels  *channels.Channels
 	Site      *site.Site
 	hosts     []string
@@ -128,7 +127,7 @@ func New(o Options) *Server {
 	}
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
-	s.Agents = &agents.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
+	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
 		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}

@@ -33,13 +33,13 @@ import (
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/projections"
-	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
+	"pocketcoder/web/routes"
 )
 
 // Settings serves the configuration.
@@ -101,7 +101,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
 		return nil, err
 	}
-	if about.Name == agents.ServerCollection {
+	if about.Name == routes.MCPServerCollection {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	if err != nil {
 		return nil, err
 	}
-	if about.Name == agents.ServerCollection {
+	if about.Name == routes.MCPServerCollection {
 		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
 		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return !isEditedServerField(f) })
 	}

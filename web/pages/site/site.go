@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/log"
-	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/channels"
 	"pocketcoder/web/pages/texts"
@@ -45,7 +44,7 @@ type Site struct {
 	Workers *workers.Workers
 	// the routes of schedules besides their records
 	Schedules *schedules.Schedules
-	Agents    *agents.Agents
+	Agents    *routes.Agents
 	Channels  *channels.Channels
 	Ports     *ports.Ports
 	Shells    *shell.Shells

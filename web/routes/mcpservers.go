@@ -1,4 +1,4 @@
-package agents
+package routes
 
 import (
 	"net/http"
@@ -8,8 +8,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// ServerCollection is the collection of MCP servers.
-const ServerCollection = record.MCPServerCollection
+// MCPServerCollection is the collection of MCP servers.
+const MCPServerCollection = record.MCPServerCollection
 
 // Servers returns how the MCP servers work.
 func (s Agents) Servers() mcpstate.Servers {

@@ -1,11 +1,4 @@
-// Package agents serves agents as files, imports them, and serves the versions of their notes. It also serves how the
-// MCP servers work.
-//
-// Promises: every account can read an agent, its prompt and its rules, as in the collections. Only administrators
-// import one. Administrators and agents read the versions of notes, and administrators restore them.
-//
-// It must not know what is in a file: agentfile writes it.
-package agents
+package routes
 
 import (
 	"mime"
@@ -31,12 +24,12 @@ type Agents struct {
 	Proposals proposal.Proposals
 }
 
-// Path returns the path at which an agent is exported.
-func Path(agent string) string { return "/api/agents/" + url.PathEscape(agent) + "/export" }
+// AgentPath returns the path at which an agent is exported.
+func AgentPath(agent string) string { return "/api/agents/" + url.PathEscape(agent) + "/export" }
 
 func (s Agents) Routes() []api.Route {
 	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Access: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
-		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: media, Serve: s.export},
+		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: agentMedia, Serve: s.export},
 		{Method: "GET", Path: "/api/procedures", About: "The sealed procedures, and what is wrong with the file of the skill of each.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: s.procedures},
 		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
 		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, its last call, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: mcpstate.State{}, Serve: s.server},
@@ -70,22 +63,22 @@ func (s Agents) importFile(w http.ResponseWriter, r *http.Request, caller api.Ca
 	return api.WriteJSON(w, http.StatusOK, done)
 }
 
-const media = "text/markdown"
+const agentMedia = "text/markdown"
 
 func (s Agents) export(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
 	e, err := s.Files.Export(r.Context(), agentfile.Export{Name: r.PathValue("id")})
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", media+"; charset=utf-8")
-	name := map[string]string{"filename": fileName(e.Name)}
+	w.Header().Set("Content-Type", agentMedia+"; charset=utf-8")
+	name := map[string]string{"filename": agentFileName(e.Name)}
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", name))
 	_, err = w.Write([]byte(e.Text))
 	return err
 }
 
-// fileName returns a file name for an agent.
-func fileName(agent string) string {
+// agentFileName returns a file name for an agent.
+func agentFileName(agent string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' {
 			return '-'
