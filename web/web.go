@@ -37,7 +37,6 @@ import (
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
-	"pocketcoder/web/channels"
 	"pocketcoder/web/export"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages"
@@ -102,7 +101,7 @@ type Server struct {
 	// of schedules, besides their records
 	Schedules *schedules.Schedules
 	Agents    *routes.Agents
-	Channels  *channels.Channels
+	Channels  *routes.Channels
 	Site      *site.Site
 	hosts     []string
 }
@@ -129,7 +128,7 @@ func New(o Options) *Server {
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
 	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
 		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
-	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
+	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
 		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}

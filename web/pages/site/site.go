@@ -22,7 +22,6 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
-	"pocketcoder/web/channels"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
@@ -45,7 +44,7 @@ type Site struct {
 	// the routes of schedules besides their records
 	Schedules *schedules.Schedules
 	Agents    *routes.Agents
-	Channels  *channels.Channels
+	Channels  *routes.Channels
 	Ports     *ports.Ports
 	Shells    *shell.Shells
 

@@ -1,10 +1,4 @@
-// Package channels serves the routes of channels: the code that pairs the caller with a messenger, and webhooks.
-//
-// Promises: a request to a webhook is limited by its address like a login. Only a caller with the secret gets the
-// reason of a refusal.
-//
-// It must not know the protocol of a messenger.
-package channels
+package routes
 
 import (
 	"cmp"
