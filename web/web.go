@@ -45,7 +45,6 @@ import (
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/schedules"
 	"pocketcoder/web/search"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
@@ -99,7 +98,7 @@ type Server struct {
 	Exports  *export.Exports
 	Workers  *workers.Workers
 	// of schedules, besides their records
-	Schedules *schedules.Schedules
+	Schedules *routes.Schedules
 	Agents    *routes.Agents
 	Channels  *routes.Channels
 	Site      *site.Site
@@ -129,7 +128,7 @@ func New(o Options) *Server {
 	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
 		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
-	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
+	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
 		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
 	return s

@@ -26,7 +26,6 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/schedules"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 	"pocketcoder/web/workers"
@@ -42,7 +41,7 @@ type Site struct {
 	Chats   *routes.Chats
 	Workers *workers.Workers
 	// the routes of schedules besides their records
-	Schedules *schedules.Schedules
+	Schedules *routes.Schedules
 	Agents    *routes.Agents
 	Channels  *routes.Channels
 	Ports     *ports.Ports

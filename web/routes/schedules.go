@@ -1,11 +1,4 @@
-// Package schedules serves the routes of schedules besides the records API: a preview before a schedule is saved, its
-// next runs, and a run now.
-//
-// Promises: only accounts that may see a schedule may run it. A preview counts only requests of the caller's own chats,
-// unless the caller is an administrator.
-//
-// It must not know when a schedule is due.
-package schedules
+package routes
 
 import (
 	"net/http"
