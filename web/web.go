@@ -45,7 +45,6 @@ import (
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/search"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 	"pocketcoder/web/workers"
@@ -140,7 +139,7 @@ func (s *Server) routes() []api.Route {
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		s.Agents.Routes(),
-		search.Search{API: s.API}.Routes())
+		routes.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

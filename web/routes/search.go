@@ -1,9 +1,4 @@
-// Package search finds texts in the chats that an account may see.
-//
-// Promises: a text of another chat is never found. A search that takes too long is refused.
-//
-// It must not know how texts are indexed, nor how anything is shown.
-package search
+package routes
 
 import (
 	"context"
@@ -23,10 +18,10 @@ import (
 type Search struct{ API *api.Server }
 
 const (
-	maxQuery    = 200 // characters
-	chatsAtOnce = 1000
-	maxChats    = 5 * chatsAtOnce // those with the newest activity
-	timeout     = 5 * time.Second
+	maxSearchQuery   = 200 // characters
+	searchedAtOnce   = 1000
+	maxSearchedChats = 5 * searchedAtOnce // those with the newest activity
+	searchTimeout    = 5 * time.Second
 )
 
 // answer describes the answer in the OpenAPI description.
@@ -55,10 +50,10 @@ func (s Search) serve(w http.ResponseWriter, r *http.Request, caller api.Caller)
 
 // Find returns texts of the chats that an account may see.
 func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits []textsearch.Hit, err error) {
-	if utf8.RuneCountInString(text) > maxQuery {
-		return nil, api.BadField("q", "validation_max_text_constraint", "Must be no more than %d characters.", maxQuery)
+	if utf8.RuneCountInString(text) > maxSearchQuery {
+		return nil, api.BadField("q", "validation_max_text_constraint", "Must be no more than %d characters.", maxSearchQuery)
 	}
-	short, cancel := context.WithTimeout(ctx, timeout)
+	short, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	err = s.API.SlowView(short, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		chats, err := s.chats(short, db, caller)
@@ -69,7 +64,7 @@ func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits 
 		return err
 	})
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return nil, api.BadField("q", "too_slow", "The search takes longer than %v. Use a rarer word.", timeout)
+		return nil, api.BadField("q", "too_slow", "The search takes longer than %v. Use a rarer word.", searchTimeout)
 	}
 	return hits, err
 }
@@ -80,16 +75,16 @@ func (s Search) chats(ctx context.Context, db dbx.Builder, caller api.Caller) (i
 	if err != nil {
 		return nil, err
 	}
-	for page := 1; len(ids) < maxChats; page++ {
+	for page := 1; len(ids) < maxSearchedChats; page++ {
 		found, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(),
-			query.Query{Sort: "-last_active", Fields: "id", SkipTotal: true, Page: page, PerPage: chatsAtOnce})
+			query.Query{Sort: "-last_active", Fields: "id", SkipTotal: true, Page: page, PerPage: searchedAtOnce})
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found.Items {
 			ids = append(ids, r.ID())
 		}
-		if len(found.Items) < chatsAtOnce {
+		if len(found.Items) < searchedAtOnce {
 			return ids, nil
 		}
 	}
