@@ -47,7 +47,6 @@ import (
 	"pocketcoder/web/routes"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
-	"pocketcoder/web/workers"
 )
 
 // Options are the parts of the system that the server uses, and its settings.
@@ -95,7 +94,7 @@ type Server struct {
 	Ports    *ports.Ports
 	Shells   *shell.Shells
 	Exports  *export.Exports
-	Workers  *workers.Workers
+	Workers  *routes.Workers
 	// of schedules, besides their records
 	Schedules *routes.Schedules
 	Agents    *routes.Agents
@@ -123,7 +122,7 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
+	s.Workers = &routes.Workers{API: core, Workers: o.Workers}
 	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
 		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &routes.Channels{API: core, Channels: o.Channels}

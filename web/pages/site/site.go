@@ -28,7 +28,6 @@ import (
 	"pocketcoder/web/routes"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
-	"pocketcoder/web/workers"
 )
 
 // Site holds the parts of the system that pages use.
@@ -39,7 +38,7 @@ type Site struct {
 	Pool    string     // of the workers
 	Records *records.Records
 	Chats   *routes.Chats
-	Workers *workers.Workers
+	Workers *routes.Workers
 	// the routes of schedules besides their records
 	Schedules *routes.Schedules
 	Agents    *routes.Agents

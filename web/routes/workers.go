@@ -1,10 +1,4 @@
-// Package workers serves the routes of the workers of chats: the tree of a chat, a worker with its result, its stop,
-// and the messages between the chats of a tree.
-//
-// Promises: an account that may see a chat may see its workers. An account that may change a chat may stop them.
-//
-// It must not know how work is delegated or reported.
-package workers
+package routes
 
 import (
 	"net/http"
