@@ -1,4 +1,4 @@
-package ticket
+package ports
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var all Tickets
+	var all tickets
 	given := func(account, login string) string {
-		id, err := all.Add(Ticket{Chat: "c1", Port: "3000", Account: account, Login: login,
+		id, err := all.Add(ticket{Chat: "c1", Port: "3000", Account: account, Login: login,
 			Expires: time.Now().Add(time.Hour)})
 		is.NoErr(err)
 		return id
@@ -27,16 +27,16 @@ func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	for i := range maxTickets {
 		last := given("eve", fmt.Sprint("eve", i))
 		is.Equal(login(last), fmt.Sprint("eve", i))
-		is.Equal(login(first) != "", i+3 <= maxOwn) // the oldest makes room, and only it
-		is.Equal(login(second) != "", i+2 <= maxOwn)
+		is.Equal(login(first) != "", i+3 <= maxOwnTickets) // the oldest makes room, and only it
+		is.Equal(login(second) != "", i+2 <= maxOwnTickets)
 	}
-	is.Equal(len(all.by), maxOwn+1)
+	is.Equal(len(all.by), maxOwnTickets+1)
 	is.Equal(login(others), "ann1")
 
 	for i := len(all.by); i < maxTickets; i++ {
 		given(fmt.Sprint("user", i), "x")
 	}
-	_, err := all.Add(Ticket{Account: "one more", Expires: time.Now().Add(time.Hour)})
-	is.True(errors.Is(err, ErrTooMany))
+	_, err := all.Add(ticket{Account: "one more", Expires: time.Now().Add(time.Hour)})
+	is.True(errors.Is(err, errTooManyTickets))
 	given("eve", "eve") // in her own room
 }
