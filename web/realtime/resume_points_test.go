@@ -1,4 +1,4 @@
-package resume
+package realtime
 
 import (
 	"fmt"
@@ -11,16 +11,16 @@ import (
 func TestOldestPointsAreForgotten(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var p Points
+	var p resumePoints
 	begun := time.Now()
-	for i := range maxPoints + 1 {
+	for i := range maxResumePoints + 1 {
 		p.Add("ses", fmt.Sprint(i), uint64(i), begun.Add(time.Duration(i)))
 	}
-	is.True(len(p.points) <= maxPoints)
-	seq, known := p.Take("ses", fmt.Sprint(maxPoints))
+	is.True(len(p.points) <= maxResumePoints)
+	seq, known := p.Take("ses", fmt.Sprint(maxResumePoints))
 	is.True(known)
-	is.Equal(seq, uint64(maxPoints))
-	_, known = p.Take("ses", fmt.Sprint(maxPoints))
+	is.Equal(seq, uint64(maxResumePoints))
+	_, known = p.Take("ses", fmt.Sprint(maxResumePoints))
 	is.True(!known) // it was taken
 	_, known = p.Take("ses", "0")
 	is.True(!known)
@@ -29,8 +29,8 @@ func TestOldestPointsAreForgotten(t *testing.T) {
 func TestPointsAreForgottenAfterADay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var p Points
-	p.Add("ses", "topic", 7, time.Now().Add(-life))
+	var p resumePoints
+	p.Add("ses", "topic", 7, time.Now().Add(-resumePointLife))
 	_, known := p.Take("ses", "topic")
 	is.True(!known)
 }
