@@ -17,7 +17,9 @@ const (
 // errTooManyTickets is returned when no more tickets can be valid at once.
 var errTooManyTickets = errors.New("too many tickets are valid")
 
-// ticket is what a ticket lets its bearer reach.
+// ticket is what a ticket lets its bearer reach. A ticket is a part of a path that lets a browser reach one port of one
+// chat in the name of an account. It is in the path, because browsers send no header with a link, and no cookie from a
+// page with an opaque origin. It is valid until it expires or the login session that requested it ends.
 type ticket struct {
 	Chat, Port string
 	Account    string
@@ -33,8 +35,8 @@ type tickets struct {
 	by map[string]ticket
 }
 
-// Add stores a ticket and returns the part of the path that names it, or errTooManyTickets. The number of tickets is limited
-// for each account, which may have many logins.
+// Add stores a ticket and returns the part of the path that names it, or errTooManyTickets. The number of tickets is
+// limited for each account, which may have many logins.
 func (t *tickets) Add(k ticket) (id string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +80,7 @@ func (t *tickets) Login(path string) string {
 
 // portPath is a path below a port: /api/chats/{chat}/ports/{port}/{ticket}/{rest}, with the ticket or without.
 type portPath struct {
-	Chat, Port, ticket string
+	Chat, Port, Ticket string
 	Prefix             string // all but the rest, without a slash at the end
 	Rest               string // with a slash at the start
 }

@@ -15,7 +15,9 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Agents serves agents and their notes.
+// Agents serves agents as files, imports them, and serves the versions of their notes. It also serves how the MCP
+// servers work. Every account can read an agent, its prompt and its rules, as in the collections. Only administrators
+// import one. Administrators and agents read the versions of notes, and administrators restore them.
 type Agents struct {
 	API   *api.Server
 	Files agentfile.Agents

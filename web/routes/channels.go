@@ -12,7 +12,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Channels serves the routes of channels.
+// Channels serves the routes of channels: the code that pairs the caller with a messenger, and webhooks. A request to a
+// webhook is limited by its address like a login. Only a caller with the secret gets the reason of a refusal.
 type Channels struct {
 	API      *api.Server
 	Channels *channel.Channels

@@ -14,7 +14,9 @@ import (
 	"pocketcoder/web/openapi"
 )
 
-// Chats serves the routes that act on a chat.
+// Chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, leave files out,
+// signal a command, request a permission, explain a permission, and make a rule of it. A rule for more than one chat
+// needs an administrator.
 type Chats struct {
 	API    *api.Server
 	Chats  *chat.Chats

@@ -12,7 +12,9 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Schedules serves the routes of schedules.
+// Schedules serves the routes of schedules besides the records API: a preview before a schedule is saved, its next
+// runs, and a run now. Only accounts that may see a schedule may run it. A preview counts only requests of the caller's
+// own chats, unless the caller is an administrator.
 type Schedules struct {
 	API       *api.Server
 	Schedules *schedule.Schedules

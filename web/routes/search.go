@@ -14,7 +14,8 @@ import (
 	"pocketcoder/web/query"
 )
 
-// Search finds texts.
+// Search finds texts in the chats that an account may see. It never finds a text of another chat, and refuses a search
+// that takes too long.
 type Search struct{ API *api.Server }
 
 const (

@@ -12,7 +12,9 @@ import (
 	"pocketcoder/web/openapi"
 )
 
-// Workers serves the routes of workers.
+// Workers serves the routes of the workers of chats: the tree of a chat, a worker with its result, its stop, and the
+// messages between the chats of a tree. An account that may see a chat may see its workers. An account that may change
+// a chat may stop them.
 type Workers struct {
 	API     *api.Server
 	Workers *worker.Workers
@@ -31,11 +33,14 @@ type letterAnswer struct {
 	Message string `json:"message"`
 }
 
+// Detail describes the answer with a worker. The API's description has its name.
+type Detail projections.WorkerDetail
+
 func (s *Workers) Routes() []api.Route {
 	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
 	return []api.Route{
 		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest workers of all chats when absent"}}, Answer: []projections.Worker{}, Serve: s.list},
-		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Access: api.Accounts, Answer: projections.WorkerDetail{}, Serve: s.one},
+		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Access: api.Accounts, Answer: Detail{}, Serve: s.one},
 		{Method: "POST", Path: one + "/stop", About: "Stop a worker, its commands, and the workers below it.", Access: api.Accounts, Serve: s.stop},
 		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []projections.Letter{}, Serve: s.inbox},
 		{Method: "POST", Path: inbox, About: "Write to a worker: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Access: api.Accounts, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},

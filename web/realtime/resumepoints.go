@@ -11,8 +11,9 @@ const (
 	resumePointLife = 24 * time.Hour
 )
 
-// resumePoints holds, for each session and topic, the sequence up to which an ended connection had delivered the topic. Its
-// zero value is empty. It is not safe for concurrent use.
+// resumePoints holds, for each login session and topic, the sequence up to which an ended connection had delivered the
+// topic, so that the next connection of the session continues there. A topic can be continued for a day. If there are
+// too many, the older half is deleted. Its zero value is empty. It is not safe for concurrent use.
 type resumePoints struct {
 	points map[[32]byte]resumePoint
 }
