@@ -12,16 +12,15 @@ import (
 	"io"
 	"path/filepath"
 
-	"pocketcoder/events/log/file"
 	"pocketcoder/events/log/s3"
 )
 
 // ErrUnreadable is each error of Open, and of reading what it returns. ErrUnavailable is one of a store that may have
 // the content. ErrMismatch means that a content does not match its hash.
 var (
-	ErrUnreadable  = file.ErrUnreadable
+	ErrUnreadable  = ErrUnreadable
 	ErrUnavailable = s3.ErrUnavailable
-	ErrMismatch    = file.ErrMismatch
+	ErrMismatch    = ErrMismatch
 )
 
 // Content is a file or an object.
@@ -38,7 +37,7 @@ func At(path string) Content {
 	if IsStore(path) {
 		return s3.Object(path)
 	}
-	return file.Path(path)
+	return file(path)
 }
 
 // Write stores a content under a name in a directory, or below the URL of a prefix of a store. It returns the path of

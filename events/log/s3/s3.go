@@ -25,7 +25,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"pocketcoder/events/log/file"
+	"pocketcoder/events/log/place"
 )
 
 // Object is the URL of an object: s3://BUCKET/KEY?endpoint=URL&region=NAME. Without an endpoint the store is that of
@@ -131,10 +131,10 @@ var ErrUnavailable = errors.New("the store does not return it now")
 func (o Object) get(ctx context.Context, options minio.GetObjectOptions) (io.ReadCloser, error) {
 	h, err := o.open()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", file.ErrUnreadable, o, err)
+		return nil, fmt.Errorf("%w: %s: %w", place.ErrUnreadable, o, err)
 	}
 	if until, ok := silent.Load(h.host); ok && time.Now().Before(until.(time.Time)) {
-		return nil, fmt.Errorf("%w: %s: %w: it did not answer a moment ago", file.ErrUnreadable, o, ErrUnavailable)
+		return nil, fmt.Errorf("%w: %s: %w: it did not answer a moment ago", place.ErrUnreadable, o, ErrUnavailable)
 	}
 	body, _, _, err := h.GetObject(ctx, h.bucket, h.key, options)
 	answer := new(minio.ErrorResponse)
@@ -143,11 +143,11 @@ func (o Object) get(ctx context.Context, options minio.GetObjectOptions) (io.Rea
 		silent.Delete(h.host)
 		return reader{body}, nil
 	case errors.As(err, answer) && answer.Code == minio.NoSuchKey:
-		return nil, fmt.Errorf("%w: %s: %w", file.ErrUnreadable, o, unnamed{err, h.host})
+		return nil, fmt.Errorf("%w: %s: %w", place.ErrUnreadable, o, unnamed{err, h.host})
 	case answer.Code == "" && ctx.Err() == nil:
 		silent.Store(h.host, time.Now().Add(silence))
 	}
-	return nil, fmt.Errorf("%w: %s: %w: %w", file.ErrUnreadable, o, ErrUnavailable, unnamed{err, h.host})
+	return nil, fmt.Errorf("%w: %s: %w: %w", place.ErrUnreadable, o, ErrUnavailable, unnamed{err, h.host})
 }
 
 // unnamed is an error of a request that does not name the endpoint.
@@ -165,12 +165,12 @@ type reader struct{ io.ReadCloser }
 func (r reader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("%w: %w: %w", file.ErrUnreadable, ErrUnavailable, err) // the connection broke
+		err = fmt.Errorf("%w: %w: %w", place.ErrUnreadable, ErrUnavailable, err) // the connection broke
 	}
 	return n, err
 }
 
-// Open reads the object. Each of its errors, and of reading what it returns, is a file.ErrUnreadable.
+// Open reads the object. Each of its errors, and of reading what it returns, is a place.ErrUnreadable.
 func (o Object) Open(ctx context.Context) (io.ReadCloser, error) {
 	return o.get(ctx, minio.GetObjectOptions{})
 }
@@ -222,7 +222,7 @@ func (o Object) Write(ctx context.Context, content io.Reader, size int64, want [
 		return unnamed{err, h.host}
 	}
 	if !bytes.Equal(sum.Sum(nil), want) {
-		return errors.Join(file.ErrMismatch, o.Remove(ctx))
+		return errors.Join(place.ErrMismatch, o.Remove(ctx))
 	}
 	if err := o.verify(ctx, want); err != nil {
 		return fmt.Errorf("read it back: %w", err)

@@ -1,10 +1,4 @@
-// Package file stores one blob in a file of the operator's, which may be on a disk that fails or is not mounted.
-//
-// Promises: a file has its name once it is complete on disk, and matches its hash. Opening a file that is not a
-// regular one fails; it neither blocks nor follows a link.
-//
-// It must not know what contents are.
-package file
+package place
 
 import (
 	"bytes"
@@ -26,11 +20,11 @@ var (
 	ErrMismatch = errors.New("it does not match its hash")
 )
 
-// Path is the path of a file.
-type Path string
+// file is the path of a file.
+type file string
 
 // Write writes the file and waits until it is on disk. want is the SHA-256 of the content. It does not use the size.
-func (p Path) Write(_ context.Context, content io.Reader, _ int64, want []byte) error {
+func (p file) Write(_ context.Context, content io.Reader, _ int64, want []byte) error {
 	path := string(p)
 	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -56,7 +50,7 @@ func (p Path) Write(_ context.Context, content io.Reader, _ int64, want []byte) 
 }
 
 // Open opens the file.
-func (p Path) Open(context.Context) (io.ReadCloser, error) {
+func (p file) Open(context.Context) (io.ReadCloser, error) {
 	path := string(p)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a FIFO would block
 	if err != nil {
@@ -70,17 +64,17 @@ func (p Path) Open(context.Context) (io.ReadCloser, error) {
 		f.Close()
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	return reader{f}, nil
+	return fileReader{f}, nil
 }
 
 // ReadEnd returns the end of the file, at most n bytes.
-func (p Path) ReadEnd(ctx context.Context, n int) ([]byte, error) {
+func (p file) ReadEnd(ctx context.Context, n int) ([]byte, error) {
 	r, err := p.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	f := r.(reader).file
+	f := r.(fileReader).file
 	size, err := f.Seek(0, io.SeekEnd)
 	if err == nil {
 		_, err = f.Seek(max(0, size-int64(n)), io.SeekStart)
@@ -91,10 +85,10 @@ func (p Path) ReadEnd(ctx context.Context, n int) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// reader is not the file itself, whose errors are others.
-type reader struct{ file *os.File }
+// fileReader is not the file itself, whose errors are others.
+type fileReader struct{ file *os.File }
 
-func (r reader) Read(p []byte) (int, error) {
+func (r fileReader) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
 	if err != nil && err != io.EOF {
 		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -102,10 +96,10 @@ func (r reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r reader) Close() error { return r.file.Close() }
+func (r fileReader) Close() error { return r.file.Close() }
 
 // Holds reports whether the file has the content with a SHA-256.
-func (p Path) Holds(ctx context.Context, want []byte) bool {
+func (p file) Holds(ctx context.Context, want []byte) bool {
 	r, err := p.Open(ctx)
 	if err != nil {
 		return false
@@ -117,4 +111,4 @@ func (p Path) Holds(ctx context.Context, want []byte) bool {
 }
 
 // Remove removes the file. It is no error if there is none.
-func (p Path) Remove(context.Context) error { return os.RemoveAll(string(p)) }
+func (p file) Remove(context.Context) error { return os.RemoveAll(string(p)) }
