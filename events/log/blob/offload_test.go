@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/place"
-	"pocketcoder/events/log/s3"
 	"pocketcoder/expect"
 )
 
@@ -152,7 +151,7 @@ func TestOffloadToAStoreLeavesTheBlobIfItFails(t *testing.T) {
 	expect.Contains(t, err.Error(), "bucket does not exist")
 	is.Equal(contentOf(t, store, stored.Name), "all of it")
 	sum := sha256.Sum256([]byte("another"))
-	object := s3.Object(strings.Replace(s.URL, "?", "/y?", 1))
+	object := place.Object(strings.Replace(s.URL, "?", "/y?", 1))
 	err = object.Write(t.Context(), strings.NewReader("content"), 7, sum[:])
 	is.True(errors.Is(err, place.ErrMismatch))
 	is.Equal(object.Holds(t.Context(), sum[:]), false)

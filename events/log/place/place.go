@@ -11,15 +11,13 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
-
-	"pocketcoder/events/log/s3"
 )
 
 // ErrUnreadable is each error of Open, and of reading what it returns. ErrUnavailable is one of a store that may have
 // the content. ErrMismatch means that a content does not match its hash.
 var (
 	ErrUnreadable  = ErrUnreadable
-	ErrUnavailable = s3.ErrUnavailable
+	ErrUnavailable = ErrUnavailable
 	ErrMismatch    = ErrMismatch
 )
 
@@ -35,7 +33,7 @@ type Content interface {
 // At returns the content at the path of a file, or at the URL of an object.
 func At(path string) Content {
 	if IsStore(path) {
-		return s3.Object(path)
+		return Object(path)
 	}
 	return file(path)
 }
@@ -47,7 +45,7 @@ func Write(ctx context.Context, dir, name string, content io.Reader, size int64,
 		return "", errors.New("its name is not that of a file")
 	}
 	if path = filepath.Join(dir, name); IsStore(dir) {
-		if path, err = s3.Join(dir, name); err != nil {
+		if path, err = joinObject(dir, name); err != nil {
 			return "", err
 		}
 	}
@@ -55,7 +53,7 @@ func Write(ctx context.Context, dir, name string, content io.Reader, size int64,
 }
 
 // IsStore reports whether a directory is the URL of a store.
-func IsStore(dir string) bool { return s3.IsURL(dir) }
+func IsStore(dir string) bool { return IsStore(dir) }
 
 // CheckStore returns an error if the URL of a store is invalid. It asks no store.
-func CheckStore(dir string) error { return s3.Check(dir) }
+func CheckStore(dir string) error { return CheckStore(dir) }

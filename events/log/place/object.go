@@ -1,11 +1,4 @@
-// Package s3 stores one blob in an object of an S3-compatible store of the operator's.
-//
-// Promises: Write returns without an error only after the object was read back and matched its hash. Credentials come
-// from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or from the file of
-// AWS_SHARED_CREDENTIALS_FILE, by default ~/.aws/credentials. They travel unencrypted to this machine only.
-//
-// It must not know what contents are.
-package s3
+package place
 
 import (
 	"bytes"
@@ -24,31 +17,29 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
-
-	"pocketcoder/events/log/place"
 )
 
 // Object is the URL of an object: s3://BUCKET/KEY?endpoint=URL&region=NAME. Without an endpoint the store is that of
 // AWS; without a region it is us-east-1.
 type Object string
 
-const scheme = "s3://"
+const s3Scheme = "s3://"
 
-// IsURL reports whether a text is meant as the URL of an object, or of a prefix of objects.
-func IsURL(text string) bool { return strings.HasPrefix(text, scheme) }
+// IsStore reports whether a text is meant as the URL of an object, or of a prefix of objects.
+func IsStore(text string) bool { return strings.HasPrefix(text, s3Scheme) }
 
-// Join returns the URL of the object that has a name below a prefix.
-func Join(prefix, name string) (string, error) {
+// joinObject returns the URL of the object that has a name below a prefix.
+func joinObject(prefix, name string) (string, error) {
 	u, err := url.Parse(prefix)
 	if err != nil {
-		return "", errUsage
+		return "", errStoreURL
 	}
 	return u.JoinPath(name).String(), nil
 }
 
-// Check returns an error if the URL of a prefix is invalid. It asks no store.
-func Check(prefix string) error {
-	o, err := Join(prefix, "name")
+// CheckStore returns an error if the URL of a prefix is invalid. It asks no store.
+func CheckStore(prefix string) error {
+	o, err := joinObject(prefix, "name")
 	if err == nil {
 		_, err = Object(o).open()
 	}
@@ -58,10 +49,10 @@ func Check(prefix string) error {
 const (
 	dialTimeout   = 5 * time.Second
 	answerTimeout = 30 * time.Second // until the header of an answer
-	tries         = 3
+	objectTries   = 3
 )
 
-var transport = func() *http.Transport {
+var storeTransport = func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = dialTimeout, answerTimeout
@@ -75,22 +66,22 @@ func (o Object) String() string {
 	return withoutQuery
 }
 
-var errUsage = errors.New("want s3://BUCKET/PREFIX?endpoint=URL&region=NAME, without credentials")
+var errStoreURL = errors.New("want s3://BUCKET/PREFIX?endpoint=URL&region=NAME, without credentials")
 
-// handle is an object and the client for its store.
-type handle struct {
+// objectHandle is an object and the client for its store.
+type objectHandle struct {
 	minio.Core
 	host, bucket, key string
 }
 
-func (o Object) open() (h handle, err error) {
+func (o Object) open() (h objectHandle, err error) {
 	u, err := url.Parse(string(o))
 	if err != nil {
-		return h, errUsage // the parser's error has the text, which may be a secret
+		return h, errStoreURL // the parser's error has the text, which may be a secret
 	}
 	h.bucket, h.key = u.Host, strings.TrimPrefix(u.Path, "/")
 	if h.bucket == "" || h.key == "" || u.User != nil {
-		return h, errUsage
+		return h, errStoreURL
 	}
 	query := u.Query()
 	for name := range query {
@@ -110,7 +101,7 @@ func (o Object) open() (h handle, err error) {
 		return h, fmt.Errorf("endpoint %s: want https; http is for a loopback address only", endpoint.Redacted())
 	}
 	h.host = endpoint.Host
-	client, err := minio.New(endpoint.Host, &minio.Options{Secure: secure, Transport: transport, MaxRetries: tries,
+	client, err := minio.New(endpoint.Host, &minio.Options{Secure: secure, Transport: storeTransport, MaxRetries: objectTries,
 		Region: cmp.Or(query.Get("region"), "us-east-1"),
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})})
@@ -131,23 +122,23 @@ var ErrUnavailable = errors.New("the store does not return it now")
 func (o Object) get(ctx context.Context, options minio.GetObjectOptions) (io.ReadCloser, error) {
 	h, err := o.open()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", place.ErrUnreadable, o, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadable, o, err)
 	}
 	if until, ok := silent.Load(h.host); ok && time.Now().Before(until.(time.Time)) {
-		return nil, fmt.Errorf("%w: %s: %w: it did not answer a moment ago", place.ErrUnreadable, o, ErrUnavailable)
+		return nil, fmt.Errorf("%w: %s: %w: it did not answer a moment ago", ErrUnreadable, o, ErrUnavailable)
 	}
 	body, _, _, err := h.GetObject(ctx, h.bucket, h.key, options)
 	answer := new(minio.ErrorResponse)
 	switch {
 	case err == nil:
 		silent.Delete(h.host)
-		return reader{body}, nil
+		return objectReader{body}, nil
 	case errors.As(err, answer) && answer.Code == minio.NoSuchKey:
-		return nil, fmt.Errorf("%w: %s: %w", place.ErrUnreadable, o, unnamed{err, h.host})
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadable, o, unnamed{err, h.host})
 	case answer.Code == "" && ctx.Err() == nil:
 		silent.Store(h.host, time.Now().Add(silence))
 	}
-	return nil, fmt.Errorf("%w: %s: %w: %w", place.ErrUnreadable, o, ErrUnavailable, unnamed{err, h.host})
+	return nil, fmt.Errorf("%w: %s: %w: %w", ErrUnreadable, o, ErrUnavailable, unnamed{err, h.host})
 }
 
 // unnamed is an error of a request that does not name the endpoint.
@@ -159,13 +150,13 @@ type unnamed struct {
 func (e unnamed) Error() string { return strings.ReplaceAll(e.error.Error(), e.host, "the endpoint") }
 func (e unnamed) Unwrap() error { return e.error }
 
-// reader returns errors that say that the object cannot be read.
-type reader struct{ io.ReadCloser }
+// objectReader returns errors that say that the object cannot be read.
+type objectReader struct{ io.ReadCloser }
 
-func (r reader) Read(p []byte) (int, error) {
+func (r objectReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("%w: %w: %w", place.ErrUnreadable, ErrUnavailable, err) // the connection broke
+		err = fmt.Errorf("%w: %w: %w", ErrUnreadable, ErrUnavailable, err) // the connection broke
 	}
 	return n, err
 }
@@ -222,7 +213,7 @@ func (o Object) Write(ctx context.Context, content io.Reader, size int64, want [
 		return unnamed{err, h.host}
 	}
 	if !bytes.Equal(sum.Sum(nil), want) {
-		return errors.Join(place.ErrMismatch, o.Remove(ctx))
+		return errors.Join(ErrMismatch, o.Remove(ctx))
 	}
 	if err := o.verify(ctx, want); err != nil {
 		return fmt.Errorf("read it back: %w", err)
