@@ -54,7 +54,6 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/quorum"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/events/offload"
 	"pocketcoder/events/secret"
@@ -263,7 +262,7 @@ type System struct {
 	nc        *nats.Conn
 	disk      *logdisk.Disk
 	log       *log.Log
-	quorum    quorum.Watch
+	quorum    log.QuorumWatch
 	opened    uint64 // sequence of the last event when the log was opened
 	uncertain bool   // events were lost, and what followed from those before was not compared
 	model     *projections.Model

@@ -1,9 +1,4 @@
-// Package quorum finds out whether the NATS servers of a cluster store events at present. An answer of the server that
-// leads the stream proves nothing: a leader without a majority answers for up to 20 s more (nats-server 2.15.2,
-// raft.go, lostQuorumInterval and lostQuorumCheck). So the package also asks when the other servers last answered it.
-//
-// It must not know what an event means, nor what follows from the answer.
-package quorum
+package log
 
 import (
 	"context"
@@ -13,36 +8,35 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/events/log"
 	"pocketcoder/sleep"
 )
 
 const (
-	pause     = 500 * time.Millisecond // between two probes
-	probeTime = 2 * time.Second        // bounds one probe
+	quorumPause     = 500 * time.Millisecond // between two probes
+	quorumProbeTime = 2 * time.Second        // bounds one probe
 
-	// patience is how long a majority may be silent. The servers of a stream answer its leader every second.
-	patience = 4 * time.Second
+	// quorumPatience is how long a majority may be silent. The servers of a stream answer its leader every second.
+	quorumPatience = 4 * time.Second
 )
 
-// Watch probes a log while Run runs. It needs only a Log.
-type Watch struct {
-	Log *log.Log
+// QuorumWatch probes a log while Run runs. It needs only a Log.
+type QuorumWatch struct {
+	Log *Log
 
 	silence atomic.Int64 // of a majority, as a time.Duration
 }
 
 // Run probes the log until ctx ends. It measures time in its own ticks, so that a process that does not run for a while
 // does not blame the servers.
-func (w *Watch) Run(ctx context.Context) error {
+func (w *QuorumWatch) Run(ctx context.Context) error {
 	answers := make(chan time.Duration)
 	go w.probe(ctx, answers)
-	tick := time.NewTicker(pause)
+	tick := time.NewTicker(quorumPause)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			w.silence.Add(int64(pause))
+			w.silence.Add(int64(quorumPause))
 		case ago := <-answers:
 			w.silence.Store(int64(ago))
 		case <-ctx.Done():
@@ -52,9 +46,9 @@ func (w *Watch) Run(ctx context.Context) error {
 }
 
 // probe sends, after each probe that succeeds, how long ago a majority answered.
-func (w *Watch) probe(ctx context.Context, answers chan<- time.Duration) {
+func (w *QuorumWatch) probe(ctx context.Context, answers chan<- time.Duration) {
 	for {
-		trying, end := context.WithTimeout(ctx, probeTime)
+		trying, end := context.WithTimeout(ctx, quorumProbeTime)
 		servers, err := w.Log.Probe(trying)
 		end()
 		if ago, ok := majorityAnswered(servers); ok && err == nil {
@@ -64,7 +58,7 @@ func (w *Watch) probe(ctx context.Context, answers chan<- time.Duration) {
 				return
 			}
 		}
-		if sleep.For(ctx, pause) != nil {
+		if sleep.For(ctx, quorumPause) != nil {
 			return
 		}
 	}
@@ -72,8 +66,8 @@ func (w *Watch) probe(ctx context.Context, answers chan<- time.Duration) {
 
 // Lost returns how long no majority of the servers has answered. It returns 0 while that is shorter than a slow machine
 // explains.
-func (w *Watch) Lost() time.Duration {
-	if silence := time.Duration(w.silence.Load()); silence >= patience {
+func (w *QuorumWatch) Lost() time.Duration {
+	if silence := time.Duration(w.silence.Load()); silence >= quorumPatience {
 		return silence
 	}
 	return 0
