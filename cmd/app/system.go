@@ -55,7 +55,6 @@ import (
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
-	"pocketcoder/events/offload"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -453,7 +452,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
 		return queries.ServeOne(ctx, s.nc, "consumers", func() any { return s.log.StalledWorkers() })
 	})))
-	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
+	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,

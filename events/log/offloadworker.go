@@ -1,14 +1,4 @@
-// Package offload moves large contents of old chats out of the log, to files in a directory of the operator, or
-// to objects of an S3-compatible store.
-//
-// It moves what the events of a chat name (outputs of commands and changed files), and OpenCode's diffs, once the chat
-// has been archived for long. Read models need none of these.
-//
-// Promises: events do not change. The log has a content until its file or object is complete, and readers find it there
-// afterwards.
-//
-// It must not know how chats are archived, or which directory is a good one.
-package offload
+package log
 
 import (
 	"context"
@@ -17,14 +7,13 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/sleep"
 )
 
-// Worker offloads the contents of chats. Without Dir it does nothing; the other fields must be set.
-type Worker struct {
-	Log    *log.Log
+// OffloadWorker offloads the contents of chats. Without Dir it does nothing; the other fields must be set.
+type OffloadWorker struct {
+	Log    *Log
 	Dir    string        // absolute, or the URL of a store (package events/log/s3)
 	After  time.Duration // since the last change of an archived chat
 	Logger *slog.Logger
@@ -33,11 +22,11 @@ type Worker struct {
 	Archived func(ctx context.Context, since time.Time) (map[string]string, error)
 }
 
-// every is how often the worker looks for chats.
-const every = 24 * time.Hour
+// offloadEvery is how often the worker looks for chats.
+const offloadEvery = 24 * time.Hour
 
 // Run offloads contents at the start and once a day until ctx ends.
-func (w *Worker) Run(ctx context.Context) error {
+func (w *OffloadWorker) Run(ctx context.Context) error {
 	if w.Dir == "" {
 		<-ctx.Done()
 		return ctx.Err()
@@ -48,14 +37,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		if err := w.pass(ctx, done); err != nil && ctx.Err() == nil {
 			w.Logger.Error("offload contents of archived chats", "err", err)
 		}
-		if err := sleep.For(ctx, every); err != nil {
+		if err := sleep.For(ctx, offloadEvery); err != nil {
 			return err
 		}
 	}
 }
 
 // pass offloads the contents of all chats that are not done.
-func (w *Worker) pass(ctx context.Context, done map[string]string) (err error) {
+func (w *OffloadWorker) pass(ctx context.Context, done map[string]string) (err error) {
 	chats, err := w.Archived(ctx, time.Now().Add(-w.After))
 	if err != nil {
 		return err
@@ -77,16 +66,16 @@ func (w *Worker) pass(ctx context.Context, done map[string]string) (err error) {
 }
 
 // offload moves the contents of a chat. If one cannot be moved, the others are moved all the same.
-func (w *Worker) offload(ctx context.Context, chat string) (failed error) {
+func (w *OffloadWorker) offload(ctx context.Context, chat string) (failed error) {
 	names := map[string]bool{}
-	_, err := w.Log.Fold(log.WithoutTimeout(ctx), events.ChatFilter(chat), 0, func(e events.Event) error {
+	_, err := w.Log.Fold(WithoutTimeout(ctx), events.ChatFilter(chat), 0, func(e events.Event) error {
 		if e.Malformed != nil {
 			return nil
 		}
 		for _, name := range events.BlobsIn(e.Data) {
 			names[name] = true
 		}
-		if e.Subject.Kind == sessionDiff && len(e.Data) > log.MaxInline {
+		if e.Subject.Kind == sessionDiff && len(e.Data) > MaxInline {
 			names[blob.HashName(e.Data)] = true
 		}
 		return nil

@@ -1,4 +1,4 @@
-package offload
+package log
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 )
 
@@ -22,7 +21,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 	is := is.New(t)
 	l, dir := eventstest.Log(t), t.TempDir()
 	large := func(text string) json.RawMessage {
-		return json.RawMessage(`{"n":"` + strings.Repeat(text, log.MaxInline/4) + `"}`)
+		return json.RawMessage(`{"n":"` + strings.Repeat(text, MaxInline/4) + `"}`)
 	}
 	add := func(e events.Event, err error) events.Event {
 		t.Helper()
@@ -44,7 +43,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 		contents[chat] = []string{blob.HashName(diff.Data), output.Name}
 	}
 	archived := map[string]string{"old": "1", "gone": "1"}
-	w := &Worker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	w := &OffloadWorker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 	w.Archived = func(_ context.Context, since time.Time) (map[string]string, error) {
 		is.True(time.Since(since) >= time.Hour)
 		return archived, nil
@@ -85,7 +84,7 @@ func TestAChatThatCannotBeOffloadedDoesNotKeepTheOthers(t *testing.T) {
 		is.NoErr(err)
 	}
 	is.NoErr(os.MkdirAll(dir+"/a/in-the-way", 0o700)) // of the file
-	w := &Worker{Log: l, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
+	w := &OffloadWorker{Log: l, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
 	w.Archived = func(context.Context, time.Time) (map[string]string, error) {
 		return map[string]string{"chat-a": "1", "chat-b": "1"}, nil
 	}
