@@ -13,14 +13,8 @@ import (
 	"syscall"
 )
 
-var (
-	// ErrUnreadable is each error of Open and of reading what it returns.
-	ErrUnreadable = errors.New("the file cannot be read")
-	// ErrMismatch means that a content does not match its hash.
-	ErrMismatch = errors.New("it does not match its hash")
-)
-
-// file is the path of a file.
+// file is the path of a file, which may be on a disk that fails or is not mounted. The file has its name once it is
+// complete on disk, and matches its hash. Opening one that is not regular fails; it neither blocks nor follows a link.
 type file string
 
 // Write writes the file and waits until it is on disk. want is the SHA-256 of the content. It does not use the size.

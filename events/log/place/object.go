@@ -21,12 +21,15 @@ import (
 
 // Object is the URL of an object: s3://BUCKET/KEY?endpoint=URL&region=NAME. Without an endpoint the store is that of
 // AWS; without a region it is us-east-1.
+//
+// Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or from the file of
+// AWS_SHARED_CREDENTIALS_FILE, by default ~/.aws/credentials. They travel unencrypted to this machine only.
 type Object string
 
 const s3Scheme = "s3://"
 
-// IsStore reports whether a text is meant as the URL of an object, or of a prefix of objects.
-func IsStore(text string) bool { return strings.HasPrefix(text, s3Scheme) }
+// IsStore reports whether a path is meant as the URL of an object, or of a prefix of objects.
+func IsStore(path string) bool { return strings.HasPrefix(path, s3Scheme) }
 
 // joinObject returns the URL of the object that has a name below a prefix.
 func joinObject(prefix, name string) (string, error) {
@@ -37,7 +40,7 @@ func joinObject(prefix, name string) (string, error) {
 	return u.JoinPath(name).String(), nil
 }
 
-// CheckStore returns an error if the URL of a prefix is invalid. It asks no store.
+// CheckStore returns an error if the URL of a prefix of objects is invalid. It asks no store.
 func CheckStore(prefix string) error {
 	o, err := joinObject(prefix, "name")
 	if err == nil {
@@ -101,22 +104,19 @@ func (o Object) open() (h objectHandle, err error) {
 		return h, fmt.Errorf("endpoint %s: want https; http is for a loopback address only", endpoint.Redacted())
 	}
 	h.host = endpoint.Host
-	client, err := minio.New(endpoint.Host, &minio.Options{Secure: secure, Transport: storeTransport, MaxRetries: objectTries,
-		Region: cmp.Or(query.Get("region"), "us-east-1"),
+	client, err := minio.New(endpoint.Host, &minio.Options{Secure: secure, Transport: storeTransport,
+		MaxRetries: objectTries, Region: cmp.Or(query.Get("region"), "us-east-1"),
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})})
 	h.Core = minio.Core{Client: client}
 	return h, err
 }
 
-// silent holds the stores that did not answer, and until when they are not asked again. A reader that passes a thousand
+// silentStores holds the stores that did not answer, and until when they are not asked again. A reader that passes a thousand
 // contents does not wait for each.
-var silent sync.Map
+var silentStores sync.Map
 
 const silence = 10 * time.Second
-
-// ErrUnavailable means that the store did not return an object that it may have.
-var ErrUnavailable = errors.New("the store does not return it now")
 
 // get asks for the object, or for a range of it.
 func (o Object) get(ctx context.Context, options minio.GetObjectOptions) (io.ReadCloser, error) {
@@ -124,19 +124,19 @@ func (o Object) get(ctx context.Context, options minio.GetObjectOptions) (io.Rea
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadable, o, err)
 	}
-	if until, ok := silent.Load(h.host); ok && time.Now().Before(until.(time.Time)) {
+	if until, ok := silentStores.Load(h.host); ok && time.Now().Before(until.(time.Time)) {
 		return nil, fmt.Errorf("%w: %s: %w: it did not answer a moment ago", ErrUnreadable, o, ErrUnavailable)
 	}
 	body, _, _, err := h.GetObject(ctx, h.bucket, h.key, options)
 	answer := new(minio.ErrorResponse)
 	switch {
 	case err == nil:
-		silent.Delete(h.host)
+		silentStores.Delete(h.host)
 		return objectReader{body}, nil
 	case errors.As(err, answer) && answer.Code == minio.NoSuchKey:
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadable, o, unnamed{err, h.host})
 	case answer.Code == "" && ctx.Err() == nil:
-		silent.Store(h.host, time.Now().Add(silence))
+		silentStores.Store(h.host, time.Now().Add(silence))
 	}
 	return nil, fmt.Errorf("%w: %s: %w: %w", ErrUnreadable, o, ErrUnavailable, unnamed{err, h.host})
 }
@@ -161,7 +161,7 @@ func (r objectReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open reads the object. Each of its errors, and of reading what it returns, is a place.ErrUnreadable.
+// Open reads the object. Each of its errors, and of reading what it returns, is an ErrUnreadable.
 func (o Object) Open(ctx context.Context) (io.ReadCloser, error) {
 	return o.get(ctx, minio.GetObjectOptions{})
 }
@@ -199,8 +199,8 @@ func (o Object) verify(ctx context.Context, want []byte) error {
 	return nil
 }
 
-// Write stores a content of a known size, which is not 0, as the object, and reads it back. want is the SHA-256 of the
-// content.
+// Write stores a content of a known size, which is not 0, as the object. It returns without an error only after the
+// object was read back and matched its hash. want is the SHA-256 of the content.
 func (o Object) Write(ctx context.Context, content io.Reader, size int64, want []byte) error {
 	h, err := o.open()
 	if err != nil {
@@ -234,4 +234,4 @@ func (o Object) Remove(ctx context.Context) error {
 }
 
 // Forget forgets which stores did not answer, so that the next reader asks them.
-func Forget() { silent.Clear() }
+func Forget() { silentStores.Clear() }

@@ -16,9 +16,9 @@ import (
 // ErrUnreadable is each error of Open, and of reading what it returns. ErrUnavailable is one of a store that may have
 // the content. ErrMismatch means that a content does not match its hash.
 var (
-	ErrUnreadable  = ErrUnreadable
-	ErrUnavailable = ErrUnavailable
-	ErrMismatch    = ErrMismatch
+	ErrUnreadable  = errors.New("the file cannot be read")
+	ErrUnavailable = errors.New("the store does not return it now")
+	ErrMismatch    = errors.New("it does not match its hash")
 )
 
 // Content is a file or an object.
@@ -51,9 +51,3 @@ func Write(ctx context.Context, dir, name string, content io.Reader, size int64,
 	}
 	return path, At(path).Write(ctx, content, size, want)
 }
-
-// IsStore reports whether a directory is the URL of a store.
-func IsStore(dir string) bool { return IsStore(dir) }
-
-// CheckStore returns an error if the URL of a store is invalid. It asks no store.
-func CheckStore(dir string) error { return CheckStore(dir) }
