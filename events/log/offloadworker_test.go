@@ -1,4 +1,4 @@
-package log
+package log_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 )
 
@@ -21,7 +22,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 	is := is.New(t)
 	l, dir := eventstest.Log(t), t.TempDir()
 	large := func(text string) json.RawMessage {
-		return json.RawMessage(`{"n":"` + strings.Repeat(text, MaxInline/4) + `"}`)
+		return json.RawMessage(`{"n":"` + strings.Repeat(text, log.MaxInline/4) + `"}`)
 	}
 	add := func(e events.Event, err error) events.Event {
 		t.Helper()
@@ -43,7 +44,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 		contents[chat] = []string{blob.HashName(diff.Data), output.Name}
 	}
 	archived := map[string]string{"old": "1", "gone": "1"}
-	w := &OffloadWorker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	w := &log.OffloadWorker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 	w.Archived = func(_ context.Context, since time.Time) (map[string]string, error) {
 		is.True(time.Since(since) >= time.Hour)
 		return archived, nil
@@ -57,7 +58,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 		return names
 	}
 	done := map[string]string{}
-	is.NoErr(w.pass(t.Context(), done))
+	is.NoErr(w.Pass(t.Context(), done))
 	is.Equal(files(), contents["old"])
 	is.Equal(done, map[string]string{"old": "1", "gone": "1"})
 	n := 0
@@ -66,7 +67,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 	is.Equal(n, 6)
 
 	archived["new"] = "1"
-	is.NoErr(w.pass(t.Context(), done))
+	is.NoErr(w.Pass(t.Context(), done))
 	is.Equal(len(files()), 4)
 }
 
@@ -84,12 +85,12 @@ func TestAChatThatCannotBeOffloadedDoesNotKeepTheOthers(t *testing.T) {
 		is.NoErr(err)
 	}
 	is.NoErr(os.MkdirAll(dir+"/a/in-the-way", 0o700)) // of the file
-	w := &OffloadWorker{Log: l, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
+	w := &log.OffloadWorker{Log: l, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
 	w.Archived = func(context.Context, time.Time) (map[string]string, error) {
 		return map[string]string{"chat-a": "1", "chat-b": "1"}, nil
 	}
 	done := map[string]string{}
-	err := w.pass(t.Context(), done)
+	err := w.Pass(t.Context(), done)
 	is.True(err != nil)
 	is.Equal(done, map[string]string{"chat-b": "1"}) // the next pass tries chat-a again
 	body, err := os.ReadFile(dir + "/b")

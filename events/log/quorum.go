@@ -19,7 +19,12 @@ const (
 	quorumPatience = 4 * time.Second
 )
 
-// QuorumWatch probes a log while Run runs. It needs only a Log.
+// QuorumWatch finds out whether the NATS servers of a cluster store events at present. It probes the log while Run
+// runs, and needs only a Log.
+//
+// An answer of the server that leads the stream proves nothing: a leader without a majority answers for up to 20 s more
+// (nats-server 2.15.2, raft.go, lostQuorumInterval and lostQuorumCheck). So QuorumWatch also asks when the other
+// servers last answered it.
 type QuorumWatch struct {
 	Log *Log
 

@@ -22,8 +22,8 @@ import (
 // Object is the URL of an object: s3://BUCKET/KEY?endpoint=URL&region=NAME. Without an endpoint the store is that of
 // AWS; without a region it is us-east-1.
 //
-// Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or from the file of
-// AWS_SHARED_CREDENTIALS_FILE, by default ~/.aws/credentials. They travel unencrypted to this machine only.
+// Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or from the file
+// of AWS_SHARED_CREDENTIALS_FILE, by default ~/.aws/credentials. They travel unencrypted to this machine only.
 type Object string
 
 const s3Scheme = "s3://"
@@ -112,8 +112,8 @@ func (o Object) open() (h objectHandle, err error) {
 	return h, err
 }
 
-// silentStores holds the stores that did not answer, and until when they are not asked again. A reader that passes a thousand
-// contents does not wait for each.
+// silentStores holds the stores that did not answer, and until when they are not asked again. A reader that passes a
+// thousand contents does not wait for each.
 var silentStores sync.Map
 
 const silence = 10 * time.Second
