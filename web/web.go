@@ -33,7 +33,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
@@ -71,7 +70,7 @@ type Options struct {
 
 	Workers   *worker.Workers
 	Schedules *schedule.Schedules
-	Previews  preview.Schedules
+	Previews  schedule.Previews
 	Proposals proposal.Proposals
 
 	ProviderKeys *recordsecret.ProviderKeys

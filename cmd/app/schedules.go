@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/bridge/schedules"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/projections/queries"
 )
 
@@ -16,8 +15,8 @@ func (s *System) wireSchedules() {
 }
 
 // previews makes previews of schedules.
-func (s *System) previews() preview.Schedules {
-	return preview.Schedules{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
+func (s *System) previews() schedule.Previews {
+	return schedule.Previews{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
 }
 
 // watchSchedules runs on each node that handles commands. They start each run once.

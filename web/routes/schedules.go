@@ -8,7 +8,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/web/api"
 )
 
@@ -18,7 +17,7 @@ import (
 type Schedules struct {
 	API       *api.Server
 	Schedules *schedule.Schedules
-	Previews  preview.Schedules
+	Previews  schedule.Previews
 }
 
 // started is a run that a person started.
@@ -33,7 +32,7 @@ type nextRuns struct {
 
 func (s *Schedules) Routes() []api.Route {
 	return []api.Route{
-		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Access: api.Accounts, Body: schedules.Schedule{}, Answer: preview.Preview{}, Serve: s.preview},
+		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Access: api.Accounts, Body: schedules.Schedule{}, Answer: schedule.Preview{}, Serve: s.preview},
 		{Method: "GET", Path: "/api/schedules/{id}/next", About: "The next five runs of a schedule; none while it is disabled.", Access: api.Accounts, Answer: nextRuns{}, Serve: s.next},
 		{Method: "POST", Path: "/api/schedules/{id}/run", About: "Start a run of a schedule now. It changes nothing about the next due time.", Access: api.Accounts, Answer: started{}, Serve: s.run},
 	}
@@ -52,7 +51,7 @@ func (s *Schedules) preview(w http.ResponseWriter, r *http.Request, caller api.C
 }
 
 // Preview returns the preview of a schedule that the caller may save.
-func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedules.Schedule) (v preview.Preview, err error) {
+func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedules.Schedule) (v schedule.Preview, err error) {
 	of.Ceiling = nil // a person's schedule has none
 	if of.User == "" || !caller.Is(account.Admin) {
 		of.User = caller.Account

@@ -44,7 +44,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
@@ -116,7 +115,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Workers:      &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
 		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
-		Previews:     preview.Schedules{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
+		Previews:     schedule.Previews{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
 		ProviderKeys: &recordsecret.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
-	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
 
@@ -104,7 +104,7 @@ func add(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return cli.WrongUsage(env, "schedule add: %v", err)
 	}
-	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
+	v, err := client.Call[schedule.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
 		return cli.InvalidUsage(env, "schedule add", err)
 	}
@@ -158,7 +158,7 @@ func showPreview(ctx context.Context, env cli.Environment, args []string) error 
 	if err != nil {
 		return cli.WrongUsage(env, "schedule preview: %v", err)
 	}
-	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
+	v, err := client.Call[schedule.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
 		return cli.InvalidUsage(env, "schedule preview", err)
 	}
@@ -169,7 +169,7 @@ func showPreview(ctx context.Context, env cli.Environment, args []string) error 
 	return nil
 }
 
-func printPreview(env cli.Environment, v preview.Preview) {
+func printPreview(env cli.Environment, v schedule.Preview) {
 	printNext(env, v.Next)
 	h := v.History
 	fmt.Fprintf(env.Stdout, "Requests of the last %d days, %s: %d. With the rules as they are now: %d allowed, %d asked, %d denied.\n",

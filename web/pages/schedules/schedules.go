@@ -21,7 +21,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/record/schedules"
-	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
@@ -201,7 +201,7 @@ func (s Schedules) preview(r *http.Request, caller api.Caller) (templ.Component,
 	if err := site.ParseForm(r); err != nil {
 		return nil, err
 	}
-	var v preview.Preview
+	var v schedule.Preview
 	one, _, err := form(r)
 	if err == nil {
 		v, err = s.Schedules.Preview(r, caller, one)
@@ -265,7 +265,7 @@ func dueText(r query.Record) string {
 }
 
 // pastRequests returns the result of a dry run as a sentence.
-func pastRequests(h preview.History) string {
+func pastRequests(h schedule.History) string {
 	if h.Requests == 0 {
 		return fmt.Sprintf(texts.NoPastRequests, h.Days)
 	}

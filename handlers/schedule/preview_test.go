@@ -1,4 +1,4 @@
-package preview
+package schedule
 
 import (
 	"testing"
@@ -44,7 +44,7 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 	is.NoErr(err)
 	go m.Run(t.Context())
 	is.NoErr(m.Wait(t.Context(), before))
-	p := Schedules{Gate: g.Gate, ChatsOf: queries.ChatsOf(m)}
+	p := Previews{Gate: g.Gate, ChatsOf: queries.ChatsOf(m)}
 	s := schedules.Schedule{Name: "a", Prompt: "p", Mode: "new", Cron: "30 12 * * *", TimeZone: "Europe/Berlin",
 		User: "ann"}
 	v, err := p.Of(t.Context(), s)

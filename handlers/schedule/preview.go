@@ -1,8 +1,4 @@
-// Package preview says what a schedule would do before it is saved: when it runs next, and which permission requests of
-// the last days a person would have to decide again, with the rules as they are now.
-//
-// It stores nothing. It must not know how requests are stored.
-package preview
+package schedule
 
 import (
 	"cmp"
@@ -55,13 +51,13 @@ const (
 )
 
 const (
-	runs      = 5
-	days      = 30
-	maxGroups = 50
+	previewRuns      = 5
+	previewDays      = 30
+	maxPreviewGroups = 50
 )
 
-// Schedules makes previews. All fields must be set.
-type Schedules struct {
+// Previews makes previews. All fields must be set.
+type Previews struct {
 	Gate permission.Gate
 	// ChatsOf returns the chats of an account, or of all accounts if user is empty; if agent is not empty, those of the
 	// agent alone
@@ -69,12 +65,12 @@ type Schedules struct {
 }
 
 // Commands are the queries that can be sent over NATS.
-func (p Schedules) Commands() handlers.Commands {
+func (p Previews) Commands() handlers.Commands {
 	return handlers.Commands{"schedule.preview": handlers.QueryOf(p.Of)}
 }
 
 // Of returns the preview of a schedule. It refuses one that could not be saved.
-func (p Schedules) Of(ctx context.Context, s schedules.Schedule) (v Preview, err error) {
+func (p Previews) Of(ctx context.Context, s schedules.Schedule) (v Preview, err error) {
 	if err := s.Check(); err != nil {
 		return v, err
 	}
@@ -87,13 +83,13 @@ func (p Schedules) Of(ctx context.Context, s schedules.Schedule) (v Preview, err
 	if err != nil {
 		return v, err
 	}
-	v.Next, v.TimeZone = spec.NextRuns(now, runs), spec.Zone.String()
-	v.History, err = p.history(ctx, s, now.AddDate(0, 0, -days))
+	v.Next, v.TimeZone = spec.NextRuns(now, previewRuns), spec.Zone.String()
+	v.History, err = p.history(ctx, s, now.AddDate(0, 0, -previewDays))
 	return v, err
 }
 
-func (p Schedules) history(ctx context.Context, s schedules.Schedule, since time.Time) (h History, err error) {
-	h = History{Days: days, Scope: ofChat, Groups: []Group{}}
+func (p Previews) history(ctx context.Context, s schedules.Schedule, since time.Time) (h History, err error) {
+	h = History{Days: previewDays, Scope: ofChat, Groups: []Group{}}
 	isOf := func(events.PastRequest) bool { return true }
 	if s.Chat == "" {
 		chats, err := p.chats(ctx, s, &h)
@@ -122,13 +118,13 @@ func (p Schedules) history(ctx context.Context, s schedules.Schedule, since time
 		g.Count = groups[g]
 		h.Groups = append(h.Groups, g)
 	}
-	h.Groups = h.Groups[:min(len(h.Groups), maxGroups)]
+	h.Groups = h.Groups[:min(len(h.Groups), maxPreviewGroups)]
 	return h, cmp.Or(err, ctx.Err())
 }
 
 // chats returns the chats whose requests count for a schedule that creates chats: those of its agent, or of its account
 // if the agent has none.
-func (p Schedules) chats(ctx context.Context, s schedules.Schedule, h *History) (map[string]bool, error) {
+func (p Previews) chats(ctx context.Context, s schedules.Schedule, h *History) (map[string]bool, error) {
 	if s.Agent != "" {
 		h.Scope = ofAgent
 		if chats, err := p.ChatsOf(ctx, s.User, s.Agent); err != nil || len(chats) > 0 {
