@@ -16,7 +16,8 @@ import (
 	"pocketcoder/handlers/schedule/due"
 )
 
-// Preview is what a schedule would do.
+// Preview is what a schedule would do if it were saved: when it runs next, and which permission requests of the last
+// days a person would have to decide again, with the rules as they are now. It stores nothing.
 type Preview struct {
 	Next     []time.Time `json:"next"`      // the next runs, in the time zone of the schedule
 	TimeZone string      `json:"time_zone"` // IANA name
