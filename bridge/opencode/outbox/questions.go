@@ -39,7 +39,7 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 	for _, d := range obsolete {
 		key := fmt.Sprintf("expire/%s/%t", d.EngineQuestion, d.Interrupted)
 		drop := func(ctx context.Context) error { return s.dropObsolete(ctx, d) }
-		open = append(open, s.questionEffects(key, d.Question, drop)...)
+		open = append(open, s.questionEffects(key, d.PendingQuestion, drop)...)
 	}
 	return open, err
 }
@@ -131,7 +131,7 @@ func (o *Outbox) dropObsolete(ctx context.Context, d projections.ObsoleteQuestio
 			return nil
 		}
 	}
-	return o.dropQuestion(ctx, d.Question, d.Why)
+	return o.dropQuestion(ctx, d.PendingQuestion, d.Why)
 }
 
 // dropQuestion expires a question, and dismisses it in OpenCode, which keeps waiting after the call was aborted. A
