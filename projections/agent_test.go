@@ -7,7 +7,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/toolcalls"
 )
 
 // An answer keeps the agent that a person has chosen, also after OpenCode has shortened the session. Subagents keep
@@ -37,7 +36,7 @@ func TestAnAnswerHasTheChosenAgent(t *testing.T) {
 		"msg_2": {ses, "Reviewer", "agent1"}, "msg_4": {ses, "compaction", "agent1"}, "msg_5": {ses, "Reviewer", "agent1"},
 		"msg_7": {"ses_child", "general", "agent1"}, "msg_9": {ses, "build", ""},
 	} {
-		call, found, err := toolcalls.Find(t.Context(), m, want[0], id, "call_1")
+		call, found, err := m.ToolCall(t.Context(), want[0], id, "call_1")
 		is.NoErr(err)
 		is.True(found)
 		is.Equal([]string{call.Agent, call.Chosen}, want[1:])

@@ -7,7 +7,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 )
 
@@ -28,7 +27,7 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is.Equal([]store.JSON{p.Patterns, p.Metadata, p.Always}, []store.JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
 	is.Equal([]string{p.Session, p.EngineMessage, p.Call}, []string{ses, "msg_a", "call_1"})
 	is.Equal(asks[1].Message, "May I?")
-	waiting, err := pending.Requests(t.Context(), m)
+	waiting, err := m.PendingRequests(t.Context())
 	is.NoErr(err)
 	is.Equal(len(waiting), 0) // OpenCode waits for none
 
@@ -38,7 +37,7 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	all, _ := rows[projections.Permission](t, m, "permissions")
 	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{projections.PermissionAuthorized, "ann"})
 	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "too late"})
-	unreplied, err := pending.DecidedRequests(t.Context(), m)
+	unreplied, err := m.DecidedRequests(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0)
 
@@ -129,7 +128,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	for _, p := range after {
 		is.Equal(p.Status == projections.PermissionAuthorized, p.Chat == "chat2")
 	}
-	unreplied, err := pending.DecidedRequests(t.Context(), m)
+	unreplied, err := m.DecidedRequests(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0) // OpenCode is told nothing
 	for id, want := range map[string]string{"intent1": chatID, store.RecordID("per_1"): chatID, "per_1": "chat2",

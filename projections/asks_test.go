@@ -10,9 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 )
 
@@ -66,7 +63,7 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 		Original: "echo hi"}))
 	is.Equal(shown(), []any{"authorized", true, "a rule wants a person", "/w/sub", "", "", int64(0), "echo ho",
 		"2026-01-02 03:04:05.006Z", "Phone/1", "fine"})
-	runs, err := executions.Of(t.Context(), m.Model, chatID)
+	runs, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]string{runs[0].Text, runs[0].Original}, []string{"echo ho", "echo hi"})
 	bad, err := m.DeadLetters(t.Context(), 0)
@@ -135,11 +132,11 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	lists := func() string {
 		t.Helper()
-		waiting, err := pending.Requests(t.Context(), m)
+		waiting, err := m.PendingRequests(t.Context())
 		is.NoErr(err)
-		decided, err := pending.DecidedRequests(t.Context(), m)
+		decided, err := m.DecidedRequests(t.Context())
 		is.NoErr(err)
-		ids := func(asks []pending.Request) string {
+		ids := func(asks []projections.PendingRequest) string {
 			var s []string
 			for _, a := range asks {
 				s = append(s, a.EnginePermission+"@"+a.Directory)
@@ -191,9 +188,9 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	lists := func() string {
 		t.Helper()
-		waiting, err := pending.Questions(t.Context(), m)
+		waiting, err := m.PendingQuestions(t.Context())
 		is.NoErr(err)
-		answered, err := pending.AnsweredQuestions(t.Context(), m)
+		answered, err := m.AnsweredQuestions(t.Context())
 		is.NoErr(err)
 		return fmt.Sprintf("pending %d answered %d", len(waiting), len(answered))
 	}
@@ -205,7 +202,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Red"}}),
 		s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Blue"}}))
 	is.Equal(lists(), "pending 0 answered 2")
-	all, err := questions.Of(t.Context(), m.Model, chatID, questions.Replied)
+	all, err := m.Questions(t.Context(), chatID, projections.QuestionReplied)
 	is.NoErr(err)
 	q := all[0]
 	is.Equal([]string{q.Question, q.Header, string(q.Choices), string(q.Descriptions), string(q.Reply), q.RepliedBy},
@@ -224,18 +221,18 @@ func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 		status   string
 		answered int
 	}{
-		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), questions.Rejected, 2},
-		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), questions.Rejected, 0},
-		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), questions.Expired, 0},
+		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), projections.QuestionRejected, 2},
+		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), projections.QuestionRejected, 0},
+		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), projections.QuestionExpired, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			m := still(t)
 			feed(t, m, s.created(), s.questions(), test.event)
-			all, err := questions.Of(t.Context(), m.Model, chatID, test.status)
+			all, err := m.Questions(t.Context(), chatID, test.status)
 			is.NoErr(err)
 			is.Equal(len(all), 2)
-			answered, err := pending.AnsweredQuestions(t.Context(), m)
+			answered, err := m.AnsweredQuestions(t.Context())
 			is.NoErr(err)
 			is.Equal(len(answered), test.answered)
 		})

@@ -15,9 +15,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turns"
 )
 
 // recordings lists the names of all recordings.
@@ -124,15 +121,15 @@ func BenchmarkWorkLists(b *testing.B) {
 	_, m := longLog(b)
 	ctx := b.Context()
 	for name, ask := range map[string]func() error{
-		"Messages":           func() error { _, err := pending.Messages(ctx, m); return err },
-		"Requests":           func() error { _, err := pending.Requests(ctx, m); return err },
-		"DecidedRequests":    func() error { _, err := pending.DecidedRequests(ctx, m); return err },
-		"Questions":          func() error { _, err := pending.Questions(ctx, m); return err },
-		"AnsweredQuestions":  func() error { _, err := pending.AnsweredQuestions(ctx, m); return err },
-		"RunningExecutions":  func() error { _, err := executions.Running(ctx, m.Model); return err },
-		"UnfinishedTurns":    func() error { _, err := turns.Unfinished(ctx, m); return err },
-		"UnansweredMessages": func() error { _, err := pending.UnansweredMessages(ctx, m); return err },
-		"RunningTurns":       func() error { _, err := turns.Running(ctx, m, engine); return err },
+		"Messages":           func() error { _, err := m.PendingMessages(ctx); return err },
+		"Requests":           func() error { _, err := m.PendingRequests(ctx); return err },
+		"DecidedRequests":    func() error { _, err := m.DecidedRequests(ctx); return err },
+		"Questions":          func() error { _, err := m.PendingQuestions(ctx); return err },
+		"AnsweredQuestions":  func() error { _, err := m.AnsweredQuestions(ctx); return err },
+		"RunningExecutions":  func() error { _, err := m.RunningExecutions(ctx); return err },
+		"UnfinishedTurns":    func() error { _, err := m.UnfinishedTurns(ctx); return err },
+		"UnansweredMessages": func() error { _, err := m.UnansweredMessages(ctx); return err },
+		"RunningTurns":       func() error { _, err := m.CountRunningTurns(ctx, engine); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -8,8 +8,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
-	"pocketcoder/projections/turns"
 )
 
 func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
@@ -26,35 +24,35 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	}
 	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`),
 		costs("ses_fork", "msg_copy", 900, 8, `,"completed":950`), costs("ses_fork", "msg_b", 1100, 2, ""))
-	spent := func(in spending.Span) spending.Spending {
+	spent := func(in projections.SpendingSpan) projections.Spending {
 		t.Helper()
-		got, err := spending.Of(t.Context(), m, in)
+		got, err := m.Spending(t.Context(), in)
 		is.NoErr(err)
 		return got
 	}
-	all := spending.Spending{Cost: 3.5, Tokens: 32}
-	is.Equal(spent(spending.Span{}), all)
-	is.Equal(spent(spending.Span{Chat: chatID}), all)
-	is.Equal(spent(spending.Span{Chat: "another"}), spending.Spending{})
-	is.Equal(spent(spending.Span{User: "nobody"}), spending.Spending{})
+	all := projections.Spending{Cost: 3.5, Tokens: 32}
+	is.Equal(spent(projections.SpendingSpan{}), all)
+	is.Equal(spent(projections.SpendingSpan{Chat: chatID}), all)
+	is.Equal(spent(projections.SpendingSpan{Chat: "another"}), projections.Spending{})
+	is.Equal(spent(projections.SpendingSpan{User: "nobody"}), projections.Spending{})
 	chat, _, err := m.Chat(t.Context(), chatID)
 	is.NoErr(err)
-	is.Equal(spent(spending.Span{User: chat.User, Chat: chatID}), all)
+	is.Equal(spent(projections.SpendingSpan{User: chat.User, Chat: chatID}), all)
 	messages := shown(t, m)
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
-	is.Equal(spent(spending.Span{Day: day}), all)
-	is.Equal(spent(spending.Span{Day: "2001-01-01"}), spending.Spending{})
-	usage, err := spending.ByModel(t.Context(), m, chatID)
+	is.Equal(spent(projections.SpendingSpan{Day: day}), all)
+	is.Equal(spent(projections.SpendingSpan{Day: "2001-01-01"}), projections.Spending{})
+	usage, err := m.UsageByModel(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{len(usage), usage[0].Messages, usage[0].Cost}, []any{1, int64(2), 3.5})
 
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)),
 		s.own(events.Deleted{}))
-	is.Equal(spent(spending.Span{Chat: chatID}), all) // it stays spent
+	is.Equal(spent(projections.SpendingSpan{Chat: chatID}), all) // it stays spent
 
 	// A clock that was set back after the session was opened makes no answer free.
 	feed(t, m, costs("ses_fork", "msg_late", 500, 0, ""), costs("ses_fork", "msg_late", 500, 4, `,"completed":600`))
-	is.Equal(spent(spending.Span{Chat: chatID}).Cost, all.Cost+4)
+	is.Equal(spent(projections.SpendingSpan{Chat: chatID}).Cost, all.Cost+4)
 }
 
 func TestTheCostOfATitleCountsOnceAndIsNotShown(t *testing.T) {
@@ -69,12 +67,12 @@ func TestTheCostOfATitleCountsOnceAndIsNotShown(t *testing.T) {
 	is.Equal(len(shown(t, m)), before)
 	messages := shown(t, m)
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
-	for _, in := range []spending.Span{{}, {Chat: chatID}, {Day: day}} {
-		got, err := spending.Of(t.Context(), m, in)
+	for _, in := range []projections.SpendingSpan{{}, {Chat: chatID}, {Day: day}} {
+		got, err := m.Spending(t.Context(), in)
 		is.NoErr(err)
-		is.Equal(got, spending.Spending{Cost: 0.5, Tokens: 15})
+		is.Equal(got, projections.Spending{Cost: 0.5, Tokens: 15})
 	}
-	usage, err := spending.ByModel(t.Context(), m, chatID)
+	usage, err := m.UsageByModel(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{usage[0].Provider, usage[0].Model, usage[0].TokensCacheRead}, []any{"p", "small", int64(7)})
 }
@@ -87,7 +85,7 @@ func TestSpentCountsTheWorkersOfAChat(t *testing.T) {
 	feed(t, m, s.delegated()...) // by the chat "parent"
 	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"cost":2,"tokens":{"input":1,"output":2},"time":{"created":1,"completed":2}`))
 	for chat, cost := range map[string]float64{"parent": 2, chatID: 2, "another": 0} {
-		got, err := spending.Of(t.Context(), m, spending.Span{Chat: chat})
+		got, err := m.Spending(t.Context(), projections.SpendingSpan{Chat: chat})
 		is.NoErr(err)
 		is.Equal([]any{chat, got.Cost}, []any{chat, cost})
 	}
@@ -147,7 +145,7 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 			if c.then != nil {
 				feed(t, m, c.then(s)...)
 			}
-			step, got, err := turns.UnfinishedStep(t.Context(), m, chatID)
+			step, got, err := m.UnfinishedStep(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal(got, c.want)
 			is.Equal(step.EngineMessage == "msg_a", c.want)

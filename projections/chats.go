@@ -10,8 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/delegations"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -201,45 +199,6 @@ func firstWords(text string) string {
 		line = string([]rune(line)[:maxWords-1]) + "…"
 	}
 	return line
-}
-
-// updateDelegations runs after chats.
-func updateDelegations(t *tables, e events.Event, body any) error {
-	c, found := t.chats.Get(e.Subject.ID)
-	if !found {
-		return nil
-	}
-	own, _ := t.sessions.Get(c.Session)
-	c.Delegated = delegations.Update(t.delegations, e, body, delegations.Chat{ID: c.ID, Parent: c.Parent,
-		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
-		func(id string) delegations.Message {
-			m, _ := t.messages.Get(id)
-			return delegations.Message{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
-		})
-	t.chats.Put(c)
-	return nil
-}
-
-// updateScheduleRuns runs after chats.
-func updateScheduleRuns(t *tables, e events.Event, body any) error {
-	c, found := t.chats.Get(e.Subject.ID)
-	if b, ok := body.(events.MessageSubmitted); !found || c.Scheduled == "" && (!ok || b.Schedule == "") {
-		return nil
-	}
-	own, _ := t.sessions.Get(c.Session)
-	open, changed := schedules.Follow(t.scheduleRuns, e, body, t.tx.EventTime(), schedules.Chat{ID: c.ID,
-		Open: c.Scheduled, TurnState: own.TurnState, Outcome: own.Outcome}, func(id string) turnstate.Prompt {
-		m, _ := t.messages.Get(id)
-		return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-			HasFailed: m.UserStatus == statusFailed}
-	})
-	for _, schedule := range changed {
-		t.config.Touch(schedules.Collection + "/" + schedule)
-	}
-	c.Scheduled = open
-	t.chats.Put(c)
-	return nil
 }
 
 // Chats lists chats of persons that are not deleted, those with the newest activity first.

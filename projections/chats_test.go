@@ -9,7 +9,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 func chat(t testing.TB, m *projections.Model) projections.Chat {
@@ -170,7 +169,7 @@ func TestDeletedChatStaysDeleted(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(chats), 0)
 	is.Equal(len(shown(t, m)), 2) // its messages are as they were
-	outbox, err := pending.Messages(t.Context(), m)
+	outbox, err := m.PendingMessages(t.Context())
 	is.NoErr(err)
 	is.Equal(len(outbox), 0) // and go nowhere any more
 }

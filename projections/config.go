@@ -8,7 +8,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 )
 
@@ -46,7 +45,7 @@ func updateConfig(t *tables, e events.Event, body any) error {
 		c.Removed = true
 		t.config.Put(c)
 	case events.ScheduleFired, events.ScheduleSkipped:
-		schedules.Fire(t.scheduleRuns, e, body, t.tx.EventTime())
+		addScheduleRun(t.scheduleRuns, e, body, t.tx.EventTime())
 		t.config.Touch(c.ID) // its record shows the last run
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/users"
 )
 
 // saved makes a config record as it is from now on.
@@ -142,19 +141,19 @@ func TestAccountIsWhatWasSaidOfItLast(t *testing.T) {
 		events.SessionRefreshed{Session: "s"}, events.SessionClosed{Session: "s"}, events.LoginFailed{}} {
 		feed(t, m, account(t, "ann", quiet))
 	}
-	all, _ := rows[users.User](t, m, "users")
+	all, _ := rows[projections.User](t, m, "users")
 	is.Equal(fmt.Sprint(all[0].ID, " ", all[0].Email, " ", all[0].Name, " ", all[0].Role, all[0].Avatar),
 		"ann a@b.c Ann admin")
 	is.True(all[0].Verified && all[0].Disabled)
 	is.Equal([]int64{all[0].First, all[0].Last}, []int64{1, 2}) // logins and passwords change nothing that is shown
 
 	feed(t, m, account(t, "ann", events.Deleted{}))
-	all, bad := rows[users.User](t, m, "users")
+	all, bad := rows[projections.User](t, m, "users")
 	is.True(all[0].Removed)
 	is.Equal(bad, 0)
 	feed(t, m, account(t, "ann", events.AccountCreated{Email: "x"}), account(t, "bob", events.AccountUpdated{}),
 		account(t, "bob", events.Deleted{}))
-	_, bad = rows[users.User](t, m, "users")
+	_, bad = rows[projections.User](t, m, "users")
 	is.Equal(bad, 3)
 }
 
@@ -169,10 +168,10 @@ func TestTheSameKindMeansAnotherThingInAnotherScope(t *testing.T) {
 		account(t, chatID, events.ChatUpdated{Title: new("Other")}), audit)
 	is.Equal(chat(t, m).Title, "Chat")
 	is.True(!chat(t, m).Removed)
-	all, bad := rows[users.User](t, m, "users")
+	all, bad := rows[projections.User](t, m, "users")
 	is.True(!all[0].Removed)
 	is.Equal(bad, 0)
 	feed(t, m, s.own(events.Deleted{}))
-	all, _ = rows[users.User](t, m, "users")
+	all, _ = rows[projections.User](t, m, "users")
 	is.True(chat(t, m).Removed && !all[0].Removed)
 }

@@ -9,7 +9,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/workers"
 )
 
 // delegated is the chat as a worker, with a message of its parent that OpenCode has.
@@ -99,7 +98,7 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 
 func over(t *testing.T, m *projections.Model) string {
 	t.Helper()
-	all, err := workers.EndedTurns(t.Context(), m)
+	all, err := m.EndedWorkerTurns(t.Context())
 	is.New(t).NoErr(err)
 	list := []string{}
 	for _, d := range all {
@@ -142,15 +141,15 @@ func TestWorkersAreNotInTheListOfChats(t *testing.T) {
 	all, err := m.Chats(t.Context(), 10, 0)
 	is.NoErr(err)
 	is.Equal(len(all), 0)
-	one, found, err := workers.One(t.Context(), m, chatID)
+	one, found, err := m.Worker(t.Context(), chatID)
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]string{one.Parent, one.State, one.Silent}, []string{"parent", "running", "2026-01-02 03:04:05.000Z"})
-	inbox, err := workers.Inbox(t.Context(), m, chatID, 10)
+	inbox, err := m.Inbox(t.Context(), chatID, 10)
 	is.NoErr(err)
 	is.Equal([]string{inbox[0].Sender, inbox[0].Text, inbox[0].State}, []string{"parent", "do", "delivered"})
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
-	inbox, err = workers.Inbox(t.Context(), m, chatID, 10)
+	inbox, err = m.Inbox(t.Context(), chatID, 10)
 	is.NoErr(err)
 	is.Equal(inbox[0].State, "seen")
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/pending"
 )
 
 func TestAnEffectIsOpenUntilItsEnd(t *testing.T) {
@@ -19,7 +18,7 @@ func TestAnEffectIsOpenUntilItsEnd(t *testing.T) {
 	feed(t, m, s.created(), abort, revert, fork)
 	openIDs := func() (ids []string) {
 		t.Helper()
-		all, err := pending.Effects(t.Context(), m, engine)
+		all, err := m.PendingEffects(t.Context(), engine)
 		is.NoErr(err)
 		for _, f := range all {
 			ids = append(ids, f.ID)
@@ -27,14 +26,14 @@ func TestAnEffectIsOpenUntilItsEnd(t *testing.T) {
 		return ids
 	}
 	is.Equal(openIDs(), []string{abort.ID, revert.ID, fork.ID})
-	aborting, err := pending.Aborting(t.Context(), m, abort.Subject.ID)
+	aborting, err := m.IsAborting(t.Context(), abort.Subject.ID)
 	is.NoErr(err)
 	is.True(aborting)
 
 	feed(t, m, s.own(events.EffectDone{Effect: abort.ID}), s.own(events.EffectFailed{Effect: revert.ID, Reason: "no"}),
 		in(t, "chat2", user, events.EffectDone{Effect: fork.ID}), s.own(events.EffectDone{Effect: "unknown"}))
 	is.Equal(openIDs(), []string{fork.ID}) // another chat's event ends nothing
-	aborting, err = pending.Aborting(t.Context(), m, abort.Subject.ID)
+	aborting, err = m.IsAborting(t.Context(), abort.Subject.ID)
 	is.NoErr(err)
 	is.True(!aborting)
 }

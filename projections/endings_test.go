@@ -8,11 +8,9 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
-	"pocketcoder/projections/workers"
 )
 
 // partIn is a part of an assistant message: more is further JSON of it.
@@ -59,13 +57,13 @@ func TestMessagesAndTurnsSayHowTheyEnded(t *testing.T) {
 			feed(t, m, s.status(ses, "busy"))
 			feed(t, m, s.step("msg_a", msg1, "tool-calls", "an earlier text")...)
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
-			turn, _, err := turns.Last(t.Context(), m, chatID)
+			turn, _, err := m.LastTurn(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal(turn.Ending, turnstate.Ending(""))
 			feed(t, m, s.status(ses, "idle"))
 			all := shown(t, m)
 			is.Equal([]turnstate.Ending{all[0].Ending, all[1].Ending, all[2].Ending}, []turnstate.Ending{"", "", c.step})
-			turn, _, err = turns.Last(t.Context(), m, chatID)
+			turn, _, err = m.LastTurn(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal(turn.Ending, c.turn)
 			is.Equal(turn.Answer, c.text)
@@ -80,7 +78,7 @@ func TestATurnWithoutAnAnswerHasNoneOfAnEarlierTurn(t *testing.T) {
 	feed(t, m, s.begun()...)
 	feed(t, m, s.step("msg_0011", msg1, "length", "the first answer")...)
 	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), s.failed(ses, "UnknownError"))
-	turn, _, err := turns.Last(t.Context(), m, chatID)
+	turn, _, err := m.LastTurn(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]string{string(turn.Ending), turn.Answer}, []string{"failed", ""})
 }
@@ -96,7 +94,7 @@ func TestDelegatesEndAsTheirLastStep(t *testing.T) {
 			feed(t, m, s.status(ses, "busy"))
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
 			feed(t, m, s.status(ses, "idle"))
-			all, err := workers.EndedTurns(t.Context(), m)
+			all, err := m.EndedWorkerTurns(t.Context())
 			is.NoErr(err)
 			is.Equal(all[0].Ending, c.turn)
 		})
@@ -110,7 +108,7 @@ func TestRunsOfSchedulesEndAsTheirLastStep(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			m, s := still(t), &eventBuilder{t: t}
-			fired, err := events.NewConfig(schedules.Collection, "s1", events.ActorSystem,
+			fired, err := events.NewConfig(projections.ScheduleCollection, "s1", events.ActorSystem,
 				events.ScheduleFired{Chat: chatID, Message: "m1"})
 			is.NoErr(err)
 			feed(t, m, s.created(), fired, s.own(events.MessageSubmitted{Message: "m1", Schedule: "s1"}),
@@ -118,12 +116,12 @@ func TestRunsOfSchedulesEndAsTheirLastStep(t *testing.T) {
 				s.status(ses, "busy"))
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
 			feed(t, m, s.status(ses, "idle"))
-			runs, err := schedules.Of(t.Context(), m.Model, "s1", 10)
+			runs, err := m.ScheduleRuns(t.Context(), "s1", 10)
 			is.NoErr(err)
 			is.Equal([]string{runs[0].State, runs[0].Reason}, []string{c.turn.State(), c.turn.Sentence()})
 			feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.status(ses, "busy"))
 			feed(t, m, s.step("msg_c", msg2, "stop", "another turn")...)
-			runs, err = schedules.Of(t.Context(), m.Model, "s1", 10)
+			runs, err = m.ScheduleRuns(t.Context(), "s1", 10)
 			is.NoErr(err)
 			is.Equal(runs[0].State, c.turn.State())
 		})

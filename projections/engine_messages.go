@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
-	"pocketcoder/projections/usage"
 )
 
 // OpenCode's events about messages. A durable event changes a row only if it is newer than the row, so duplicates and
@@ -93,7 +92,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 			m.Agent = b.Info.Agent
 		}
 	}
-	usage.Update(t.usage, was.usage(), m.usage())
+	updateUsage(t.usage, was.usage(), m.usage())
 	t.putMessage(e, m)
 	t.addText(m.Chat, m.Session, "")
 }

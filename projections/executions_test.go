@@ -10,8 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/artifacts"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -32,14 +31,14 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 			feed(t, m, s.created(), s.asks("per_1", ses, "make"),
 				s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 					Cwd: "/workspace", Pool: "default"}))
-			running, err := executions.Running(t.Context(), m.Model)
+			running, err := m.RunningExecutions(t.Context())
 			is.NoErr(err)
 			is.Equal(len(running), 1)
 			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started},
 				[]string{"executing", "make", store.RecordID("per_1"), running[0].Created})
 			result.Exec, result.DurationMS, result.Stdout = "x1", 12, events.Output{Bytes: 3, Text: "out"}
 			feed(t, m, own(t, "sandbox", result))
-			all, err := executions.Of(t.Context(), m.Model, chatID)
+			all, err := m.Executions(t.Context(), chatID)
 			is.NoErr(err)
 			x := all[0]
 			is.Equal([]any{x.Status, x.ExitCode, x.Signal, x.Error, x.StdoutBytes, x.DurationMS},
@@ -47,7 +46,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 			is.Equal([]string{x.Worker, x.Isolation}, []string{result.Worker, result.Isolation})
 			is.Equal(string(x.Outputs), `{"stdout":{"bytes":3,"text":"out"},"stderr":{"bytes":0}}`)
 			is.True(x.Finished > x.Started)
-			running, err = executions.Running(t.Context(), m.Model)
+			running, err = m.RunningExecutions(t.Context())
 			is.NoErr(err)
 			is.Equal(len(running), 0)
 		})
@@ -61,11 +60,11 @@ func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "make"}),
 		s.own(events.ExecRequested{Exec: "x2", Permission: "per_2", Command: "make"}),
 		s.own(events.ExecRefused{Exec: "x3", Session: ses, Call: "call_2", Command: "make", Reason: "nobody allowed it"}))
-	all, err := executions.Of(t.Context(), m.Model, chatID)
+	all, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{all[2].Status, all[2].Reason, all[2].ExitCode, all[2].Text},
 		[]any{"refused", "nobody allowed it", int64(126), "make"})
-	commands, err := store.List[executions.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
+	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 1) // the same command, kept once
 	is.Equal([]any{commands[0].Command, commands[0].Uses, len(commands[0].ID)}, []any{"make", int64(2), 15})
@@ -79,14 +78,14 @@ func TestExecutionNobodyWaitsForSaysWhoRunsItWhileItRuns(t *testing.T) {
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 			Cwd: "/workspace", Pool: "default", Detached: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}))
-	x, found, err := executions.Find(t.Context(), m.Model, "x1")
+	x, found, err := m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]any{x.Status, x.Worker, x.Isolation, x.Detached, x.Terminal, x.Text},
 		[]any{"executing", "w1", "bwrap", true, false, "make"})
 	// as one whose process died is recorded
 	feed(t, m, own(t, "sandbox", events.ExecFinished{Exec: "x1", Reason: "cancelled"}))
-	x, _, err = executions.Find(t.Context(), m.Model, "x1")
+	x, _, err = m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.Equal([]string{x.Status, x.Worker, x.Isolation}, []string{"cancelled", "w1", "bwrap"})
 }
@@ -98,10 +97,10 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Cwd: "/workspace", Pool: "default", Terminal: true,
 		Private: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "landlock"}))
-	for _, ask := range []func() ([]executions.Run, error){
-		func() ([]executions.Run, error) { return executions.Of(t.Context(), m.Model, chatID) },
-		func() ([]executions.Run, error) { return executions.Running(t.Context(), m.Model) },
-		func() ([]executions.Run, error) { return executions.Latest(t.Context(), m.Model, 1) },
+	for _, ask := range []func() ([]projections.ShownExecution, error){
+		func() ([]projections.ShownExecution, error) { return m.Executions(t.Context(), chatID) },
+		func() ([]projections.ShownExecution, error) { return m.RunningExecutions(t.Context()) },
+		func() ([]projections.ShownExecution, error) { return m.LatestExecutions(t.Context(), 1) },
 	} {
 		all, err := ask()
 		is.NoErr(err)
@@ -109,7 +108,7 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 		is.Equal([]any{all[0].Terminal, all[0].Private, all[0].Source, all[0].Text, all[0].Command, all[0].Permission},
 			[]any{true, true, "person", "", "", ""})
 	}
-	commands, err := store.List[executions.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
+	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 0)
 }
@@ -131,12 +130,12 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	all, err := executions.Latest(t.Context(), m.Model, runs)
+	all, err := m.LatestExecutions(t.Context(), runs)
 	runtime.ReadMemStats(&after)
 	is.NoErr(err)
 	is.True(after.TotalAlloc-before.TotalAlloc < runs*log.MaxInline/2) // they are not even read
 	is.Equal(len(all), runs)
-	want, _, err := executions.Find(t.Context(), m.Model, all[0].ID)
+	want, _, err := m.Execution(t.Context(), all[0].ID)
 	is.NoErr(err)
 	is.True(len(want.Outputs) > log.MaxInline)
 	want.Outputs = ""
@@ -154,18 +153,18 @@ func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
 		own(t, "sandbox", events.ExecFinished{Exec: "x1"}),
 		own(t, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{kept,
 			{Path: "big", Size: 1 << 30, SHA256: "cd"}}, More: 5}))
-	x, _, err := executions.Find(t.Context(), m.Model, "x1")
+	x, _, err := m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.Equal(x.Changed, int64(7))
-	a, found, err := artifacts.Find(t.Context(), m.Model, "x1", "dist/a.js")
+	a, found, err := m.ArtifactOf(t.Context(), "x1", "dist/a.js")
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]any{a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob},
 		[]any{chatID, "x1", "dist/a.js", int64(3), "ab", "sha256-ab"})
-	a, _, err = artifacts.Find(t.Context(), m.Model, "x1", "big")
+	a, _, err = m.ArtifactOf(t.Context(), "x1", "big")
 	is.NoErr(err)
 	is.Equal(a.Blob, "")
-	_, found, err = artifacts.Find(t.Context(), m.Model, "x1", "other")
+	_, found, err = m.ArtifactOf(t.Context(), "x1", "other")
 	is.NoErr(err)
 	is.True(!found)
 }

@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
 )
 
 // queryPlan returns how SQLite would find the rows.
@@ -61,7 +60,7 @@ func TestUsageCanBeReadAsOtherRows(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ended))
-	rows, err := spending.ByModel(t.Context(), m, chatID)
+	rows, err := m.UsageByModel(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal(len(rows), 1)
 	is.Equal(rows[0].ID, chatID+"."+rows[0].Provider+"."+rows[0].Model)

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
-	"pocketcoder/projections/usage"
 )
 
 // Message is a message of a chat, subagents' included. Tokens are counts, cost is in US dollars.
@@ -32,7 +31,7 @@ type Message struct {
 	ChosenAgent   string     `db:"chosen_agent" json:"-"` // record of the agent that a person's message is for
 	Provider      string     `db:"provider" json:"provider"`
 	Model         string     `db:"model" json:"model"`
-	usage.Figures
+	Figures
 	Finish      string     `db:"finish" json:"finish"`
 	Submitted   store.JSON `db:"submitted" json:"-"`
 	EngineParts store.JSON `db:"engine_parts" json:"-"`
@@ -54,11 +53,11 @@ type Message struct {
 }
 
 // usage returns the usage of a message. A copy of a fork has none, because the source chat has it.
-func (m Message) usage() usage.Usage {
+func (m Message) usage() Usage {
 	if m.Role != roleAssistant || m.Copied {
-		return usage.Usage{}
+		return Usage{}
 	}
-	return usage.Of(m.Chat, m.Provider, m.Model, m.Figures)
+	return usageOf(m.Chat, m.Provider, m.Model, m.Figures)
 }
 
 // part is a piece of a message as OpenCode sent it.
@@ -205,9 +204,9 @@ func addTitle(t *tables, e events.Event, b events.TitleGenerated) {
 	m.Chat, m.Session, m.Role, m.Agent, m.Removed = e.Subject.ID, b.Session, roleAssistant, agentTitle, true
 	m.Provider, m.Model, m.EngineStatus, m.Position, m.OCSeq = b.Provider, b.Model, turnstate.Completed, int64(e.Seq), -1
 	m.Submitted, m.EngineParts, m.Reports = "[]", "[]", "[]"
-	m.Figures = usage.Figures{Cost: b.Cost, TokensInput: b.Input, TokensOutput: b.Output, TokensReasoning: b.Reasoning,
+	m.Figures = Figures{Cost: b.Cost, TokensInput: b.Input, TokensOutput: b.Output, TokensReasoning: b.Reasoning,
 		TokensCacheRead: b.CacheRead, TokensCacheWrite: b.CacheWrite}
-	usage.Update(t.usage, was, m.usage())
+	updateUsage(t.usage, was, m.usage())
 	t.messages.Put(m)
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -13,7 +12,7 @@ import (
 type ShownMessage struct {
 	Message
 	Parts store.JSON `db:"shown" json:"parts"` // list, in the order of their ids
-	// how the commands of its calls of bash ended: object of executions.End by the id of the call
+	// how the commands of its calls of bash ended: object of CommandEnd by the id of the call
 	Commands store.JSON `db:"commands" json:"commands"`
 	// the subagent's session whose message it is; empty in the chat's own conversation
 	Subagent string `db:"subagent" json:"subagent"`
@@ -64,5 +63,5 @@ func CommandsOf(messages string) string {
 // SelectShown selects the shown content of messages m. A condition on m follows it.
 var SelectShown = `SELECT m.*, ` + CommandsOf("m") + ` AS commands, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
-		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent, ` + endings.OfMessage("m") + ` AS ending
+		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent, ` + EndingOfMessage("m") + ` AS ending
 	FROM messages m WHERE `

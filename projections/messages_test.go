@@ -10,11 +10,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/turns"
 )
 
 func shown(t testing.TB, m *projections.Model) []projections.ShownMessage {
@@ -177,7 +174,7 @@ func TestUsageCountsEveryMessageOnce(t *testing.T) {
 	}
 	feed(t, m, s.created(), spent("msg_a", 0.25, 10), spent("msg_a", 0.5, 20), spent("msg_b", 0.25, 5),
 		s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_b"}`, ses)))
-	got, err := spending.ByModel(t.Context(), m, chatID)
+	got, err := m.UsageByModel(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal(len(got), 1)
 	u := got[0]
@@ -197,7 +194,7 @@ func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
 	}
 	usage := func() (all []string) {
 		t.Helper()
-		rows, err := spending.ByModel(t.Context(), m, chatID)
+		rows, err := m.UsageByModel(t.Context(), chatID)
 		is.NoErr(err)
 		for _, u := range rows {
 			all = append(all, fmt.Sprint(u.Model, " ", u.Messages, " ", u.Cost, " ", u.TokensInput))
@@ -216,7 +213,7 @@ func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	outbox := func() string {
 		t.Helper()
-		messages, err := pending.Messages(t.Context(), m)
+		messages, err := m.PendingMessages(t.Context())
 		is.NoErr(err)
 		var lines []string
 		for _, o := range messages {
@@ -236,7 +233,7 @@ func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 	is.Equal(outbox(), "m2 pending ses_own [] free=false") // there may be another step
 	feed(t, m, s.status(ses, "idle"))
 	is.Equal(outbox(), "m2 pending ses_own [] free=true")
-	first, err := pending.Messages(t.Context(), m)
+	first, err := m.PendingMessages(t.Context())
 	is.NoErr(err)
 	is.Equal(string(first[0].Submitted), `[{"type":"text","text":"words of m2"}]`)
 	is.Equal([]string{first[0].ChatTitle, first[0].Engine, first[0].Directory}, []string{"Chat", engine, directed})
@@ -248,7 +245,7 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	unfinished := func() (ids []string) {
 		t.Helper()
-		sessions, err := turns.Unfinished(t.Context(), m)
+		sessions, err := m.UnfinishedTurns(t.Context())
 		is.NoErr(err)
 		for _, x := range sessions {
 			ids = append(ids, x.ID)
@@ -260,14 +257,14 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	is.Equal(unfinished(), nil) // it will be sent again
 	feed(t, m, s.delivered("m1", msg1))
 	is.Equal(unfinished(), []string{ses})
-	unanswered, err := pending.UnansweredMessages(t.Context(), m)
+	unanswered, err := m.UnansweredMessages(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unanswered), 1)
 	is.Equal(unanswered[0].ID, "m1")
 	feed(t, m, s.status(ses, "busy"))
 	is.Equal(unfinished(), []string{ses})
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
-	unanswered, err = pending.UnansweredMessages(t.Context(), m)
+	unanswered, err = m.UnansweredMessages(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unanswered), 0)
 	is.Equal(unfinished(), []string{ses})
@@ -317,7 +314,7 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	is.Equal(bad, 0)
 	chats, _ := rows[projections.Chat](t, m, "chats")
 	is.Equal(chats, others)
-	outbox, err := pending.Messages(t.Context(), m)
+	outbox, err := m.PendingMessages(t.Context())
 	is.NoErr(err)
 	is.Equal(len(outbox), 1)
 	is.Equal(outbox[0].Chat, chatID)

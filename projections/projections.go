@@ -29,13 +29,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/artifacts"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/mcpcalls"
-	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/users"
 )
 
 // Version is part of the name of the file of the read models: another version replays the log into a file of its own.
@@ -127,13 +121,13 @@ type projection struct {
 // updateExecutions also names the message with the call of a command. When the command has ended, it marks that message
 // as changed, because clients see the end in it.
 func updateExecutions(t *tables, e events.Event, body any) error {
-	if err := t.executions.Update(e, body); err != nil {
+	if err := t.executions.update(e, body); err != nil {
 		return err
 	}
 	switch b := body.(type) {
 	case events.ExecRequested:
 		p, _ := t.permissions.Get(store.RecordID(b.Permission))
-		return t.executions.SetMessage(b.Exec, p.EngineMessage)
+		return t.executions.setMessage(b.Exec, p.EngineMessage)
 	case events.ExecFinished:
 		x, _ := t.executions.Executions.Get(b.Exec)
 		t.messages.Touch(t.messageID(x.Message)) // clients see the ends of commands in it
@@ -141,7 +135,7 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 		if s, _ := t.sessions.Get(b.Session); s.Processing != "" {
 			m, _ := t.messages.Get(s.Processing.All()[0])
 			t.messages.Touch(m.ID)
-			return t.executions.SetMessage(b.Exec, m.EngineMessage)
+			return t.executions.setMessage(b.Exec, m.EngineMessage)
 		}
 	}
 	return nil
@@ -154,24 +148,19 @@ var projections = []projection{
 	{"messages", events.ScopeChat, updateMessages},
 	{"chats", events.ScopeChat, updateChats},
 	{"permissions", events.ScopeChat, updatePermissions},
-	{"questions", events.ScopeChat, func(t *tables, e events.Event, body any) error {
-		return questions.Update(t.questions, t.setWaiting, e, body)
-	}},
+	{"questions", events.ScopeChat, updateQuestions},
 	{"executions", events.ScopeChat, updateExecutions},
-	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
+	{"artifacts", events.ScopeChat, updateArtifacts},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
-	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
+	{"effects", events.ScopeChat, updateEffects},
 	{"delegations", events.ScopeChat, updateDelegations},
 	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
-	{"channel_messages", events.ScopeChat, func(t *tables, e events.Event, body any) error { outgoing.Update(t.outgoing, e, body); return nil }},
-	{"webhook_failures", events.ScopeConfig, func(t *tables, e events.Event, body any) error {
-		outgoing.UpdateFailures(t.failures, e, body)
-		return nil
-	}},
-	{"mcp_calls", events.ScopeChat, func(t *tables, e events.Event, body any) error { mcpcalls.Update(t.mcpCalls, e, body); return nil }},
+	{"channel_messages", events.ScopeChat, updateChannelMessages},
+	{"webhook_failures", events.ScopeConfig, updateWebhookFailures},
+	{"mcp_calls", events.ScopeChat, updateMCPCalls},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
-	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},
+	{"users", events.ScopeUser, updateUsers},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},
 	{"search", events.ScopeChat, nil}, // its triggers follow other tables
 }

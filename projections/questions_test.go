@@ -15,7 +15,6 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/expect/random"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // asksQuestions asks the two questions of questions, under an id and by a call of their own.
@@ -36,11 +35,11 @@ func (s *eventBuilder) interrupts(id string) events.Event {
 // questionFate is what became of questions asked together, and whether a reply to them is due.
 func questionFate(t testing.TB, m *projections.Model, id string) string {
 	t.Helper()
-	group, err := pending.QuestionsOf(t.Context(), m, id)
+	group, err := m.QuestionsOf(t.Context(), id)
 	if err != nil || len(group) == 0 {
 		t.Fatal("no questions", id, err)
 	}
-	due, err := pending.AnsweredQuestions(t.Context(), m)
+	due, err := m.AnsweredQuestions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +126,7 @@ func TestQuestionsThatNeedNoAnswerAnyMoreAreFound(t *testing.T) {
 			feed(t, m, (&eventBuilder{t: t}).begun()...)
 			feed(t, m, (&eventBuilder{t: t, seq: 1}).assistant(ses, "msg_a", msg1, ""), s.questions())
 			feed(t, m, test.events...)
-			dead, err := pending.ObsoleteQuestions(t.Context(), m)
+			dead, err := m.ObsoleteQuestions(t.Context())
 			is.NoErr(err)
 			var found []string
 			for _, d := range dead {

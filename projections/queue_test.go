@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/pending"
 )
 
 func TestTheQueueIsInThePersonsOrder(t *testing.T) {
@@ -45,7 +44,7 @@ func TestTheQueueIsInThePersonsOrder(t *testing.T) {
 			for _, d := range c.happens {
 				feed(t, m, s.own(d))
 			}
-			all, err := pending.Messages(t.Context(), m)
+			all, err := m.PendingMessages(t.Context())
 			is.NoErr(err)
 			var got []string
 			for _, one := range all {
@@ -109,7 +108,7 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 				e.Actor = d.by
 				feed(t, m, e)
 			}
-			all, err := pending.Messages(t.Context(), m)
+			all, err := m.PendingMessages(t.Context())
 			is.NoErr(err)
 			var got []string
 			for _, one := range all {
@@ -165,7 +164,7 @@ func TestAfterALossOnlyAPersonSendsAMessage(t *testing.T) {
 			for _, d := range c.happens {
 				feed(t, m, s.own(d))
 			}
-			all, err := pending.Messages(t.Context(), m)
+			all, err := m.PendingMessages(t.Context())
 			is.NoErr(err)
 			var got []string
 			for _, one := range all {
@@ -193,16 +192,16 @@ func TestAMessageThatOpenCodeHasReportedIsFoundAndJoined(t *testing.T) {
 		s.userMessage("msg_1tail"), textPart(s, "msg_1tail", "prt_1", "words"),
 		s.assistant(ses, "msg_a", "msg_1tail", ended), s.status(ses, "idle"))
 	for tail, want := range map[string]bool{"tail": true, "msg_1tail": true, "other": false} {
-		_, found, err := pending.Reported(t.Context(), m, chatID, tail)
+		_, found, err := m.ReportedMessage(t.Context(), chatID, tail)
 		is.NoErr(err)
 		is.Equal(found, want) // tail
 	}
-	reported, _, err := pending.Reported(t.Context(), m, chatID, "tail")
+	reported, _, err := m.ReportedMessage(t.Context(), chatID, "tail")
 	is.NoErr(err)
 	is.Equal(reported.PartIDs(), []string{"prt_1"})
 	feed(t, m, s.own(events.MessageSending{Message: "m1", Session: reported.Session,
 		EngineMessage: reported.EngineMessage, EngineParts: reported.PartIDs()}), s.delivered("m1", "msg_1tail"))
-	_, found, err := pending.Reported(t.Context(), m, chatID, "tail")
+	_, found, err := m.ReportedMessage(t.Context(), chatID, "tail")
 	is.NoErr(err)
 	is.True(!found)
 	all := shown(t, m)

@@ -9,7 +9,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/effects"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -116,7 +115,7 @@ func updateSessions(t *tables, e events.Event, body any) error {
 func endWait(t *tables, e events.Event, b events.EffectDone) {
 	f, found := t.effects.Get(b.Effect)
 	if !found || f.Chat != e.Subject.ID || f.Session != "" ||
-		f.Kind == effects.Fork || f.Kind == effects.Omit {
+		f.Kind == EffectFork || f.Kind == EffectOmit {
 		return
 	}
 	chat, _ := t.chats.Get(f.Chat)

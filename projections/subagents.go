@@ -5,7 +5,6 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -56,7 +55,7 @@ type ShownSubagent struct {
 }
 
 // SelectSubagents selects ShownSubagents with the alias a. A condition follows it.
-var SelectSubagents = "SELECT a.*, " + endings.OfSubagent("a") + " AS ended FROM subagents a WHERE "
+var SelectSubagents = "SELECT a.*, " + StatusOfSubagent("a") + " AS ended FROM subagents a WHERE "
 
 // Shown returns the subagents with the status by their last answers.
 func Shown(rows []ShownSubagent) []Subagent {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 
 	"github.com/matryer/is"
 )
@@ -31,7 +30,7 @@ func transcript(t testing.TB, m *projections.Model) []string {
 	for _, p := range permissions {
 		lines = append(lines, fmt.Sprintf("ask %q %s by %s replied=%t", p.Message, p.Status, p.DecidedBy, p.Replied))
 	}
-	asked, err := questions.Of(ctx, m.Model, chatID, "")
+	asked, err := m.Questions(ctx, chatID, "")
 	is.NoErr(err)
 	for _, q := range asked {
 		lines = append(lines, fmt.Sprintf("question %q %s %s %s", q.Question, q.Choices, q.Status, q.Reply))

@@ -4,17 +4,7 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/artifacts"
-	"pocketcoder/projections/delegations"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/executions"
-	"pocketcoder/projections/mcpcalls"
-	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/usage"
-	"pocketcoder/projections/users"
 )
 
 // tables holds the rows that events change.
@@ -26,19 +16,19 @@ type tables struct {
 	engineIDs     *store.Table[engineID]
 	chats         *store.Table[Chat]
 	permissions   *store.Table[Permission]
-	questions     *store.Table[questions.Question]
-	executions    executions.Tables
-	artifacts     *store.Table[artifacts.Artifact]
+	questions     *store.Table[Question]
+	executions    executionTables
+	artifacts     *store.Table[Artifact]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
-	users         *store.Table[users.User]
-	effects       *store.Table[effects.Effect]
-	delegations   *store.Table[delegations.Delegation]
-	scheduleRuns  *store.Table[schedules.Run]
-	outgoing      *store.Table[outgoing.Message]
-	failures      *store.Table[outgoing.Failure]
-	mcpCalls      *store.Table[mcpcalls.Call]
-	usage         *store.Table[usage.Usage]
+	users         *store.Table[User]
+	effects       *store.Table[Effect]
+	delegations   *store.Table[Delegation]
+	scheduleRuns  *store.Table[ScheduleRun]
+	outgoing      *store.Table[ChannelMessage]
+	failures      *store.Table[WebhookFailure]
+	mcpCalls      *store.Table[MCPCall]
+	usage         *store.Table[Usage]
 	seenPositions *store.Table[SeenPosition]
 }
 
@@ -53,30 +43,30 @@ func openTables(tx *store.Tx) *tables {
 		engineIDs:   store.OpenTable[engineID](tx, "engine_ids", hidden),
 		chats:       store.OpenTable[Chat](tx, "chats", shown),
 		permissions: store.OpenTable[Permission](tx, "permissions", shown),
-		questions:   store.OpenTable[questions.Question](tx, "questions", shown),
-		executions: executions.Tables{
+		questions:   store.OpenTable[Question](tx, "questions", shown),
+		executions: executionTables{
 			Tx:         tx,
-			Executions: store.OpenTable[executions.Execution](tx, "executions", shown),
-			Commands:   store.OpenTable[executions.Command](tx, "commands", shown),
+			Executions: store.OpenTable[Execution](tx, "executions", shown),
+			Commands:   store.OpenTable[Command](tx, "commands", shown),
 		},
-		artifacts:     store.OpenTable[artifacts.Artifact](tx, "artifacts", shown),
+		artifacts:     store.OpenTable[Artifact](tx, "artifacts", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),
-		users:         store.OpenTable[users.User](tx, "users", shown),
-		effects:       store.OpenTable[effects.Effect](tx, "effects", hidden),
-		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
-		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
-		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
-		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
-		mcpCalls:      store.OpenTable[mcpcalls.Call](tx, "mcp_calls", hidden),
-		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
+		users:         store.OpenTable[User](tx, "users", shown),
+		effects:       store.OpenTable[Effect](tx, "effects", hidden),
+		delegations:   store.OpenTable[Delegation](tx, "delegations", hidden), // clients see the chats of workers
+		scheduleRuns:  store.OpenTable[ScheduleRun](tx, "schedule_runs", shown),
+		outgoing:      store.OpenTable[ChannelMessage](tx, "channel_messages", shown),
+		failures:      store.OpenTable[WebhookFailure](tx, "webhook_failures", shown),
+		mcpCalls:      store.OpenTable[MCPCall](tx, "mcp_calls", hidden),
+		usage:         store.OpenTable[Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}
 }
 
 // apply passes the event to every projection of its scope.
 func (t *tables) apply(e events.Event, body any) error {
-	if effects.MayChange(body) {
+	if mayChangeEffect(body) {
 		t.tx.Wake()
 	}
 	for _, p := range projections {

@@ -9,8 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/toolcalls"
-	"pocketcoder/projections/turns"
+	"pocketcoder/projections"
 )
 
 // called is a tool part: input is of its call, as OpenCode shows it with the status.
@@ -24,31 +23,31 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	is := is.New(t)
 	s, m := &eventBuilder{t: t}, still(t)
 	feed(t, m, s.begun()...)
-	_, ok, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_1")
+	_, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(!ok) // no such message
 	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"agent":"build"`), s.called("msg_a", "call_1", "pending", "{}"),
 		s.called("msg_a", "call_2", "running", `{"command":"ls"}`))
-	found, ok, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_1")
+	found, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(ok)
-	is.Equal(found, toolcalls.Call{Tool: "bash", Directory: directed, Agent: "build"}) // its input is not there yet
+	is.Equal(found, projections.ToolCall{Tool: "bash", Directory: directed, Agent: "build"}) // its input is not there yet
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = toolcalls.Await(ended, m, ses, "msg_a", "call_1")
+	_, err = m.AwaitToolCall(ended, ses, "msg_a", "call_1")
 	is.True(errors.Is(err, context.Canceled))
-	waited := make(chan toolcalls.Call, 1)
+	waited := make(chan projections.ToolCall, 1)
 	go func() {
-		found, _ := toolcalls.Await(t.Context(), m, ses, "msg_a", "call_1")
+		found, _ := m.AwaitToolCall(t.Context(), ses, "msg_a", "call_1")
 		waited <- found
 	}()
 	feed(t, m, s.status(ses, "busy")) // something else
 	feed(t, m, s.called("msg_a", "call_1", "running", `{"command":"pwd","workdir":"sub"}`))
-	is.Equal(<-waited, toolcalls.Call{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed,
+	is.Equal(<-waited, projections.ToolCall{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed,
 		Agent: "build"})
 
-	_, ok, err = toolcalls.Find(t.Context(), m, child, "msg_a", "call_1") // a call belongs to its session
+	_, ok, err = m.ToolCall(t.Context(), child, "msg_a", "call_1") // a call belongs to its session
 	is.NoErr(err)
 	is.True(!ok)
 }
@@ -73,13 +72,13 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 		{"running", `{"command":"ls","workdir":"a"}`, true}, // it stays so
 	} {
 		feed(t, m, s.called("msg_a", "call_1", c.status, c.input))
-		found, _, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_1")
+		found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 		is.NoErr(err)
 		is.Equal(found.Several, c.several)
 	}
 	feed(t, m, s.called("msg_a", "call_2", "running", `{}`), s.opencode(true, "message.part.updated",
 		`{"sessionID":"`+ses+`","part":{"id":"prt_other","messageID":"msg_a","type":"tool","tool":"bash","callID":"call_2","state":{"status":"running","input":{}}}}`))
-	found, _, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_2")
+	found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_2")
 	is.NoErr(err)
 	is.True(found.Several) // two parts
 
@@ -94,7 +93,7 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 		feed(t, m, s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_tool",`+
 			`"messageID":"msg_a","type":"tool","tool":"pocketcoder_pay","callID":"call_3",`+
 			`"state":{"status":"running","input":`+c.input+`}}}`))
-		found, _, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_3")
+		found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_3")
 		is.NoErr(err)
 		is.Equal(found.Several, c.several)
 	}
@@ -106,7 +105,7 @@ func TestTurnsThatWaitForAPersonDoNotCountAsRunning(t *testing.T) {
 	is := is.New(t)
 	s, m := &eventBuilder{t: t}, still(t)
 	running := func() int {
-		running, err := turns.Running(t.Context(), m, engine)
+		running, err := m.CountRunningTurns(t.Context(), engine)
 		is.NoErr(err)
 		n := 0
 		for _, of := range running {

@@ -13,14 +13,14 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/expect/random"
+	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
-	"pocketcoder/projections/turncontext"
 )
 
 func TestContextNamesChatPersonAgentAndWorkspace(t *testing.T) {
 	t.Parallel()
 	exact, half := 0.0, 0.5
-	for want, c := range map[string]turncontext.Context{
+	for want, c := range map[string]projections.TurnContext{
 		`<context/>`: {},
 		`<context chat="fix &lt;b&gt; &amp; &#34;q&#34;" person="Ada" agent="Reviewer" workspace="/work/shop"/>`: {
 			Chat: "fix <b>\n& \"q\"\u202e", Person: "Ada", Agent: "Reviewer", Workspace: "/work/shop",
@@ -38,7 +38,7 @@ func TestContextIsShortAndWellFormed(t *testing.T) {
 	t.Parallel()
 	random.Check(t, func(r *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[<>&"'a-z ]{0,400}`))
-		c := turncontext.Context{Chat: text.Draw(r, "chat"), Person: text.Draw(r, "person"), Agent: text.Draw(r, "agent"),
+		c := projections.TurnContext{Chat: text.Draw(r, "chat"), Person: text.Draw(r, "person"), Agent: text.Draw(r, "agent"),
 			Workspace: text.Draw(r, "workspace")}
 		s := c.String()
 		if n := utf8.RuneCountInString(s); n >= 200 {
@@ -96,7 +96,7 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 		{"named", "said"}: `<context chat="title of named" person="Ada" channel="phone" speaker="Bob"/>`,
 		{"named", "due"}:  `<context chat="title of named" person="Ada" schedule="Nightly"/>`,
 	} {
-		c, err := turncontext.Of(t.Context(), m, of[0], of[1])
+		c, err := m.TurnContext(t.Context(), of[0], of[1])
 		is.NoErr(err)
 		is.Equal(c.String(), want)
 	}

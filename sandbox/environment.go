@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"pocketcoder/sandbox/gitconfig"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -40,7 +39,7 @@ func (w *Worker) environment(r wire.Request) []string {
 		"SHELL="+w.config.Shell,
 		"USER="+name,
 		"LOGNAME="+name,
-		"GIT_CONFIG_GLOBAL="+gitconfig.File(w.git),
+		"GIT_CONFIG_GLOBAL="+gitConfigFile(w.git),
 		"LANG=C.UTF-8",
 		"LC_ALL=C.UTF-8",
 		"TERM="+terminal,

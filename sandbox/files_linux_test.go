@@ -19,7 +19,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/sandbox/files"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -51,9 +50,9 @@ func (w *Worker) settle(t *testing.T) {
 		os.WriteFile(probe, nil, 0o600)
 		info, _ := os.Stat(probe)
 		if first == 0 {
-			first = files.ChangeTime(info)
+			first = changeTime(info)
 		}
-		return files.ChangeTime(info) > first+2*int64(10*time.Millisecond)
+		return changeTime(info) > first+2*int64(10*time.Millisecond)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"pocketcoder/sandbox/files"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
@@ -37,9 +36,9 @@ func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr
 	}
 	switch r.Op {
 	case wire.Changes:
-		return files.Changes(ctx, w.workspace, r.Since, stdout)
+		return listChanges(ctx, w.workspace, r.Since, stdout)
 	case wire.Read:
-		return files.Read(w.workspace, r.Path, stdout)
+		return readFile(w.workspace, r.Path, stdout)
 	case wire.Dial:
 		return w.dial(ctx, r, stdout, stderr)
 	case wire.Keep:

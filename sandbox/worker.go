@@ -42,7 +42,6 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/sandbox/gitconfig"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/quarantine"
@@ -72,7 +71,7 @@ type Worker struct {
 	id          identity
 	confinement *isolation.Confinement
 	path        string        // PATH of every command
-	git         string        // directory of gitconfig.Make
+	git         string        // directory of makeGitConfig
 	gitLock     *os.File      // on it
 	grace       time.Duration // time between SIGTERM and SIGKILL
 	stop        chan struct{}
@@ -162,7 +161,7 @@ func (w *Worker) openConfinement() (err error) {
 	if err != nil {
 		return fmt.Errorf("open TMPDIR: %w", err)
 	}
-	if w.git, w.gitLock, err = gitconfig.Make(temp, userName()); err != nil {
+	if w.git, w.gitLock, err = makeGitConfig(temp, userName()); err != nil {
 		return err
 	}
 	expose := append([]string{w.git}, w.config.Expose...)

@@ -33,13 +33,9 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
-	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
-	"pocketcoder/web/channels"
-	"pocketcoder/web/chats"
 	"pocketcoder/web/export"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages"
@@ -47,11 +43,9 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
-	"pocketcoder/web/schedules"
-	"pocketcoder/web/search"
+	"pocketcoder/web/routes"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
-	"pocketcoder/web/workers"
 )
 
 // Options are the parts of the system that the server uses, and its settings.
@@ -65,7 +59,7 @@ type Options struct {
 	Records  *record.Records
 	Gate     permission.Gate
 	Accounts *account.Accounts
-	Engine   chats.Engine
+	Engine   routes.Engine
 	Push     api.Push
 	Signal   func(context.Context, exec.Signal) (uint64, error) // sends a signal to a running command
 	// handlers.ErrNotServed when nothing serves there
@@ -76,7 +70,7 @@ type Options struct {
 
 	Workers   *worker.Workers
 	Schedules *schedule.Schedules
-	Previews  preview.Schedules
+	Previews  schedule.Previews
 	Proposals proposal.Proposals
 
 	ProviderKeys *recordsecret.ProviderKeys
@@ -92,18 +86,18 @@ type Options struct {
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
 type Server struct {
 	API      *api.Server
-	Chats    *chats.Chats
+	Chats    *routes.Chats
 	Records  *records.Records
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Ports    *ports.Ports
 	Shells   *shell.Shells
 	Exports  *export.Exports
-	Workers  *workers.Workers
+	Workers  *routes.Workers
 	// of schedules, besides their records
-	Schedules *schedules.Schedules
-	Agents    *agents.Agents
-	Channels  *channels.Channels
+	Schedules *routes.Schedules
+	Agents    *routes.Agents
+	Channels  *routes.Channels
 	Site      *site.Site
 	hosts     []string
 }
@@ -115,7 +109,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		API:   core,
-		Chats: &chats.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
+		Chats: &routes.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
 			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
@@ -127,11 +121,11 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
-	s.Agents = &agents.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
+	s.Workers = &routes.Workers{API: core, Workers: o.Workers}
+	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
 		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
-	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
-	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
+	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
+	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
 		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
 	return s
@@ -143,7 +137,7 @@ func (s *Server) routes() []api.Route {
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		s.Agents.Routes(),
-		search.Search{API: s.API}.Routes())
+		routes.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

@@ -26,7 +26,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/sleep"
 )
 
@@ -56,7 +55,7 @@ type Message struct {
 	Text    string
 	Buttons []Button
 	File    *File
-	Thread  outgoing.Thread // for a messenger with threads
+	Thread  projections.ChannelThread // for a messenger with threads
 }
 
 // File is a file that the assistant sends.
@@ -119,7 +118,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	running map[string]*connection // by channel
-	sending map[outgoing.Place]bool
+	sending map[projections.ChannelPlace]bool
 	looked  uint64 // sequence up to which pending rows were read
 	busy    sync.WaitGroup
 }
@@ -147,7 +146,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.busy.Wait()
 	defer cancel()
-	h.running, h.sending = map[string]*connection{}, map[outgoing.Place]bool{}
+	h.running, h.sending = map[string]*connection{}, map[projections.ChannelPlace]bool{}
 	for err := h.closeInterrupted(ctx); err != nil; err = h.closeInterrupted(ctx) {
 		h.Logger.Error("close interrupted messages", "err", err)
 		if err := sleep.For(ctx, failPause); err != nil {
@@ -267,7 +266,7 @@ func (h *Hub) showTyping(ctx context.Context) error {
 	if !h.connected() {
 		return nil
 	}
-	all, err := outgoing.Busy(ctx, h.Model.Model, time.Now().UTC().Format(events.TimeFormat))
+	all, err := h.Model.BusyConversations(ctx, time.Now().UTC().Format(events.TimeFormat))
 	for _, at := range all {
 		if p := h.platform(at.Channel); p != nil {
 			err = errors.Join(err, p.Typing(ctx, at.Place))

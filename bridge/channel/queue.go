@@ -13,10 +13,7 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -29,7 +26,7 @@ func (h *Hub) queue(ctx context.Context) error {
 		return nil
 	}
 	seq := h.Model.Seq()
-	all, err := outgoing.ListPending(ctx, h.Model.Model, h.looked, time.Now().UTC().Format(events.TimeFormat))
+	all, err := h.Model.PendingChannelMessages(ctx, h.looked, time.Now().UTC().Format(events.TimeFormat))
 	if err != nil {
 		return err
 	}
@@ -57,7 +54,7 @@ func (h *Hub) queue(ctx context.Context) error {
 }
 
 // describe returns the message to queue for a pending answer, error, notice, request, question or file.
-func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+func (h *Hub) describe(ctx context.Context, p projections.PendingChannelMessage) (d events.ChannelQueued, err error) {
 	switch p.Type {
 	case events.OutgoingPermission:
 		return h.describePermission(ctx, p)
@@ -94,12 +91,13 @@ func withoutInternal(text string) string {
 // maxRequest is the longest text of a request, in bytes, so that it is one message with its buttons.
 const maxRequest = 3000
 
-func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+func (h *Hub) describePermission(ctx context.Context, p projections.PendingChannelMessage) (
+	d events.ChannelQueued, err error) {
 	request, _, err := h.Model.FindPermission(ctx, p.About)
 	if err != nil {
 		return d, err
 	}
-	arguments, err := toolcalls.Arguments(ctx, h.Model, request)
+	arguments, err := h.Model.ToolArguments(ctx, request)
 	if err != nil {
 		return d, err
 	}
@@ -141,12 +139,13 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-func (h *Hub) question(ctx context.Context, id string) (questions.Question, bool, error) {
-	return store.First[questions.Question](ctx, h.Model.Model, "question "+id, "SELECT * FROM questions WHERE id={:id}",
+func (h *Hub) question(ctx context.Context, id string) (projections.Question, bool, error) {
+	return store.First[projections.Question](ctx, h.Model.Model, "question "+id, "SELECT * FROM questions WHERE id={:id}",
 		map[string]any{"id": id})
 }
 
-func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+func (h *Hub) describeQuestion(ctx context.Context, p projections.PendingChannelMessage) (
+	d events.ChannelQueued, err error) {
 	q, _, err := h.question(ctx, p.About)
 	if err != nil {
 		return d, err
@@ -160,7 +159,7 @@ func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d event
 }
 
 // choicesOf returns the labels that a question offers.
-func choicesOf(q questions.Question) (labels []string) {
+func choicesOf(q projections.Question) (labels []string) {
 	_ = json.Unmarshal([]byte(q.Choices), &labels) // a JSON list
 	return labels
 }

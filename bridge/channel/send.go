@@ -13,21 +13,18 @@ import (
 	"pocketcoder/events/log/blob"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/projections/artifacts"
-	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
 	"pocketcoder/sleep"
 )
 
 // closeInterrupted records the messages that an earlier process was sending as unknown. A platform cannot be asked
 // whether it has them.
 func (h *Hub) closeInterrupted(ctx context.Context) error {
-	all, err := outgoing.Open(ctx, h.Model.Model)
+	all, err := h.Model.OpenChannelMessages(ctx)
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
-		if m.State == outgoing.Sending {
+		if m.State == projections.ChannelMessageSending {
 			if err := h.recordUnknown(ctx, m, "PocketCoder stopped while it sent this message"); err != nil {
 				return err
 			}
@@ -37,7 +34,7 @@ func (h *Hub) closeInterrupted(ctx context.Context) error {
 }
 
 // recordUnknown records that a platform may or may not have a message, and notifies the conversation.
-func (h *Hub) recordUnknown(ctx context.Context, m outgoing.Message, why string) error {
+func (h *Hub) recordUnknown(ctx context.Context, m projections.ChannelMessage, why string) error {
 	if m.Type != events.OutgoingNotice {
 		if err := h.notify(ctx, m, "unknown", "A message may not have reached you. Read it here: "); err != nil {
 			return err
@@ -48,7 +45,7 @@ func (h *Hub) recordUnknown(ctx context.Context, m outgoing.Message, why string)
 }
 
 // notify queues a notice about a message, which ends with a link to its chat. what names the reason.
-func (h *Hub) notify(ctx context.Context, m outgoing.Message, what, text string) error {
+func (h *Hub) notify(ctx context.Context, m projections.ChannelMessage, what, text string) error {
 	return h.Channels.Queue(ctx, m.Chat, events.ChannelQueued{Message: events.ChannelID(m.ID, what), Channel: m.Channel,
 		Place: m.Place, Type: events.OutgoingNotice, Text: text + h.URL + "/?chat=" + url.QueryEscape(m.Chat)})
 }
@@ -56,13 +53,13 @@ func (h *Hub) notify(ctx context.Context, m outgoing.Message, what, text string)
 // send starts to send the queued messages of each conversation in which nothing is being sent, and drops the oldest
 // where too many wait.
 func (h *Hub) send(ctx context.Context) error {
-	all, err := outgoing.Open(ctx, h.Model.Model)
+	all, err := h.Model.OpenChannelMessages(ctx)
 	if err != nil {
 		return err
 	}
-	by := map[outgoing.Place][]outgoing.Message{}
+	by := map[projections.ChannelPlace][]projections.ChannelMessage{}
 	for _, m := range all {
-		at := outgoing.Place{Channel: m.Channel, Place: m.Place}
+		at := projections.ChannelPlace{Channel: m.Channel, Place: m.Place}
 		by[at] = append(by[at], m)
 	}
 	for at, open := range by {
@@ -83,13 +80,13 @@ func (h *Hub) send(ctx context.Context) error {
 }
 
 // serve sends the messages of a conversation until none waits. One that was queued while serve ended is sent too.
-func (h *Hub) serve(ctx context.Context, at outgoing.Place) {
+func (h *Hub) serve(ctx context.Context, at projections.ChannelPlace) {
 	for again := true; again; {
 		h.drain(ctx, at)
 		h.mu.Lock()
 		delete(h.sending, at)
 		h.mu.Unlock()
-		open, err := outgoing.OpenOf(ctx, h.Model.Model, at.Channel, at.Place)
+		open, err := h.Model.OpenChannelMessagesOf(ctx, at.Channel, at.Place)
 		h.mu.Lock()
 		again = ctx.Err() == nil && err == nil && len(open) > 0 && h.running[at.Channel] != nil && !h.sending[at]
 		h.sending[at] = h.sending[at] || again
@@ -98,9 +95,9 @@ func (h *Hub) serve(ctx context.Context, at outgoing.Place) {
 }
 
 // drain sends the messages of a conversation one after the other.
-func (h *Hub) drain(ctx context.Context, at outgoing.Place) {
+func (h *Hub) drain(ctx context.Context, at projections.ChannelPlace) {
 	for attempt := 1; ctx.Err() == nil; {
-		open, err := outgoing.OpenOf(ctx, h.Model.Model, at.Channel, at.Place)
+		open, err := h.Model.OpenChannelMessagesOf(ctx, at.Channel, at.Place)
 		p := h.platform(at.Channel)
 		if err == nil && (len(open) == 0 || p == nil) {
 			return
@@ -131,12 +128,12 @@ const (
 
 // deliver sends a message and records the result. It sends nothing if no reader is left or the request is decided. It
 // returns an error if the message must be sent later.
-func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
-	if m.State == outgoing.Sending { // the result of an earlier try could not be recorded
+func (h *Hub) deliver(ctx context.Context, p Platform, m projections.ChannelMessage) error {
+	if m.State == projections.ChannelMessageSending { // the result of an earlier try could not be recorded
 		return h.recordUnknown(ctx, m, "PocketCoder could not record whether it was sent")
 	}
 	if m.About != "" { // a direct notice may go to a person who is not paired
-		may, err := outgoing.MaySend(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
+		may, err := h.Model.MaySendChannelMessage(ctx, m, time.Now().UTC().Format(events.TimeFormat))
 		if err != nil {
 			return err
 		}
@@ -151,7 +148,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	if !pending {
 		return h.fail(ctx, m, "it was decided before it could be sent")
 	}
-	thread, err := outgoing.ThreadOf(ctx, h.Model.Model, m)
+	thread, err := h.Model.ChannelThreadOf(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -170,7 +167,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 }
 
 // transmit sends a message, and records the result. It returns an error if the message still waits.
-func (h *Hub) transmit(ctx context.Context, p Platform, m outgoing.Message, message Message) error {
+func (h *Hub) transmit(ctx context.Context, p Platform, m projections.ChannelMessage, message Message) error {
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
@@ -191,7 +188,7 @@ func (h *Hub) transmit(ctx context.Context, p Platform, m outgoing.Message, mess
 }
 
 // recordRefused records that a platform refuses a message for good. It may accept a notice in place of a file.
-func (h *Hub) recordRefused(ctx context.Context, m outgoing.Message, file *File, reason string) error {
+func (h *Hub) recordRefused(ctx context.Context, m projections.ChannelMessage, file *File, reason string) error {
 	if file != nil {
 		text := "The file " + file.Name + " could not be sent. It is in the chat: "
 		if err := h.notify(ctx, m, "refused", text); err != nil {
@@ -201,17 +198,17 @@ func (h *Hub) recordRefused(ctx context.Context, m outgoing.Message, file *File,
 	return h.fail(ctx, m, reason)
 }
 
-func (h *Hub) fail(ctx context.Context, m outgoing.Message, reason string) error {
+func (h *Hub) fail(ctx context.Context, m projections.ChannelMessage, reason string) error {
 	return h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelFailed{Message: m.ID, Reason: reason,
 		Attempts: int(m.Attempts)})
 }
 
 // file returns the file that a message carries, as it is in the log; nil for a message without a file.
-func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
+func (h *Hub) file(ctx context.Context, m projections.ChannelMessage) (*File, error) {
 	if m.Type != events.OutgoingFile {
 		return nil, nil
 	}
-	a, found, err := artifacts.One(ctx, h.Model.Model, m.About)
+	a, found, err := h.Model.Artifact(ctx, m.About)
 	if err != nil || !found {
 		return nil, cmp.Or(err, blob.ErrNotFound)
 	}
@@ -221,7 +218,7 @@ func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
 }
 
 // buttons creates the buttons of a message, and reports whether what it is about is still to be decided.
-func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, pending bool, err error) {
+func (h *Hub) buttons(ctx context.Context, m projections.ChannelMessage) (list []Button, pending bool, err error) {
 	offer := func(title string, b channel.Button) {
 		if err != nil {
 			return
@@ -246,7 +243,7 @@ func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, p
 		offer("Deny", b)
 	case events.OutgoingQuestion:
 		q, found, err := h.question(ctx, m.About)
-		if err != nil || !found || q.Status != questions.Asked {
+		if err != nil || !found || q.Status != projections.QuestionAsked {
 			return nil, false, err
 		}
 		if q.Multiple {

@@ -27,7 +27,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 )
 
 // tokens are the tokens of targets, by URL.
@@ -142,9 +141,9 @@ func (s *system) await(o *target, want []uint64) {
 	})
 }
 
-func (s *system) failed() []outgoing.NamedFailure {
+func (s *system) failed() []projections.NamedWebhookFailure {
 	s.t.Helper()
-	all, err := outgoing.ListFailures(s.t.Context(), s.model.Model, 100)
+	all, err := s.model.WebhookFailures(s.t.Context(), 100)
 	check(s.t, err)
 	return all
 }

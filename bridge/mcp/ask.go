@@ -9,9 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
-	"pocketcoder/projections/toolcalls"
+	"pocketcoder/projections"
 )
 
 type askArguments struct {
@@ -33,7 +31,7 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 	for _, label := range in.Options {
 		question.Options = append(question.Options, events.Option{Label: label})
 	}
-	id := questions.OwnID(c.Session, at.Message, c.Call)
+	id := projections.OwnQuestionID(c.Session, at.Message, c.Call)
 	seq, err := s.Chats.RequestQuestion(ctx, chat.RequestQuestion{Command: s.command(), Chat: c.chat,
 		QuestionRequested: events.QuestionRequested{Question: id, Session: c.Session, MessageID: at.Message, Call: c.Call,
 			Questions: []events.Question{question}}})
@@ -48,19 +46,19 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 	switch {
 	case err != nil:
 		return "", err
-	case a.status == questions.Rejected:
+	case a.status == projections.QuestionRejected:
 		return "", handlers.Refuse(handlers.Conflict, "The person does not want to answer this question.")
-	case a.status == questions.Expired:
+	case a.status == projections.QuestionExpired:
 		return "", handlers.Refuse(handlers.Conflict, "The question expired: %s.", a.reason)
 	}
 	return strings.Join(a.texts[0], ", "), nil
 }
 
 // runningAt returns where a running call is in the chat.
-func (s *Server) runningAt(ctx context.Context, c call) (toolcalls.Running, error) {
+func (s *Server) runningAt(ctx context.Context, c call) (projections.RunningCall, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
-	at, err := toolcalls.AwaitRunning(ctx, s.Model, c.chat, c.Session, c.Call)
+	at, err := s.Model.AwaitRunningCall(ctx, c.chat, c.Session, c.Call)
 	if err != nil {
 		return at, fmt.Errorf("find call %s: %w", c.Call, err)
 	}
@@ -81,19 +79,19 @@ func (s *Server) awaitAnswers(ctx context.Context, id string, seq uint64) (a ans
 			return a, err
 		}
 		seq = s.Model.Seq() + 1
-		group, err := pending.QuestionsOf(ctx, s.Model, id)
+		group, err := s.Model.QuestionsOf(ctx, id)
 		if err != nil {
 			return a, err
 		}
-		a = answers{status: questions.Replied}
+		a = answers{status: projections.QuestionReplied}
 		for _, q := range group {
-			if q.Status != questions.Replied {
+			if q.Status != projections.QuestionReplied {
 				a.status, a.reason = q.Status, q.Reason
 				break
 			}
 		}
-		if len(group) > 0 && a.status != questions.Asked {
-			a.texts, _, err = pending.AnswersTo(group)
+		if len(group) > 0 && a.status != projections.QuestionAsked {
+			a.texts, _, err = projections.AnswersTo(group)
 			return a, err
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/worker"
-	"pocketcoder/projections/toolcalls"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 )
 
 // The bounds of a handoff, in seconds.
@@ -125,8 +124,8 @@ func (s *Server) from(ctx context.Context, c call) (worker.Caller, error) {
 	from := worker.Caller{Chat: c.chat, Session: c.Session, Message: at.Message, Call: c.ID}
 	session, _, err := s.Model.Session(ctx, c.Session)
 	if err == nil && session.Parent != "" {
-		var made toolcalls.Call
-		made, _, err = toolcalls.Find(ctx, s.Model, c.Session, at.Message, c.Call)
+		var made projections.ToolCall
+		made, _, err = s.Model.ToolCall(ctx, c.Session, at.Message, c.Call)
 		from.Subagent = made.Agent
 	}
 	return from, err
@@ -146,7 +145,7 @@ func (d *delegated) conclude() {
 
 // describe returns the JSON of a result, with what the read models know of the worker.
 func (s *Server) describe(ctx context.Context, id string, d delegated) (string, error) {
-	all, err := workers.List(ctx, s.Model, id, maxListed)
+	all, err := s.Model.Workers(ctx, id, maxListed)
 	if err != nil {
 		return "", err
 	}
@@ -164,11 +163,11 @@ const maxListed = 200
 
 // listWorkers lists the workers of the caller's tree.
 func (s *Server) listWorkers(ctx context.Context, c call, _ noArguments) (string, error) {
-	all, err := workers.List(ctx, s.Model, c.chat, maxListed)
+	all, err := s.Model.Workers(ctx, c.chat, maxListed)
 	if err != nil {
 		return "", err
 	}
-	return encode(map[string]any{"workers": append([]workers.Worker{}, all...)})
+	return encode(map[string]any{"workers": append([]projections.Worker{}, all...)})
 }
 
 type workerArguments struct {
@@ -178,7 +177,7 @@ type workerArguments struct {
 
 // checkWorker returns the state of a worker of the caller's tree, and its result if there is one.
 func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (string, error) {
-	all, err := workers.List(ctx, s.Model, c.chat, maxListed)
+	all, err := s.Model.Workers(ctx, c.chat, maxListed)
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +185,7 @@ func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (s
 		if w.ID != in.Worker {
 			continue
 		}
-		one, _, err := workers.One(ctx, s.Model, w.ID)
+		one, _, err := s.Model.Worker(ctx, w.ID)
 		if err != nil {
 			return "", err
 		}
@@ -223,7 +222,7 @@ const parentReceiver = "parent"
 // sendMessage sends a message to another chat of the tree.
 func (s *Server) sendMessage(ctx context.Context, c call, in messageArguments) (string, error) {
 	if in.Receiver == parentReceiver {
-		own, isWorker, err := workers.One(ctx, s.Model, c.chat)
+		own, isWorker, err := s.Model.Worker(ctx, c.chat)
 		if err != nil {
 			return "", err
 		}
@@ -255,9 +254,9 @@ func (s *Server) checkInbox(ctx context.Context, c call, in inboxArguments) (str
 	if limit < 1 || limit > 100 {
 		return "", handlers.Refuse(handlers.Invalid, "limit: want 1 to 100, got %d", limit)
 	}
-	all, err := workers.Inbox(ctx, s.Model, c.chat, limit)
+	all, err := s.Model.Inbox(ctx, c.chat, limit)
 	if err != nil {
 		return "", err
 	}
-	return encode(map[string]any{"messages": append([]workers.Letter{}, all...)})
+	return encode(map[string]any{"messages": append([]projections.Letter{}, all...)})
 }

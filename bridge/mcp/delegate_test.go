@@ -24,7 +24,6 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/worker"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/projectionstest"
 )
 
@@ -133,7 +132,7 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 32)
 	waiting := func() int {
-		all, err := pending.OwnQuestions(t.Context(), f.Model)
+		all, err := f.Model.OwnQuestions(t.Context())
 		is.NoErr(err)
 		return len(all)
 	}

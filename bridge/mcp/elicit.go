@@ -18,7 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 )
 
 // Elicit asks a person what an MCP server wants to know, one question for each field. If the person cannot be asked, or
@@ -40,9 +40,9 @@ func (s *Server) Elicit(ctx context.Context, e gateway.Elicitation) (*mcp.Elicit
 		return declined(refused.Text)
 	case err != nil:
 		return nil, "", err
-	case a.status == questions.Rejected:
+	case a.status == projections.QuestionRejected:
 		return &mcp.ElicitResult{Action: "decline"}, "", nil
-	case a.status == questions.Expired:
+	case a.status == projections.QuestionExpired:
 		return &mcp.ElicitResult{Action: "cancel"}, "", nil
 	}
 	content := map[string]any{}

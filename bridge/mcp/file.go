@@ -18,7 +18,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/projections/toolcalls"
 )
 
 type fileArguments struct {
@@ -34,7 +33,7 @@ func (s *Server) sendFile(ctx context.Context, c call, in fileArguments) (string
 	if err != nil {
 		return "", err
 	}
-	made, _, err := toolcalls.Find(ctx, s.Model, c.Session, at.Message, c.Call)
+	made, _, err := s.Model.ToolCall(ctx, c.Session, at.Message, c.Call)
 	if err != nil {
 		return "", err
 	}

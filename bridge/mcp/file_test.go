@@ -21,8 +21,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/artifacts"
-	"pocketcoder/projections/toolcalls"
 )
 
 // openSending returns a fixture whose session works in a directory, with a rule against reading private files.
@@ -35,7 +33,7 @@ func openSending(t *testing.T) (f *delegating, directory string) {
 			return permission.Session{Chat: "c1", Directory: directory}, true
 		},
 		Call: func(ctx context.Context, session string, tool events.Call, _ time.Duration) (permission.Call, bool) {
-			found, ok, err := toolcalls.Find(ctx, f.Model, session, tool.MessageID, tool.CallID)
+			found, ok, err := f.Model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
 			return permission.Call{Agent: found.Agent}, ok && err == nil
 		}}
 	f.JudgeRead = gate.JudgeRead
@@ -84,7 +82,7 @@ func TestAFileIsSentAsItWas(t *testing.T) {
 	is.Equal(len(sent), 4)
 	is.NoErr(f.Model.CatchUp(t.Context()))
 	for _, d := range sent {
-		a, found, err := artifacts.One(t.Context(), f.Model.Model, d.File)
+		a, found, err := f.Model.Artifact(t.Context(), d.File)
 		is.NoErr(err)
 		is.True(found)
 		is.Equal([]string{a.Chat, a.Path, a.Blob, a.Caption}, []string{"c1", d.Path, d.Content.Name, d.Caption})

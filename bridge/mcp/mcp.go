@@ -38,7 +38,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
@@ -54,7 +53,7 @@ type Server struct {
 	Workers *worker.Workers
 	// of the tools on scheduled tasks
 	Schedules *schedule.Schedules
-	Preview   func(context.Context, schedules.Schedule) (preview.Preview, error)
+	Preview   func(context.Context, schedules.Schedule) (schedule.Preview, error)
 	Model     *projections.Model
 	// Every is the time between two reports of progress; 0 for defaultEvery.
 	Every time.Duration

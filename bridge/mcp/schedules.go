@@ -14,8 +14,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/projections"
-	runs "pocketcoder/projections/schedules"
-	"pocketcoder/projections/toolcalls"
 )
 
 type taskArguments struct {
@@ -100,7 +98,7 @@ func (s *Server) PreviewTask(ctx context.Context, chat string, a events.Permissi
 }
 
 func (s *Server) previewTask(ctx context.Context, id string, a events.PermissionAsk) (string, error) {
-	body, err := toolcalls.Arguments(ctx, s.Model, projections.Permission{Permission: a.Permission, Session: a.SessionID,
+	body, err := s.Model.ToolArguments(ctx, projections.Permission{Permission: a.Permission, Session: a.SessionID,
 		EngineMessage: a.Tool.MessageID, Call: a.Tool.CallID})
 	if err != nil {
 		return "", err
@@ -199,7 +197,7 @@ func (s *Server) listTasks(ctx context.Context, c call, _ noArguments) (string, 
 		if t.Next, err = s.Schedules.Next(ctx, r.ID, 1); err != nil {
 			return "", err
 		}
-		last, err := runs.Of(ctx, s.Model.Model, r.ID, 1)
+		last, err := s.Model.ScheduleRuns(ctx, r.ID, 1)
 		if err != nil {
 			return "", err
 		}

@@ -33,7 +33,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // bridgedOpenCode is the real OpenCode, bridged to a real log.
@@ -159,7 +158,7 @@ func (w *bridgedOpenCode) say(chat, text string) {
 	w.t.Helper()
 	w.submit(chat, text)
 	expect.Eventually(w.t, "the turn of "+text, func() bool {
-		asks, err := pending.Requests(w.t.Context(), w.model)
+		asks, err := w.model.PendingRequests(w.t.Context())
 		w.must(err)
 		for _, a := range asks {
 			_, _ = w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission,

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/pending"
 )
 
 // holdsHistory waits until the log has the durable events that POST /sync/history returns, unchanged, each once and in
@@ -216,7 +215,7 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	is.NoErr(err)
 	is.True(row.TurnState != "") // the read model has caught up
 	is.Equal(w.title(many), "renamed")
-	asks, err := pending.Requests(t.Context(), w.model)
+	asks, err := w.model.PendingRequests(t.Context())
 	is.NoErr(err)
 	is.Equal(len(asks), 1)
 	is.Equal(asks[0].Session, young)

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // put submits a message and returns its id.
@@ -36,20 +35,20 @@ func (w *bridgedOpenCode) change(c chat.ChangeMessage) {
 }
 
 // asking waits for a request of a chat and returns it.
-func (w *bridgedOpenCode) asking(chat string) pending.Request {
+func (w *bridgedOpenCode) asking(chat string) projections.PendingRequest {
 	w.t.Helper()
-	var all []pending.Request
+	var all []projections.PendingRequest
 	expect.Eventually(w.t, "it asks", func() bool {
 		var err error
-		all, err = pending.Requests(w.t.Context(), w.model)
+		all, err = w.model.PendingRequests(w.t.Context())
 		w.must(err)
-		all = slices.DeleteFunc(all, func(p pending.Request) bool { return p.Chat != chat })
+		all = slices.DeleteFunc(all, func(p projections.PendingRequest) bool { return p.Chat != chat })
 		return len(all) > 0
 	})
 	return all[0]
 }
 
-func (w *bridgedOpenCode) approve(p pending.Request) {
+func (w *bridgedOpenCode) approve(p projections.PendingRequest) {
 	w.t.Helper()
 	_, err := w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: p.Chat, Permission: p.EnginePermission,
 		Decision: events.Authorized})

@@ -35,7 +35,7 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 }
 
 // Describe describes a permission request in a title and a text, which is quoted as Quoted does. whole reports whether
-// the text shows all that an approval would allow. arguments are those of toolcalls.Arguments.
+// the text shows all that an approval would allow. arguments are those of Model.ToolArguments.
 func Describe(ask events.PermissionAsk, message, arguments string) (title, text string, whole bool) {
 	d := describe(ask, message, arguments)
 	return Visible(oneLine(d.title)), Quoted(d.text), !d.partial && !ask.Redacted() && utf8.ValidString(d.text)

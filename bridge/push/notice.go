@@ -15,9 +15,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
-	"pocketcoder/projections/toolcalls"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -66,7 +63,7 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 		if permission.ForAdministrators(request.Permission, json.RawMessage(request.Metadata)) {
 			owner = "" // the owner may not decide it
 		}
-		arguments, err := toolcalls.Arguments(ctx, p.Model, request)
+		arguments, err := p.Model.ToolArguments(ctx, request)
 		if err != nil {
 			return err
 		}
@@ -111,7 +108,7 @@ func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	if time.Since(e.Time) > maxTurnAge {
 		return nil
 	}
-	turn, found, err := turns.Last(ctx, p.Model, e.Subject.ID)
+	turn, found, err := p.Model.LastTurn(ctx, e.Subject.ID)
 	if err != nil || !found {
 		return err
 	}
@@ -207,7 +204,7 @@ func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	case n.Question != "":
 		all, err := p.questions(ctx, n)
 		for _, q := range all {
-			if q.Status == questions.Asked {
+			if q.Status == projections.QuestionAsked {
 				return true, err
 			}
 		}
@@ -219,8 +216,8 @@ func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	return true, nil
 }
 
-func (p *Push) questions(ctx context.Context, n events.Notice) (together []questions.Question, err error) {
-	all, err := questions.Of(ctx, p.Model.Model, n.Chat, "")
+func (p *Push) questions(ctx context.Context, n events.Notice) (together []projections.Question, err error) {
+	all, err := p.Model.Questions(ctx, n.Chat, "")
 	for _, q := range all {
 		if q.EngineQuestion == n.Question {
 			together = append(together, q)

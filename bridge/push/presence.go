@@ -7,7 +7,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 )
 
 // DefaultAwayAfter allows a client to reconnect.
@@ -80,7 +79,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := questions.Of(ctx, p.Model.Model, "", questions.Asked)
+	waiting, err := p.Model.Questions(ctx, "", projections.QuestionAsked)
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 			return err
 		}
 	}
-	waiting, err := questions.Of(ctx, p.Model.Model, chat, questions.Asked)
+	waiting, err := p.Model.Questions(ctx, chat, projections.QuestionAsked)
 	if err != nil {
 		return err
 	}

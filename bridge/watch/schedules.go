@@ -11,7 +11,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
-	"pocketcoder/projections/schedules"
 )
 
 // Schedules waits for the due times of schedules, and starts their runs. It stops a run that has spent its own budget.
@@ -56,7 +55,7 @@ func (w Schedules) startDue(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	open, err := schedules.Open(ctx, w.Model.Model)
+	open, err := w.Model.OpenScheduleRuns(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,14 +76,14 @@ func (w Schedules) startDue(ctx context.Context) error {
 
 // stopSpent stops the runs that have spent their own budget. The cost of a step is known at its end.
 func (w Schedules) stopSpent(ctx context.Context) error {
-	open, err := schedules.Open(ctx, w.Model.Model)
+	open, err := w.Model.OpenScheduleRuns(ctx)
 	for _, r := range open {
 		if r.MaxCost == 0 || r.Cost < r.MaxCost || r.Reason != "" {
 			continue
 		}
 		var seq uint64
 		seq, err = w.Chats.AbortTurn(ctx, chat.AbortTurn{Chat: r.Chat,
-			Command: handlers.Command{ID: schedules.StopOf(r.ID), Actor: events.ScheduleActor(r.Schedule)}})
+			Command: handlers.Command{ID: projections.StopOfRun(r.ID), Actor: events.ScheduleActor(r.Schedule)}})
 		if handlers.CodeOf(err) != "" { // the turn is over, or the chat was deleted
 			err = nil
 			continue

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
-	queries "pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 )
 
 // scheduleSystem is a scripted OpenCode with everything around it, and a clock.
@@ -60,7 +60,7 @@ func (s *scheduleSystem) save(id string, set map[string]any) {
 		fields[name] = value
 	}
 	_, _, err := s.Records.Save(s.T.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-		Collection: queries.Collection, Record: id, Set: record.Fields(fields), New: true})
+		Collection: projections.ScheduleCollection, Record: id, Set: record.Fields(fields), New: true})
 	s.Must(err)
 }
 
@@ -105,12 +105,12 @@ func (s *scheduleSystem) step(p prompt, cost float64, isLast bool) {
 	}
 }
 
-func (s *scheduleSystem) runs(id string) []queries.PricedRun {
+func (s *scheduleSystem) runs(id string) []projections.PricedRun {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())
 	s.Must(err)
 	s.Must(s.Model.Wait(s.T.Context(), last))
-	all, err := queries.Of(s.T.Context(), s.Model.Model, id, 10)
+	all, err := s.Model.ScheduleRuns(s.T.Context(), id, 10)
 	s.Must(err)
 	return all
 }

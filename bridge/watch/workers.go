@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
-	"pocketcoder/projections/workers"
 )
 
 // Workers watches the turns of workers. It records the result of a turn that is over, reports results to a parent that
@@ -58,7 +57,7 @@ func (w Workers) awaitEvent(ctx context.Context, seq uint64, err error) error {
 // deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
 func (w *Workers) deleteOrphans(ctx context.Context) error {
 	seq := w.Model.Seq()
-	orphans, err := workers.Orphans(ctx, w.Model, w.searched)
+	orphans, err := w.Model.OrphanedWorkers(ctx, w.searched)
 	for _, id := range orphans {
 		c := chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id}
 		deleted, failed := w.Workers.Chats.Delete(ctx, c)
@@ -72,7 +71,7 @@ func (w *Workers) deleteOrphans(ctx context.Context) error {
 
 // closeWorktrees removes the git worktrees of deleted workers.
 func (w Workers) closeWorktrees(ctx context.Context) error {
-	open, err := workers.OpenWorktrees(ctx, w.Model)
+	open, err := w.Model.OpenWorktrees(ctx)
 	for _, t := range open {
 		closed, seq, failed := w.Workers.CloseWorktree(ctx, worker.CloseWorktree{Worker: t.Worker, Worktree: t.Worktree,
 			Branch: t.Branch})
@@ -87,7 +86,7 @@ func (w Workers) closeWorktrees(ctx context.Context) error {
 
 // finish records the results of turns that are over.
 func (w Workers) finish(ctx context.Context) error {
-	ended, err := workers.EndedTurns(ctx, w.Model)
+	ended, err := w.Model.EndedWorkerTurns(ctx)
 	for _, d := range ended {
 		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.Ending.State(),
 			Text: resultText(d)})
@@ -97,7 +96,7 @@ func (w Workers) finish(ctx context.Context) error {
 }
 
 // resultText returns the result of a turn, or why there is none.
-func resultText(d workers.Ended) string {
+func resultText(d projections.EndedWorkerTurn) string {
 	if d.Ending == turnstate.EndComplete {
 		return cmp.Or(d.Text, "The worker ended its turn without a text.")
 	}
@@ -117,7 +116,7 @@ func resultText(d workers.Ended) string {
 
 // report sends idle parents the results and silences that were not reported to them.
 func (w Workers) report(ctx context.Context) error {
-	all, err := workers.UnreportedResults(ctx, w.Model)
+	all, err := w.Model.UnreportedResults(ctx)
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].Parent == all[0].Parent {
@@ -130,7 +129,7 @@ func (w Workers) report(ctx context.Context) error {
 	return err
 }
 
-func reportsOf(all []workers.Unreported) (reports []worker.Report) {
+func reportsOf(all []projections.UnreportedResult) (reports []worker.Report) {
 	for _, u := range all {
 		r := worker.Report{Worker: u.Worker, Title: u.Title, Message: u.Message, Status: u.State, Text: u.Text}
 		if u.Silent != "" {
@@ -145,7 +144,7 @@ func reportsOf(all []workers.Unreported) (reports []worker.Report) {
 // silent.
 func (w Workers) silent(ctx context.Context) (next time.Duration, err error) {
 	next = cmp.Or(w.SilentAfter, defaultSilence)
-	running, err := workers.RunningTurns(ctx, w.Model)
+	running, err := w.Model.RunningWorkers(ctx)
 	for _, d := range running {
 		left, failed := w.silentOne(ctx, d)
 		if err = errors.Join(err, failed); left > 0 {
@@ -156,7 +155,7 @@ func (w Workers) silent(ctx context.Context) (next time.Duration, err error) {
 }
 
 // silentOne records that a running worker is silent. It returns the time until the worker may be, 0 if it is silent.
-func (w Workers) silentOne(ctx context.Context, d workers.Running) (left time.Duration, err error) {
+func (w Workers) silentOne(ctx context.Context, d projections.RunningWorker) (left time.Duration, err error) {
 	last, err := w.Log.Newest(ctx, events.ChatFilter(d.Worker))
 	if err != nil {
 		return 0, err
@@ -177,7 +176,7 @@ func ActiveWorkers(ctx context.Context, m *projections.Model) ([]string, error) 
 	if err := m.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	return workers.Active(ctx, m)
+	return m.ActiveWorkers(ctx)
 }
 
 // killAfter is how long the commands of a stopped worker have to end by themselves.
@@ -188,7 +187,7 @@ const killAfter = 3 * time.Second
 func EndCommands(ctx context.Context, m *projections.Model, chat string,
 	signal func(ctx context.Context, exec, signal string) error) error {
 	for _, name := range []string{"TERM", "KILL"} {
-		running, err := workers.Commands(ctx, m, chat)
+		running, err := m.RunningCommands(ctx, chat)
 		if err != nil || len(running) == 0 {
 			return err
 		}
@@ -200,7 +199,7 @@ func EndCommands(ctx context.Context, m *projections.Model, chat string,
 		waiting, cancel := context.WithTimeout(ctx, killAfter)
 		for waiting.Err() == nil {
 			woken := m.Woken()
-			if running, err = workers.Commands(ctx, m, chat); err != nil || len(running) == 0 {
+			if running, err = m.RunningCommands(ctx, chat); err != nil || len(running) == 0 {
 				cancel()
 				return err
 			}

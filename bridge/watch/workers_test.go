@@ -21,7 +21,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/worker"
-	queries "pocketcoder/projections/workers"
 )
 
 // system is a scripted OpenCode with everything around it, and a chat whose turn runs.
@@ -158,10 +157,10 @@ func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {
 	s.watch(0)
 	s.Drained()
 	is.Equal(len(s.reports()), 1)
-	list, err := queries.List(t.Context(), s.Model, s.parent, 10)
+	list, err := s.Model.Workers(t.Context(), s.parent, 10)
 	is.NoErr(err)
 	is.Equal([]string{list[0].ID, list[0].State, list[0].Line}, []string{one.Worker, "completed", "result of one"})
-	list, err = queries.List(t.Context(), s.Model, s.parent, 1)
+	list, err = s.Model.Workers(t.Context(), s.parent, 1)
 	is.NoErr(err)
 	is.Equal(list[0].ID, two.Worker) // the newest: a full list must not hide those that run
 }

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/toolcalls"
 )
 
 // findCall returns the function with which the gate looks up a tool call. OpenCode reports the call after the
@@ -18,11 +17,11 @@ import (
 func findCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call,
 	wait time.Duration) (permission.Call, bool) {
 	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
-		found, ok, err := toolcalls.Find(ctx, model, session, tool.MessageID, tool.CallID)
+		found, ok, err := model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
 		if wait > 0 && (!ok || found.Input == "") {
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
-			found, err = toolcalls.Await(ctx, model, session, tool.MessageID, tool.CallID)
+			found, err = model.AwaitToolCall(ctx, session, tool.MessageID, tool.CallID)
 		}
 		var input struct {
 			Command  string `json:"command"`  // of the bash tool

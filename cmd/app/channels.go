@@ -8,7 +8,6 @@ import (
 	"pocketcoder/bridge/channel/email"
 	"pocketcoder/bridge/channel/telegram"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/projections/outgoing"
 )
 
 // wireChannels creates the channels to messengers. It comes before the web server, which changes their records.
@@ -17,10 +16,10 @@ func (s *System) wireChannels() {
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Decide: s.gate.Decide,
 		AwaitReadModels: s.model.Wait,
 		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
-			return outgoing.Waiting(ctx, s.model.Model, chat)
+			return s.model.CountWaiting(ctx, chat)
 		},
 		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
-			return outgoing.Submitted(ctx, s.model.Model, message)
+			return s.model.IsSubmitted(ctx, message)
 		},
 	}
 }

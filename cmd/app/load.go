@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 // load waits until the read model has caught up with the log as it was at the start. Once this node leads, it calls
@@ -44,7 +43,7 @@ func (s *System) prepare(ctx context.Context) error {
 	if err := s.ingest.Load(ctx); err != nil {
 		return fmt.Errorf("load sessions: %w", err)
 	}
-	running, err := executions.Running(ctx, s.model.Model)
+	running, err := s.model.RunningExecutions(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/bridge/watch"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/projections/queries"
 )
 
@@ -15,8 +14,8 @@ func (s *System) wireSchedules() {
 	s.tools.Preview = s.previews().Of
 }
 
-func (s *System) previews() preview.Schedules {
-	return preview.Schedules{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
+func (s *System) previews() schedule.Previews {
+	return schedule.Previews{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
 }
 
 // watchSchedules runs on each node that handles commands. They start each run once.

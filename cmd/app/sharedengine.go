@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
+	"pocketcoder/web/routes"
 )
 
 // sharedEngine is the engine of the system, on this node or on another one. It lets every node do what only the node
@@ -114,8 +114,8 @@ func unavailable(err error) error {
 }
 
 // Chats returns the functions of the API that need OpenCode.
-func (g *sharedEngine) Chats() chats.Engine {
-	return chats.Engine{
+func (g *sharedEngine) Chats() routes.Engine {
+	return routes.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			if g.Leads() {
 				out, err := g.Outbox.Diff(ctx, chat, message)

@@ -44,9 +44,7 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/quorum"
 	"pocketcoder/events/log/tail"
-	"pocketcoder/events/offload"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -253,7 +251,7 @@ type System struct {
 	nc        *nats.Conn
 	disk      *logDisk
 	log       *log.Log
-	quorum    quorum.Watch
+	quorum    log.QuorumWatch
 	opened    uint64 // sequence of the last event when the log was opened
 	uncertain bool   // events were lost, and what followed from those before was not compared
 	model     *projections.Model
@@ -445,7 +443,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
 		return queries.ServeOne(ctx, s.nc, "consumers", func() any { return s.log.StalledWorkers() })
 	})))
-	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
+	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,

@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/outgoing"
+	"pocketcoder/projections"
 )
 
 const channelUsage = `pocketcoder channel: talk to the assistant in a messenger, and approve there what it may do.
@@ -220,13 +220,13 @@ func (c *channelCommand) list(ctx context.Context) error {
 }
 
 func (c *channelCommand) messages(ctx context.Context) error {
-	var all []outgoing.Message
+	var all []projections.ChannelMessage
 	if err := c.QueryNow(ctx, "outgoing", map[string]any{"limit": c.limit}, &all); err != nil {
 		return err
 	}
 	const header = "QUEUED\tCHAT\tTYPE\tSTATE\tTRIES\tTEXT"
 	return PrintList(c.env, c.asJSON, all, "nothing has left through a channel", header,
-		func(m outgoing.Message) []string {
+		func(m projections.ChannelMessage) []string {
 			state := m.State
 			if m.Reason != "" {
 				state += " (" + printable.OneLine(m.Reason, 60) + ")"

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 )
 
 const logsUsage = `pocketcoder sandbox logs EXEC: print the output of a command, from the log.
@@ -44,7 +44,7 @@ func runLogs(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	var x executions.Run
+	var x projections.ShownExecution
 	if err := s.Query(ctx, "execution", map[string]any{"execution": exec}, &x); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func runLogs(ctx context.Context, env Environment, args []string) error {
 // recorded output after its end.
 type outputPrinter struct {
 	log       *log.Log
-	run       executions.Run
+	run       projections.ShownExecution
 	following bool // until the end, and then print the rest of the recorded output
 	notes     io.Writer
 	streams   map[string]*printedStream
@@ -71,7 +71,7 @@ type printedStream struct {
 	cleaner printable.Cleaner
 }
 
-func newOutputPrinter(log *log.Log, env Environment, x executions.Run) *outputPrinter {
+func newOutputPrinter(log *log.Log, env Environment, x projections.ShownExecution) *outputPrinter {
 	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{
 		"stdout": {to: env.Stdout},
 		"stderr": {to: env.Stderr}}}

@@ -10,14 +10,14 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 )
 
 // runningOne is a command without an end.
-func runningOne() executions.Run {
-	x := executions.Execution{Chat: "chat1", Status: events.ExecutionRunning, Started: "2026-01-02 03:04:05.000Z"}
+func runningOne() projections.ShownExecution {
+	x := projections.Execution{Chat: "chat1", Status: events.ExecutionRunning, Started: "2026-01-02 03:04:05.000Z"}
 	x.ID = "x1"
-	return executions.Run{Execution: x}
+	return projections.ShownExecution{Execution: x}
 }
 
 // fragmentAt is a piece of stdout.
@@ -78,7 +78,7 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
 	is := is.New(t)
 	var notes strings.Builder
-	refused := executions.Run{Execution: executions.Execution{Status: events.ExecutionRefused,
+	refused := projections.ShownExecution{Execution: projections.Execution{Status: events.ExecutionRefused,
 		Reason: "nothing\x1b authorized it"}}
 	is.NoErr(newOutputPrinter(nil, Environment{Stderr: &notes}, refused).show(t.Context(), false))
 	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")

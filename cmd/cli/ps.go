@@ -10,7 +10,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -44,12 +44,12 @@ func runPs(ctx context.Context, env Environment, args []string) error {
 	if *all {
 		name, empty = "latest", "nothing was run yet"
 	}
-	var runs []executions.Run
+	var runs []projections.ShownExecution
 	if err := s.Query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
 		return err
 	}
 	return PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND",
-		func(x executions.Run) []string {
+		func(x projections.ShownExecution) []string {
 			status := x.Status
 			if status == events.ExecutionFailed {
 				status = fmt.Sprintf("exit %d", x.ExitCode)
@@ -63,7 +63,7 @@ func runPs(ctx context.Context, env Environment, args []string) error {
 }
 
 // executionKind describes an execution for people.
-func executionKind(x executions.Run) string {
+func executionKind(x projections.ShownExecution) string {
 	switch {
 	case x.Private:
 		return "shell, private"

@@ -18,7 +18,6 @@ import (
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
 	"pocketcoder/projections"
-	runs "pocketcoder/projections/schedules"
 )
 
 const scheduleUsage = `pocketcoder schedule: submit prompts at the times that you set.
@@ -69,8 +68,8 @@ func Schedule(ctx context.Context, env Environment, args []string) error {
 type scheduleRow struct {
 	ID string `json:"id"`
 	schedules.Schedule
-	Next string          `json:"next,omitempty"`
-	Last *runs.PricedRun `json:"last,omitempty"`
+	Next string                 `json:"next,omitempty"`
+	Last *projections.PricedRun `json:"last,omitempty"`
 }
 
 func listSchedules(ctx context.Context, env Environment, args []string) error {
@@ -150,7 +149,7 @@ func (r *scheduleRow) complete(ctx context.Context, s *client.System) error {
 	if len(next) > 0 {
 		r.Next = next[0].UTC().Format(events.TimeFormat)
 	}
-	var last []runs.PricedRun
+	var last []projections.PricedRun
 	if err := s.Query(ctx, "schedule_runs", map[string]any{"schedule": r.ID, "limit": 1}, &last); err != nil {
 		return err
 	}
@@ -196,7 +195,7 @@ func showSchedule(ctx context.Context, env Environment, args []string) error {
 		if err != nil {
 			return err
 		}
-		var history []runs.PricedRun
+		var history []projections.PricedRun
 		err = s.QueryNow(ctx, "schedule_runs", map[string]any{"schedule": r.ID, "limit": shownRuns}, &history)
 		if err != nil {
 			return err
@@ -212,7 +211,7 @@ func showSchedule(ctx context.Context, env Environment, args []string) error {
 		}
 		printNextRuns(env, next)
 		return PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
-			func(p runs.PricedRun) []string {
+			func(p projections.PricedRun) []string {
 				return []string{printable.LocalTime(p.Due), p.State, money.Text(p.Cost), cmp.Or(p.Chat, "-"),
 					printable.OneLine(p.Reason, 60)}
 			})

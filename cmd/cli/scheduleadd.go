@@ -14,7 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
-	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
 
@@ -100,7 +100,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return WrongUsage(env, "schedule add: %v", err)
 	}
-	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
+	v, err := client.Call[schedule.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
 		return invalidUsage(env, "schedule add", err)
 	}
@@ -154,7 +154,7 @@ func previewSchedule(ctx context.Context, env Environment, args []string) error 
 	if err != nil {
 		return WrongUsage(env, "schedule preview: %v", err)
 	}
-	v, err := client.Call[preview.Preview](ctx, s, "schedule.preview", one)
+	v, err := client.Call[schedule.Preview](ctx, s, "schedule.preview", one)
 	if err != nil {
 		return invalidUsage(env, "schedule preview", err)
 	}
@@ -165,7 +165,7 @@ func previewSchedule(ctx context.Context, env Environment, args []string) error 
 	return nil
 }
 
-func printPreview(env Environment, v preview.Preview) {
+func printPreview(env Environment, v schedule.Preview) {
 	printNextRuns(env, v.Next)
 	h := v.History
 	fmt.Fprintf(env.Stdout, "Requests of the last %d days, %s: %d. With the rules as they are now: %d allowed, %d asked, %d denied.\n",

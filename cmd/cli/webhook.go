@@ -8,7 +8,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/projections/outgoing"
+	"pocketcoder/projections"
 )
 
 const webhookUsage = `pocketcoder webhook: the URLs that get events. Add them on the page of the settings or over the API.
@@ -75,12 +75,12 @@ func (c *channelCommand) targets(ctx context.Context) error {
 }
 
 func (c *channelCommand) failed(ctx context.Context) error {
-	var all []outgoing.NamedFailure
+	var all []projections.NamedWebhookFailure
 	if err := c.QueryNow(ctx, "webhook_failures", map[string]any{"limit": c.limit}, &all); err != nil {
 		return err
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
-	return PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f outgoing.NamedFailure) []string {
+	return PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f projections.NamedWebhookFailure) []string {
 		return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
 			fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
 	})

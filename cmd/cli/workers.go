@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/money"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 )
 
 const workersUsage = `pocketcoder workers: list the workers to which the assistants of chats delegate work, print the result of one, stop one.
@@ -59,7 +59,7 @@ func listWorkers(ctx context.Context, env Environment, args []string) error {
 	if *limit < 1 || *limit > 1000 {
 		return WrongUsage(env, "workers: --limit must be 1 to 1000, got %d", *limit)
 	}
-	var all []workers.Worker
+	var all []projections.Worker
 	if err := queryNow(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func listWorkers(ctx context.Context, env Environment, args []string) error {
 		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", workerRow)
 }
 
-func workerRow(w workers.Worker) []string {
+func workerRow(w projections.Worker) []string {
 	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), money.Text(w.Cost),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
@@ -85,7 +85,7 @@ func checkWorker(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	var w workers.Detail
+	var w projections.WorkerDetail
 	if err := queryNow(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
 		return err
 	}

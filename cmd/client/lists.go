@@ -11,8 +11,6 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
-	"pocketcoder/projections/workers"
 )
 
 // Chat is a chat with the number of requests that wait for a person, those of its workers too.
@@ -30,7 +28,7 @@ func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	var below []workers.Worker
+	var below []projections.Worker
 	if err := s.Query(ctx, "workers", map[string]any{"limit": 10_000}, &below); err != nil {
 		return nil, err
 	}
@@ -78,8 +76,8 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 		&permissions); err != nil {
 		return nil, err
 	}
-	var open []questions.Question
-	if err := s.QueryNow(ctx, "questions", map[string]any{"status": questions.Asked}, &open); err != nil {
+	var open []projections.Question
+	if err := s.QueryNow(ctx, "questions", map[string]any{"status": projections.QuestionAsked}, &open); err != nil {
 		return nil, err
 	}
 	all := []Request{}

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 )
 
 // pendingItem is a permission request or a question that waits for a person.
@@ -75,7 +74,7 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 	}
 	c.addReferred()
 	var open []render.Question
-	args["status"] = questions.Asked
+	args["status"] = projections.QuestionAsked
 	if err := c.Query(ctx, "questions", args, &open); err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/slash"
 	"pocketcoder/projections"
-	"pocketcoder/projections/workers"
 )
 
 // conversation is the state of a person (or a script) at a chat. One goroutine handles everything.
@@ -54,7 +53,7 @@ type conversation struct {
 	failed       chan error
 	connected    <-chan bool // whether there is a connection, as it changes
 
-	waitingWorkers chan workers.Worker // that begin to wait for a person
+	waitingWorkers chan projections.Worker // that begin to wait for a person
 }
 
 func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *conversation {
@@ -62,7 +61,7 @@ func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *
 		System: s, Options: o, interrupts: interrupts,
 		show: render.New(render.NewScreen(o.Out, o.Interactive, o.Colours)), turn: turn.New(""),
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 3),
-		waitingWorkers: make(chan workers.Worker),
+		waitingWorkers: make(chan projections.Worker),
 	}
 }
 

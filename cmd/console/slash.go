@@ -20,7 +20,7 @@ import (
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/slash"
-	"pocketcoder/projections/turns"
+	"pocketcoder/projections"
 )
 
 const slashHelpEnd = `
@@ -275,7 +275,7 @@ func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	c.undone = t.message
 	c.show.Note("", render.Yellow, "Undone: %s", printable.OneLine(t.text, 200))
 	c.listFiles(files)
-	about := "(" + turns.NoFiles + ")"
+	about := "(" + projections.NoFiles + ")"
 	if len(files) > 0 {
 		about = "(these files are as before the turn, but for those that are kept)"
 	}

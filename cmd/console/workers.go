@@ -8,7 +8,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 )
 
 // joinWorkers shows which workers of the chat wait for the person.
@@ -16,7 +16,7 @@ func (c *conversation) joinWorkers(ctx context.Context) error {
 	if !c.exists {
 		return nil
 	}
-	var all []workers.Worker
+	var all []projections.Worker
 	if err := c.Query(ctx, "workers", map[string]any{"chat": c.Chat, "after": c.joined}, &all); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (c *conversation) followWorkers(ctx context.Context, chat string) error {
 		events.ChatOpenCodeSubject("*", events.QuestionAsked)}
 	return c.Log.Read(ctx, c.joined, filters, func(b log.Batch) error {
 		for _, e := range b.Events {
-			var w workers.Worker
+			var w projections.Worker
 			// a chat that is not a worker has no record
 			err := c.Query(ctx, "worker", map[string]any{"chat": e.Subject.ID, "after": e.Seq}, &w)
 			if err != nil || !w.IsBelow(chat) || w.Pending == 0 {
@@ -49,7 +49,7 @@ func (c *conversation) followWorkers(ctx context.Context, chat string) error {
 }
 
 // noteWorker says that a worker waits for the person.
-func (c *conversation) noteWorker(w workers.Worker) {
+func (c *conversation) noteWorker(w projections.Worker) {
 	if c.terminal != nil {
 		c.covered = c.terminal.Release() || c.covered
 	}

@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 func TestAbortKillsTheCommandAndExpiresRequests(t *testing.T) {
@@ -33,7 +32,7 @@ func TestAbortKillsTheCommandAndExpiresRequests(t *testing.T) {
 	is.Equal(finished.Stdout.Text, "begun\n")
 	p.event(t, chat, "permission.expired", nil)
 	p.turnEnds(t, chat)
-	ran := rows[executions.Run](t, p, "executions", chat)
+	ran := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal([]any{len(ran), ran[0].Status}, []any{1, "cancelled"})
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
 	is.Equal(p.text(t, chat), "")

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 )
 
 // tmux is the tmux server of a system's data directory, which the system stops with itself.
@@ -74,7 +74,8 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 	expect.Eventually(t, "all that was printed is shown", func() bool {
 		return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`)
 	})
-	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, events.ExecutionRunning) // it still runs
+	ran := rows[projections.ShownExecution](t, p, "executions", chat)[0]
+	is.Equal(ran.Status, events.ExecutionRunning) // it still runs
 	second := p.attach(t, chat)
 	second.awaitText("begun")
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "go"), nil, 0o600))

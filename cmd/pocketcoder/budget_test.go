@@ -13,7 +13,6 @@ import (
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
 )
 
 // budget runs the subcommand, which must succeed, and returns its output.
@@ -75,7 +74,7 @@ func stepsScript(n int, usage string) string {
 // budgetStatus is a budget as budget list prints it.
 type budgetStatus struct {
 	budgets.Budget
-	Spent *spending.Spending
+	Spent *projections.Spending
 }
 
 // pricePerMillion is the price of a million tokens in openSystem.

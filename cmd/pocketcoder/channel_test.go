@@ -15,7 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/projections/outgoing"
+	"pocketcoder/projections"
 )
 
 // person is a person in Telegram, and the private conversation of the bot with this person.
@@ -53,11 +53,11 @@ func (p *process) pairingCode(t testing.TB, name string) string {
 // chatOfMessage returns the chat of the newest message with a text that has left, or is to leave, through a channel.
 func (p *process) chatOfMessage(t testing.TB, text string) string {
 	t.Helper()
-	var sent []outgoing.Message
+	var sent []projections.ChannelMessage
 	if err := json.Unmarshal([]byte(p.command(t, "", "channel", "messages", "--json")), &sent); err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(sent, func(m outgoing.Message) bool { return strings.Contains(m.Text, text) })
+	i := slices.IndexFunc(sent, func(m projections.ChannelMessage) bool { return strings.Contains(m.Text, text) })
 	if i < 0 {
 		t.Fatalf("no message has %q: %+v", text, sent)
 	}

@@ -13,8 +13,6 @@ import (
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
-	"pocketcoder/projections/questions"
 )
 
 // checkChatAnswers checks that a chat still answers messages.
@@ -62,7 +60,7 @@ func finishedWhole(t *testing.T, p *process, chat string) {
 func finishedAndLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	ran := rows[executions.Run](t, p, "executions", chat)
+	ran := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0].Status, events.ExecutionCompleted)
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
@@ -98,7 +96,7 @@ func resumedByApproval(t *testing.T, p *process, chat string) {
 func commandIsLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	ran := rows[executions.Run](t, p, "executions", chat)
+	ran := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0].Status, "lost")
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
@@ -110,7 +108,7 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
 	p.awaitForgottenQuestions(t, chat)
-	open := rows[questions.Question](t, p, "questions", chat)
+	open := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
 	for i, q := range open {
 		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i,

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 )
 
 // stage is one part of a test whose parts share a system.
@@ -200,7 +200,7 @@ func workerDies(t *testing.T, p *process) {
 	for _, pid := range ran {
 		expect.Eventually(t, "the lost command is gone", func() bool { return !alive(pid) })
 	}
-	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 2)
+	is.Equal(len(rows[projections.ShownExecution](t, p, "executions", chat)), 2)
 	body, err := os.ReadFile(pids)
 	is.NoErr(err)
 	is.Equal(strings.Count(string(body), "\n"), 2) // it did not run again

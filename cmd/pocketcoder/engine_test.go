@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 func lostTurnsContinue(t *testing.T, p *process) (after func(*testing.T, *process)) {
@@ -44,7 +43,7 @@ func lostTurnsContinued(t *testing.T, p *process, streaming, waiting string, req
 	p.decide(t, waiting, request, events.Authorized, "") // it resumes the turn, and is used up by the same request
 	p.finished(t, waiting, 0)
 	p.turnEnds(t, waiting)
-	runs := rows[executions.Run](t, p, "executions", waiting)
+	runs := rows[projections.ShownExecution](t, p, "executions", waiting)
 	is.Equal(len(runs), 1)
 	is.Equal(outputsOf(t, runs[0]).Stdout.Text, "approved late\n")
 
@@ -79,7 +78,7 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 	c := p.row(t, chat)
 	is.True(c.Adopted)
 	is.Equal(c.Title, "made elsewhere")
-	is.Equal(outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "adopted\n")
+	is.Equal(outputsOf(t, rows[projections.ShownExecution](t, p, "executions", chat)[0]).Stdout.Text, "adopted\n")
 	p.submit(t, chat, "@@say from here") // and the conversation continues from here
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "done|from here")

@@ -13,13 +13,12 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 // outputs are the outputs of a finished execution in the read model.
 type outputs struct{ Stdout, Stderr events.Output }
 
-func outputsOf(t testing.TB, r executions.Run) (o outputs) {
+func outputsOf(t testing.TB, r projections.ShownExecution) (o outputs) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(r.Outputs), &o); err != nil {
 		t.Fatal(err)
@@ -28,7 +27,7 @@ func outputsOf(t testing.TB, r executions.Run) (o outputs) {
 }
 
 // runCommand runs one command in a chat to its end. It returns the execution and OpenCode's tool call.
-func (p *process) runCommand(t testing.TB, args map[string]any) (executions.Run, part) {
+func (p *process) runCommand(t testing.TB, args map[string]any) (projections.ShownExecution, part) {
 	t.Helper()
 	args["description"] = "test"
 	chat := p.chat(t, call("bash", args)+"\n@@next\n@@say done")
@@ -36,7 +35,7 @@ func (p *process) runCommand(t testing.TB, args map[string]any) (executions.Run,
 	p.awaitReferral(t, chat, request) // by then the directory is known
 	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
-	all := rows[executions.Run](t, p, "executions", chat)
+	all := rows[projections.ShownExecution](t, p, "executions", chat)
 	if len(all) != 1 || all[0].Text != request.Command() || all[0].Text != args["command"] {
 		t.Fatalf("asked for %q, ran %+v", request.Command(), all)
 	}
@@ -88,7 +87,7 @@ func TestParallelCallsOfOneStepDoNotMix(t *testing.T) {
 	p.decide(t, chat, second, events.Authorized, "")
 	p.decide(t, chat, first, events.Authorized, "")
 	p.turnEnds(t, chat)
-	all := rows[executions.Run](t, p, "executions", chat)
+	all := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(all), 2)
 	seen := map[string]string{}
 	for _, c := range p.tools(t, chat) {

@@ -17,7 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -42,14 +42,14 @@ func init() {
 
 // background lets the model of a new chat run a command by itself, and gives the chat and the execution once the turn
 // is over.
-func (p *process) background(t *testing.T, command string) (chat string, run executions.Run) {
+func (p *process) background(t *testing.T, command string) (chat string, run projections.ShownExecution) {
 	t.Helper()
 	chat = p.chat(t, bash("detach "+command))
 	request := p.awaitRequest(t, chat, 0)
 	p.awaitReferral(t, chat, request)
 	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
-	all := rows[executions.Run](t, p, "executions", chat)
+	all := rows[projections.ShownExecution](t, p, "executions", chat)
 	if len(all) != 1 || all[0].Text != command || !all[0].Detached {
 		t.Fatalf("asked for %q, ran %+v", command, all)
 	}
@@ -90,7 +90,7 @@ func detachedServerLivesOn(t *testing.T, p *process) (after func(*testing.T, *pr
 	return func(t *testing.T, p *process) { detachedServerAnswers(t, p, chat, run, port) }
 }
 
-func detachedServerAnswers(t *testing.T, p *process, chat string, run executions.Run, port int) {
+func detachedServerAnswers(t *testing.T, p *process, chat string, run projections.ShownExecution, port int) {
 	is := is.New(t)
 	expect.Eventually(t, "OpenCode is there again", func() bool { return p.health(t).code == 200 })
 	admin := p.admin(t)
@@ -214,7 +214,7 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 
 	stdout, _, code := p.cli(t, "", "sandbox", "ps", "--all", "--json", "--limit", "1000")
 	is.Equal(code, 0)
-	var all []executions.Run
+	var all []projections.ShownExecution
 	is.NoErr(json.Unmarshal([]byte(stdout), &all))
 	found := false
 	for _, x := range all {

@@ -14,8 +14,7 @@ import (
 
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections/questions"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 )
 
 // handoffResult is the output of a tool that delegates.
@@ -31,7 +30,7 @@ type handoffResult struct {
 }
 
 // workersOf waits for the n workers of a chat.
-func (p *process) workersOf(t testing.TB, chat string, n int) (all []workers.Worker) {
+func (p *process) workersOf(t testing.TB, chat string, n int) (all []projections.Worker) {
 	t.Helper()
 	expect.Eventually(t, fmt.Sprintf("chat %s has %d workers", chat, n), func() bool {
 		all = p.workers(t, chat)
@@ -93,7 +92,7 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 type callsThatWait struct {
 	parent, worker string
 	asking         string // the chat of ask_person
-	asked          questions.Question
+	asked          projections.Question
 	half           partlyAnswered
 }
 
@@ -146,7 +145,7 @@ func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
 }
 
 // answerResumes checks that the answer to an interrupted question of ask_person resumes the turn once.
-func (p *process) answerResumes(t *testing.T, chat string, q questions.Question) {
+func (p *process) answerResumes(t *testing.T, chat string, q projections.Question) {
 	t.Helper()
 	is := is.New(t)
 	p.awaitForgottenQuestions(t, chat)

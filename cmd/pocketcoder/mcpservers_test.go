@@ -15,7 +15,6 @@ import (
 	chats "pocketcoder/handlers/chat"
 	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 )
 
 // mcp runs a subcommand of mcp, which must succeed.
@@ -143,7 +142,7 @@ func answersElicitation(t *testing.T, p *process) {
 	chat := p.chat(t, ownTool("mcp_lab_ask", map[string]any{"text": "For the label"}))
 	p.approve(t, chat, 0)
 	p.awaitPersonQuestion(t, chat)
-	form := rows[questions.Question](t, p, "questions", chat)
+	form := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(form), 3)
 	is.Equal([]string{form[0].Header, form[0].Question, form[1].Question, string(form[1].Choices),
 		string(form[2].Choices)},

@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -45,7 +45,7 @@ func TestPersonDecidesAboutHosts(t *testing.T) {
 	p.decide(t, chat, request.Ask(), events.Denied, "use the mirror")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
-	out := outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text
+	out := outputsOf(t, rows[projections.ShownExecution](t, p, "executions", chat)[0]).Stdout.Text
 	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: api.example.com:443: denied by user:"))
 	expect.Contains(t, out, "use the mirror")
 	expect.Lacks(t, out, "[PocketCoder]")

@@ -14,7 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 )
 
 func (p *process) ownShell(t *testing.T, args ...string) *terminalSession {
@@ -38,7 +38,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	is.NoErr(person.cmd.Process.Signal(unix.SIGWINCH))
 	person.typeText("until stty size | grep '50 132'; do sleep 0.05; done\n")
 	person.awaitText("50 132")
-	if run := rows[executions.Run](t, p, "executions", chat)[0]; run.Isolation != "none" {
+	if run := rows[projections.ShownExecution](t, p, "executions", chat)[0]; run.Isolation != "none" {
 		person.awaitText("cannot access") // of the data directory nothing is there but HOME
 	}
 	person.typeText("exit 7\n")

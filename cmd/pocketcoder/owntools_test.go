@@ -9,7 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 )
 
 // ownTool is a script that calls a tool of PocketCoder's own MCP server and says done.
@@ -60,10 +60,10 @@ var colourQuestion = call("pocketcoder_ask_person", map[string]any{
 }) + "\n@@next\n@@say thanks"
 
 // awaitPersonQuestion waits for the question of ask_person in a chat.
-func (p *process) awaitPersonQuestion(t testing.TB, chat string) questions.Question {
+func (p *process) awaitPersonQuestion(t testing.TB, chat string) projections.Question {
 	t.Helper()
 	p.event(t, chat, events.QuestionRequested{}.Kind(), nil)
-	asked := rows[questions.Question](t, p, "questions", chat)
+	asked := rows[projections.Question](t, p, "questions", chat)
 	return asked[len(asked)-1]
 }
 
@@ -74,18 +74,18 @@ func TestModelAsksAPersonAndWaitsForTheAnswer(t *testing.T) {
 	chat := p.chat(t, colourQuestion)
 	q := p.awaitPersonQuestion(t, chat)
 	is.Equal([]string{q.Question, string(q.Choices), q.Status},
-		[]string{"Which colour?", `["Red","Blue"]`, questions.Asked})
+		[]string{"Which colour?", `["Red","Blue"]`, projections.QuestionAsked})
 	stdout, _, code := p.cli(t, "2\n", "chat", chat)
 	is.Equal(code, turn.Completed)
 	expect.Contains(t, stdout, "Which colour?")
 	is.Equal(p.outputOf(t, chat, 0), "Blue")
 	is.Equal(p.text(t, chat), "thanks")
-	is.True(rows[questions.Question](t, p, "questions", chat)[0].EngineReplied)
+	is.True(rows[projections.Question](t, p, "questions", chat)[0].EngineReplied)
 	is.Equal(len(p.resumes(t, chat)), 0)
 
 	p.submit(t, chat, colourQuestion)
 	expect.Eventually(t, "the question is asked again", func() bool {
-		asked := rows[questions.Question](t, p, "questions", chat)
+		asked := rows[projections.Question](t, p, "questions", chat)
 		q = asked[len(asked)-1]
 		return len(asked) == 2
 	})

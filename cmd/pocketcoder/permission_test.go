@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
@@ -30,7 +29,7 @@ func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
 	is.Equal(calls[0].State.Status, "error")
 	expect.Contains(t, calls[0].State.Error, "use the trash, please")
 	is.Equal(p.text(t, chat), "done") // the model went on
-	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
+	is.Equal(len(rows[projections.ShownExecution](t, p, "executions", chat)), 0)
 	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
 	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy},
 		[]string{projections.PermissionDenied, "use the trash, please", "user:operator"})
@@ -41,7 +40,7 @@ func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
 	p.turnEnds(t, chat)
 	is.Equal(p.tools(t, chat)[1].State.Status, "error")
 	is.Equal(p.text(t, chat), "done") // the model was not asked again
-	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
+	is.Equal(len(rows[projections.ShownExecution](t, p, "executions", chat)), 0)
 
 	p.submit(t, chat, "@@say again") // and the chat can be used
 	p.turnEnds(t, chat)
@@ -147,7 +146,7 @@ func TestAnApprovalIsOnlyForTheScriptThatThePersonRead(t *testing.T) {
 	is.NoErr(os.WriteFile(script, []byte("echo changed\n"), 0o600))
 	is.Equal(p.decideAgain(t, chat, request, events.Authorized),
 		name+" changed while the request waited. Nothing was decided. Look at the request again.")
-	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
+	is.Equal(len(rows[projections.ShownExecution](t, p, "executions", chat)), 0)
 	p.decide(t, chat, request, events.Authorized, "") // the person has read it
 	p.turnEnds(t, chat)
 	expect.Contains(t, p.tools(t, chat)[0].State.Output, "changed")

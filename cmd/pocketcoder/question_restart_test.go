@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 )
 
 func killOpenCode(t *testing.T, p *process) {
@@ -26,8 +26,8 @@ func (p *process) awaitForgottenQuestions(t *testing.T, chat string) {
 	t.Helper()
 	p.event(t, chat, "question.interrupted", nil)
 	p.turnEnds(t, chat)
-	for _, q := range rows[questions.Question](t, p, "questions", chat) {
-		if !q.Interrupted || q.Status != questions.Asked && q.Status != questions.Replied {
+	for _, q := range rows[projections.Question](t, p, "questions", chat) {
+		if !q.Interrupted || q.Status != projections.QuestionAsked && q.Status != projections.QuestionReplied {
 			t.Fatalf("question is %+v", q)
 		}
 	}
@@ -64,8 +64,8 @@ func (q partlyAnswered) checkResumed(t *testing.T, p *process) {
 	expect.Contains(t, stdout, "its question was answered")
 	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))
 	is.Equal(p.text(t, q.chat), "thanks") // the script went on
-	for i, q := range rows[questions.Question](t, p, "questions", q.chat) {
-		is.Equal(q.Status, questions.Replied)
+	for i, q := range rows[projections.Question](t, p, "questions", q.chat) {
+		is.Equal(q.Status, projections.QuestionReplied)
 		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 )
 
 var twoQuestions = call("question", map[string]any{"questions": []map[string]any{
@@ -43,10 +42,10 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, twoQuestions)
 	question := p.awaitQuestion(t, chat)
-	open := rows[questions.Question](t, p, "questions", chat)
+	open := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
 	is.Equal([]string{open[0].Question, open[0].Status, open[1].Question},
-		[]string{"Which colour?", questions.Asked, "Which letters?"})
+		[]string{"Which colour?", projections.QuestionAsked, "Which letters?"})
 	is.Equal(string(open[1].Choices), `["A","B"]`)
 	is.Equal([]bool{open[0].Multiple, open[1].Multiple}, []bool{false, true})
 
@@ -62,8 +61,8 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	expect.Contains(t, output, `"Which colour?"="Blue"`)
 	expect.Contains(t, output, `"Which letters?"="A, my own"`)
 	is.Equal(p.text(t, chat), "thanks")
-	for i, q := range rows[questions.Question](t, p, "questions", chat) {
-		is.Equal(q.Status, questions.Replied)
+	for i, q := range rows[projections.Question](t, p, "questions", chat) {
+		is.Equal(q.Status, projections.QuestionReplied)
 		is.Equal(q.RepliedBy, "user:operator")
 		is.True(q.EngineReplied)
 		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
@@ -83,8 +82,8 @@ func TestAbortedQuestionExpires(t *testing.T) {
 	for _, chat := range []string{here, there} {
 		p.event(t, chat, "question.expired", nil)
 		p.turnEnds(t, chat)
-		for _, q := range rows[questions.Question](t, p, "questions", chat) {
-			is.Equal([]string{q.Status, q.Reason}, []string{questions.Expired, "the turn was aborted"})
+		for _, q := range rows[projections.Question](t, p, "questions", chat) {
+			is.Equal([]string{q.Status, q.Reason}, []string{projections.QuestionExpired, "the turn was aborted"})
 		}
 	}
 	expect.Eventually(t, "OpenCode waits for none of them", func() bool {

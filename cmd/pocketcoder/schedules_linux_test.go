@@ -11,11 +11,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 )
 
 // scheduleRuns are the runs of a schedule, the newest first.
-func (p *process) scheduleRuns(t testing.TB, id string) (all []runs.PricedRun) {
+func (p *process) scheduleRuns(t testing.TB, id string) (all []projections.PricedRun) {
 	t.Helper()
 	if err := p.QueryNow(t.Context(), "schedule_runs", map[string]any{"schedule": id, "limit": 100}, &all); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 func TestSubagentRequestIsInTheChatOfItsParent(t *testing.T) {
@@ -51,7 +50,7 @@ func TestSubagentRequestIsInTheChatOfItsParent(t *testing.T) {
 		[]string{below.SessionID, own.Session, "general", "completed"})
 	expect.Contains(t, a.Title, "look after it")
 	is.True(a.Started != "" && a.Finished >= a.Started)
-	runs := rows[executions.Run](t, p, "executions", chat)
+	runs := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(runs), 2)
 	is.Equal([]string{runs[0].Session, runs[1].Session}, []string{below.SessionID, above.SessionID})
 	is.Equal(outputsOf(t, runs[0]).Stdout.Text, "from below\n")

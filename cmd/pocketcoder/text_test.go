@@ -9,7 +9,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	modelusage "pocketcoder/projections/usage"
 )
 
 func TestTextIsStreamedInFragmentsAndStoredWhole(t *testing.T) {
@@ -54,7 +53,7 @@ func TestTextIsStreamedInFragmentsAndStoredWhole(t *testing.T) {
 	is.Equal(row.Preview, "t0 t1 t2 t3 t4")
 	is.True(row.LastActive >= answer.Created)
 	is.Equal(row.Turn, projections.TurnUser)
-	spent := rows[modelusage.Usage](t, p, "usage", chat)
+	spent := rows[projections.Usage](t, p, "usage", chat)
 	is.Equal(len(spent), 1)
 	is.Equal(spent[0].Cost, 0.0) // the demo model is free
 	is.Equal(spent[0].Provider+"/"+spent[0].Model, "demo/demo")

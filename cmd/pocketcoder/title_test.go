@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
 )
 
 // titled waits until a chat has a title other than its first words.
@@ -46,7 +45,7 @@ func TestAChatWithoutATitleGetsThatOfTheTitleAgent(t *testing.T) {
 	decode(t, string(counted.Data), &title)
 	is.Equal([]string{title.Provider, title.Model}, []string{"demo", "demo"})
 	is.True(title.Input > 100 && title.Output > 0 && title.Input < 2000) // without the prompt of the answering agent
-	spent := func() (s spending.Spending) {
+	spent := func() (s projections.Spending) {
 		is.NoErr(p.Query(t.Context(), "spent", map[string]any{"chat": chat}, &s))
 		return s
 	}

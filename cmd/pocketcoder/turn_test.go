@@ -8,7 +8,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 )
 
 const echo = `@@call bash {"command":"echo hello; echo oops >&2; exit 3","description":"greet"}
@@ -25,7 +24,7 @@ func TestApprovedCommandRunsInTheSandbox(t *testing.T) {
 	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 
-	runs := rows[executions.Run](t, p, "executions", chat)
+	runs := rows[projections.ShownExecution](t, p, "executions", chat)
 	is.Equal(len(runs), 1)
 	is.Equal(runs[0].Status, "failed")
 	is.Equal(runs[0].ExitCode, int64(3))

@@ -11,11 +11,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 )
 
 // workers are those of the tree of a chat.
-func (p *process) workers(t testing.TB, chat string) (all []workers.Worker) {
+func (p *process) workers(t testing.TB, chat string) (all []projections.Worker) {
 	t.Helper()
 	last, err := p.Log.Last(t.Context())
 	if err == nil {

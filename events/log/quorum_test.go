@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"pocketcoder/events/eventstest"
-	"pocketcoder/events/log/quorum"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 )
 
@@ -44,8 +44,8 @@ func lossOfTheLeaderIsNoticed(t *testing.T, c *eventstest.Cluster) {
 }
 
 // watch runs a watch until the test ends.
-func watch(t *testing.T, c *eventstest.Cluster) *quorum.Watch {
-	w := &quorum.Watch{Log: c.Log}
+func watch(t *testing.T, c *eventstest.Cluster) *log.QuorumWatch {
+	w := &log.QuorumWatch{Log: c.Log}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/place"
-	"pocketcoder/events/log/s3"
 	"pocketcoder/expect"
 )
 
@@ -50,10 +49,10 @@ func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 	}
 	check("whole", nil)
 	s.Down.Store(true)
-	check("silent", s3.ErrUnavailable)
-	check("silent, and not asked again", s3.ErrUnavailable)
+	check("silent", place.ErrUnavailable)
+	check("silent, and not asked again", place.ErrUnavailable)
 	s.Down.Store(false)
-	s3.Forget()
+	place.Forget()
 	check("back", nil)
 	s.Replace(t, name, string(e.Data[:len(e.Data)-1])+"x")
 	check("damaged", blob.ErrDamaged)

@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/mcpcalls"
 )
 
 // State is how an MCP server works now.
@@ -81,7 +80,7 @@ func (s Servers) read(ctx context.Context, id string) (map[string]State, error) 
 	if err != nil {
 		return nil, err
 	}
-	calls, err := mcpcalls.Last(ctx, s.Model.Model)
+	calls, err := s.Model.LastMCPCalls(ctx)
 	states := map[string]State{}
 	for _, one := range servers {
 		state := State{State: one.State(), Problem: one.Problem,

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/store"
 )
 
@@ -64,7 +63,7 @@ func LastOfExecution(m *projections.Model) func(ctx context.Context, exec string
 		if err := m.CatchUp(ctx); err != nil {
 			return 0, err
 		}
-		x, ok, err := executions.Find(ctx, m.Model, exec)
+		x, ok, err := m.Execution(ctx, exec)
 		if err != nil || !ok || x.Status == events.ExecutionRunning {
 			return 0, err
 		}

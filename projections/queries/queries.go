@@ -18,13 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
-	"pocketcoder/projections/outgoing"
-	"pocketcoder/projections/questions"
-	"pocketcoder/projections/schedules"
-	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/workers"
 )
 
 const (
@@ -73,12 +67,12 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			}
 			return p, err
 		},
-		"questions":  func(ctx context.Context, q Query) (any, error) { return questions.Of(ctx, m.Model, q.Chat, q.Status) },
-		"executions": func(ctx context.Context, q Query) (any, error) { return executions.Of(ctx, m.Model, q.Chat) },
-		"running":    func(ctx context.Context, _ Query) (any, error) { return executions.Running(ctx, m.Model) },
-		"latest":     func(ctx context.Context, q Query) (any, error) { return executions.Latest(ctx, m.Model, q.Limit) },
+		"questions":  func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
+		"executions": func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
+		"running":    func(ctx context.Context, _ Query) (any, error) { return m.RunningExecutions(ctx) },
+		"latest":     func(ctx context.Context, q Query) (any, error) { return m.LatestExecutions(ctx, q.Limit) },
 		"execution": func(ctx context.Context, q Query) (any, error) {
-			x, ok, err := executions.Find(ctx, m.Model, q.Execution)
+			x, ok, err := m.Execution(ctx, q.Execution)
 			if err == nil && !ok {
 				err = fmt.Errorf("there is no execution %s", q.Execution)
 			}
@@ -88,25 +82,25 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return x, err
 		},
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"workers":   func(ctx context.Context, q Query) (any, error) { return workers.List(ctx, m, q.Chat, q.Limit) },
+		"workers":   func(ctx context.Context, q Query) (any, error) { return m.Workers(ctx, q.Chat, q.Limit) },
 		"worker": func(ctx context.Context, q Query) (any, error) {
-			w, ok, err := workers.One(ctx, m, q.Chat)
+			w, ok, err := m.Worker(ctx, q.Chat)
 			if err == nil && !ok {
 				err = fmt.Errorf("there is no worker %s", q.Chat)
 			}
 			return w, err
 		},
 		"schedule_runs": func(ctx context.Context, q Query) (any, error) {
-			return schedules.Of(ctx, m.Model, q.Schedule, q.Limit)
+			return m.ScheduleRuns(ctx, q.Schedule, q.Limit)
 		},
-		"usage":    func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
+		"usage":    func(ctx context.Context, q Query) (any, error) { return m.UsageByModel(ctx, q.Chat) },
 		"config":   func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
-		"outgoing": func(ctx context.Context, q Query) (any, error) { return outgoing.List(ctx, m.Model, q.Limit) },
+		"outgoing": func(ctx context.Context, q Query) (any, error) { return m.ChannelMessages(ctx, q.Limit) },
 		"webhook_failures": func(ctx context.Context, q Query) (any, error) {
-			return outgoing.ListFailures(ctx, m.Model, q.Limit)
+			return m.WebhookFailures(ctx, q.Limit)
 		},
 		"spent": func(ctx context.Context, q Query) (any, error) {
-			return spending.Of(ctx, m, spending.Span{Chat: q.Chat, User: q.User, Day: q.Day})
+			return m.Spending(ctx, projections.SpendingSpan{Chat: q.Chat, User: q.User, Day: q.Day})
 		},
 		"dead_letters": func(ctx context.Context, q Query) (any, error) { return m.DeadLetters(ctx, q.Limit) },
 		"digest":       func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
@@ -175,7 +169,7 @@ func answer(ctx context.Context, m *projections.Model, body []byte,
 // shortened encodes text of outputs in base64 where that is shorter, so that the answer fits into a message: JSON
 // needs six bytes for a control character.
 func shortened(in store.JSON) (store.JSON, error) {
-	var o executions.Outputs
+	var o projections.ExecutionOutputs
 	if err := json.Unmarshal([]byte(in), &o); err != nil {
 		return "", fmt.Errorf("read outputs: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/projectionstest"
 )
 
@@ -121,9 +120,9 @@ func TestAnyOutputOfACommandFitsIntoAnAnswer(t *testing.T) {
 			answer := s.ask("execution", Query{Execution: id,
 				After: s.appended(events.ExecFinished{Exec: id, Stdout: c.out, Stderr: c.out})})
 			is.Equal(answer.Header.Get(errorHeader), "")
-			var run executions.Run
+			var run projections.ShownExecution
 			is.NoErr(json.Unmarshal(answer.Data, &run))
-			var got executions.Outputs
+			var got projections.ExecutionOutputs
 			is.NoErr(json.Unmarshal([]byte(run.Outputs), &got))
 			for _, out := range []events.Output{got.Stdout, got.Stderr} {
 				is.True(out.Text+string(out.Base64) == c.out.Text+string(c.out.Base64))

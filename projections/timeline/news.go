@@ -5,7 +5,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections/endings"
+	"pocketcoder/projections"
 )
 
 // News is what happened in chats after an event.
@@ -51,7 +51,8 @@ var selectNews = `SELECT (SELECT count(*) ` + newAnswers + ` AND m.position>{:af
 
 // countEnded returns the SQL expression for the number of turns whose ending meets a condition.
 func countEnded(condition string) string {
-	return "(SELECT count(DISTINCT m.parent_id) " + newAnswers + " AND " + endings.OfAnswer("m") + " " + condition + ")"
+	return "(SELECT count(DISTINCT m.parent_id) " + newAnswers + " AND " + projections.EndingOfAnswer("m") + " " +
+		condition + ")"
 }
 
 // NewsOf returns what happened in the chats with these ids after an event.

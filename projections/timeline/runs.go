@@ -7,27 +7,27 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/store"
 )
 
 // Runs returns the executions of a chat in order.
-func Runs(ctx context.Context, db dbx.Builder, chat string) (runs []executions.Run, err error) {
-	err = list(ctx, db, &runs, "executions of "+chat, executions.Select+"x.chat={:chat} ORDER BY x.position",
+func Runs(ctx context.Context, db dbx.Builder, chat string) (runs []projections.ShownExecution, err error) {
+	err = list(ctx, db, &runs, "executions of "+chat, projections.SelectExecutions+"x.chat={:chat} ORDER BY x.position",
 		dbx.Params{"chat": chat})
 	return runs, err
 }
 
 // Run returns an execution, and one without an id if there is none.
-func Run(ctx context.Context, db dbx.Builder, id string) (executions.Run, error) {
-	return first[executions.Run](ctx, db, "execution "+id, executions.Select+"x.id={:id}", dbx.Params{"id": id})
+func Run(ctx context.Context, db dbx.Builder, id string) (projections.ShownExecution, error) {
+	return first[projections.ShownExecution](ctx, db, "execution "+id,
+		projections.SelectExecutions+"x.id={:id}", dbx.Params{"id": id})
 }
 
 // LatestRuns returns the last n executions of a chat below a position, or of all if before is 0, oldest first. It also
 // reports whether there are earlier ones.
 func LatestRuns(ctx context.Context, db dbx.Builder, chat string, before int64,
-	n int) (all []executions.Run, earlier bool, err error) {
-	err = list(ctx, db, &all, "executions of "+chat, executions.Select+`x.chat={:chat} AND NOT x.removed AND ({:before}=0 OR x.position<{:before})
+	n int) (all []projections.ShownExecution, earlier bool, err error) {
+	err = list(ctx, db, &all, "executions of "+chat, projections.SelectExecutions+`x.chat={:chat} AND NOT x.removed AND ({:before}=0 OR x.position<{:before})
 		ORDER BY x.position DESC LIMIT {:n}`, dbx.Params{"chat": chat, "before": before, "n": n + 1})
 	if len(all) > n {
 		all, earlier = all[:n], true
@@ -38,8 +38,8 @@ func LatestRuns(ctx context.Context, db dbx.Builder, chat string, before int64,
 
 // ChangedRuns returns the executions of a chat from a position on that changed after a sequence, oldest first.
 func ChangedRuns(ctx context.Context, db dbx.Builder, chat string, from int64,
-	after uint64) (all []executions.Run, err error) {
-	err = list(ctx, db, &all, "executions of "+chat, executions.Select+`x.chat={:chat} AND NOT x.removed AND x.position>={:from} AND x.last_seq>{:after}
+	after uint64) (all []projections.ShownExecution, err error) {
+	err = list(ctx, db, &all, "executions of "+chat, projections.SelectExecutions+`x.chat={:chat} AND NOT x.removed AND x.position>={:from} AND x.last_seq>{:after}
 		ORDER BY x.position`, dbx.Params{"chat": chat, "from": from, "after": after})
 	return all, err
 }

@@ -8,8 +8,6 @@ import (
 
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/endings"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -75,7 +73,7 @@ var (
 		ORDER BY m.position`
 	selectAnswer = `SELECT agent, provider, model FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
-	selectLast = `SELECT m.id, ` + endings.OfTurn("{:state}", "m") + ` AS ending, ` + endings.OfMessage("m") + `<>'' AS shown FROM messages m
+	selectLast = `SELECT m.id, ` + projections.EndingOfTurn("{:state}", "m") + ` AS ending, ` + projections.EndingOfMessage("m") + `<>'' AS shown FROM messages m
 		WHERE m.chat={:chat} AND m.session={:session} AND m.role='assistant' AND NOT m.removed ORDER BY m.position DESC LIMIT 1`
 	selectRetry = `SELECT coalesce(retry->>'$.attempt', 0) AS attempt, coalesce(retry->>'$.message', '') AS message,
 		coalesce(strftime('%Y-%m-%d %H:%M:%fZ', nullif(retry->>'$.next', 0)/1000.0, 'unixepoch'), '') AS next
@@ -134,7 +132,7 @@ func (u Undo) KeptFiles() (all []string) {
 
 // Undone returns OpenCode's id of the first message that is undone, "" if nothing is.
 func (a Sidebar) Undone() string {
-	if a.Undo.State == effects.Failed {
+	if a.Undo.State == projections.EffectFailed {
 		return ""
 	}
 	return a.Undo.Message

@@ -19,7 +19,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 )
 
 // Entry is a message of a chat's own conversation, a permission request or a question of the chat or of a worker below
@@ -58,7 +57,7 @@ type Request struct {
 
 // Question is a question with the names that a card shows.
 type Question struct {
-	questions.Question
+	projections.Question
 	Asker     string `db:"asker"`
 	Decider   string `db:"decider"`
 	ChatTitle string `db:"chat_title"`
@@ -70,7 +69,7 @@ func (r Request) Pending() bool {
 }
 
 // Pending reports whether the question waits for a person.
-func (q Question) Pending() bool { return !q.Removed && q.Status == questions.Asked }
+func (q Question) Pending() bool { return !q.Removed && q.Status == projections.QuestionAsked }
 
 // concernsPerson reports whether a person was ever asked, or decided before the policy left it to a person. What the
 // policy allows by itself is seen in the tool call alone.

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"pocketcoder/sandbox/isolation/protection"
-	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
 // bwrapCommand returns the call of bubblewrap for one command. Bubblewrap drops its own privileges. The kernel kills
@@ -106,7 +105,7 @@ func (c *Confinement) bwrapMounts() (args []string) {
 
 // bwrapMasks returns the arguments that cover the secret files, as maskSecrets does.
 func (c *Confinement) bwrapMasks() (args []string) {
-	for _, path := range systemsecrets.Paths() {
+	for _, path := range secretPaths() {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:

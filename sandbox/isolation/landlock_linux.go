@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/sandbox/isolation/protection"
-	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
 // Rights of Landlock. A file takes only some of them.
@@ -207,7 +206,7 @@ func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
 	if c.choice.canMount {
 		return r.allow(dir, readRights)
 	}
-	secrets := slices.DeleteFunc(systemsecrets.Paths(), func(path string) bool { return !within(dir, path) })
+	secrets := slices.DeleteFunc(secretPaths(), func(path string) bool { return !within(dir, path) })
 	if len(secrets) == 0 {
 		return r.allow(dir, readRights)
 	}

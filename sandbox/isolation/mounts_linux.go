@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/sandbox/isolation/protection"
-	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
 // Sizes of a command's temporary file systems, in bytes. They use memory, so they count towards the memory limit.
@@ -152,7 +151,7 @@ func (c *Confinement) cloneVisibleTrees() (trees []mountTree, err error) {
 // maskSecrets covers each secret file with a device on a nodev mount, and each secret directory with an empty one.
 // Commands can open neither.
 func (c *Confinement) maskSecrets() error {
-	for _, path := range systemsecrets.Paths() {
+	for _, path := range secretPaths() {
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

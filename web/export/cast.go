@@ -14,7 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/visible"
@@ -69,7 +69,7 @@ func (c *cast) print(at time.Duration, text string) error {
 
 // Cast writes the commands of the chat that had ended, one after the other, as an asciinema recording.
 func (c Chat) Cast(ctx context.Context, w io.Writer) error {
-	var runs []executions.Run
+	var runs []projections.ShownExecution
 	title := ""
 	err := moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, _ events.Event) (err error) {
 		row := db.NewQuery("SELECT title FROM chats WHERE id={:id}").Bind(dbx.Params{"id": c.ID})
@@ -82,7 +82,7 @@ func (c Chat) Cast(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	runs = slices.DeleteFunc(runs, func(x executions.Run) bool { return x.Started == "" || x.Finished == "" })
+	runs = slices.DeleteFunc(runs, func(x projections.ShownExecution) bool { return x.Started == "" || x.Finished == "" })
 	out, started := &cast{w: w}, ""
 	if len(runs) > 0 {
 		started = runs[0].Started
@@ -100,7 +100,7 @@ func (c Chat) Cast(ctx context.Context, w io.Writer) error {
 }
 
 // Execution writes a command that has ended as an asciinema recording.
-func Execution(ctx context.Context, l *log.Log, x executions.Run, w io.Writer) error {
+func Execution(ctx context.Context, l *log.Log, x projections.ShownExecution, w io.Writer) error {
 	out := &cast{w: w}
 	if err := out.begin(cmp.Or(x.Text, x.ID), x.Started); err != nil {
 		return err
@@ -109,7 +109,7 @@ func Execution(ctx context.Context, l *log.Log, x executions.Run, w io.Writer) e
 }
 
 // execution writes a command, its output when it was printed, and how it ended.
-func (c *cast) execution(ctx context.Context, l *log.Log, x executions.Run) error {
+func (c *cast) execution(ctx context.Context, l *log.Log, x projections.ShownExecution) error {
 	began := c.at
 	if x.Text != "" {
 		command := strings.ReplaceAll(visible.Plain(strings.TrimRight(x.Text, "\n")), "\n", "\r\n> ")
@@ -144,8 +144,8 @@ type segment struct {
 
 // output writes the stored output. The fragments have the times at which it was printed. Output without a fragment
 // is written at the end.
-func (c *cast) output(ctx context.Context, l *log.Log, x executions.Run, began time.Duration) error {
-	var stored executions.Outputs
+func (c *cast) output(ctx context.Context, l *log.Log, x projections.ShownExecution, began time.Duration) error {
+	var stored projections.ExecutionOutputs
 	if err := json.Unmarshal([]byte(x.Outputs), &stored); err != nil {
 		return fmt.Errorf("read the output of %s: %w", x.ID, err)
 	}
@@ -179,7 +179,7 @@ func (c *cast) output(ctx context.Context, l *log.Log, x executions.Run, began t
 }
 
 // segmentsOf returns how the output came, as far as fragments of it are stored.
-func segmentsOf(ctx context.Context, l *log.Log, x executions.Run) (all []segment, err error) {
+func segmentsOf(ctx context.Context, l *log.Log, x projections.ShownExecution) (all []segment, err error) {
 	covered := map[string]int64{}
 	started, err := time.Parse(events.TimeFormat, x.Started)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/executions"
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
@@ -95,7 +94,7 @@ func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, caller api.C
 	if err := x.API.MayView(r.Context(), caller, "executions", id); err != nil {
 		return err
 	}
-	run, found, err := executions.Find(r.Context(), x.API.Model.Model, id)
+	run, found, err := x.API.Model.Execution(r.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/web/api"
-	"pocketcoder/web/ports/ticket"
 )
 
 const portOfChat = "/api/chats/{id}/ports/{port}"
@@ -42,7 +41,7 @@ type Ports struct {
 	// handlers.ErrNotServed when nothing serves there
 	Dial func(ctx context.Context, chat string, port int) (net.Conn, error)
 
-	tickets ticket.Tickets
+	tickets tickets
 	origins origins
 }
 
@@ -63,7 +62,7 @@ func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 
 // HasTicket reports whether a path has a ticket. Then only the ticket identifies the caller, whatever page makes the
 // request.
-func HasTicket(path string) bool { return ticket.Parse(path).Ticket != "" }
+func HasTicket(path string) bool { return parsePath(path).Ticket != "" }
 
 type portAnswer struct {
 	Path string `json:"path"`
@@ -100,7 +99,7 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	if caller.Expires.Before(expires) {
 		expires = caller.Expires
 	}
-	id, err := s.tickets.Add(ticket.Ticket{Chat: chat, Port: port, Account: caller.Account, Login: login,
+	id, err := s.tickets.Add(ticket{Chat: chat, Port: port, Account: caller.Account, Login: login,
 		Expires: expires})
 	if err != nil {
 		return answer, api.Problem{Status: http.StatusTooManyRequests, Message: "Too many links to ports are valid. Try again later.",
@@ -134,7 +133,7 @@ func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, caller api.Cal
 	if err != nil {
 		return err
 	}
-	p := ticket.Parse(r.URL.EscapedPath())
+	p := parsePath(r.URL.EscapedPath())
 	if p.Ticket != "" && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		allowAnyOrigin(w.Header(), r)
 		w.WriteHeader(http.StatusNoContent)
@@ -196,7 +195,7 @@ func isServiceWorker(r *http.Request) bool {
 }
 
 type portRequest struct {
-	path   ticket.Path
+	path   portPath
 	port   int
 	inside *url.URL
 }

@@ -20,7 +20,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
-	"pocketcoder/web/realtime/resume"
 )
 
 // The protocol is PocketBase's (https://pocketbase.io/docs/api-realtime). A client connects as a guest and gets an id.
@@ -58,7 +57,7 @@ type registry struct {
 	clients   map[string]*client
 	audiences map[string]*audience // by account and topic
 	hubs      map[string]*hub      // by chat
-	ended     resume.Points
+	ended     resumePoints
 	running   chan struct{}  // closed when Run follows the read models
 	started   time.Time      // when that happened
 	before    uint64         // sequence at which sessions of an earlier process resume

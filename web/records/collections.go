@@ -10,8 +10,6 @@ import (
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/projections"
-	"pocketcoder/projections/endings"
-	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
 
@@ -130,11 +128,11 @@ var collections = []collection{
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")),
 				as(fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
-					endings.OfMessage("t")),
+					projections.EndingOfMessage("t")),
 				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
-				fixed(relation("schedule", schedules.Collection)))},
+				fixed(relation("schedule", projections.ScheduleCollection)))},
 		write: writer{createMessage, updateMessage, deleteQueuedMessage}, inCreatedChat: true,
 		options: fields(text("before")), // see chat.ChangeMessage
 	},
@@ -196,7 +194,7 @@ var collections = []collection{
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
-				as(fixed(choice("status", "running", "completed", "failed", "aborted")), endings.OfSubagent("t")),
+				as(fixed(choice("status", "running", "completed", "failed", "aborted")), projections.StatusOfSubagent("t")),
 				fixed(date("started")), fixed(date("finished")))},
 		write: writer{nil, nil, stopSubagent},
 	},
@@ -254,7 +252,8 @@ var collections = []collection{
 		rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"),
 		required(text("public_key")), text("device_name"), computed(required(text("fingerprint"))), text("algorithm"),
 		number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active"))),
-	aliased("cron_jobs", configCollection(schedules.Collection, rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
+	aliased("cron_jobs", configCollection(projections.ScheduleCollection,
+		rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
 		required(text("name")), text("description"), text("cron_expression"), text("every"), date("at"),
 		text("time_zone"), date("starts"), choice("missed", "skip", "once"),
 		choice("overlap", "skip", "queue"), required(text("prompt")),
@@ -263,17 +262,17 @@ var collections = []collection{
 		required(relation("user", "users")),
 		flag("enabled"),
 		as(fixed(date("last_executed")), ofLastRun("run.started", " AND run.started<>''")),
-		as(fixed(text("last_status")), ofLastRun(schedules.StateOf("run"), "")),
-		as(fixed(text("last_error")), ofLastRun(schedules.ReasonOf("run"), "")))),
+		as(fixed(text("last_status")), ofLastRun(projections.RunState("run"), "")),
+		as(fixed(text("last_error")), ofLastRun(projections.RunReason("run"), "")))),
 	{
 		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Rules: rules(runOfOwnSchedule, runOfOwnSchedule, never, never, never),
-			Fields: fields(fixed(relation("schedule", schedules.Collection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
+			Fields: fields(fixed(relation("schedule", projections.ScheduleCollection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
 				fixed(flag("manual")),
 				as(fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
-					schedules.Skipped)), schedules.StateOf("t")),
-				as(fixed(text("reason")), schedules.ReasonOf("t")), fixed(date("started")), fixed(date("finished")),
+					projections.RunSkipped)), projections.RunState("t")),
+				as(fixed(text("reason")), projections.RunReason("t")), fixed(date("started")), fixed(date("finished")),
 				fixed(about(number("max_cost"), inDollars)),
-				as(fixed(about(number("cost"), inDollars)), schedules.Cost))},
+				as(fixed(about(number("cost"), inDollars)), projections.RunCost))},
 	},
 	withOptions(fields(about(text(record.ShownDefinition), shownServer)), configCollection("mcp_servers",
 		rules(workers, workers, workers, admin, admin), required(text("name")),

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"pocketcoder/projections/artifacts"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
 
@@ -20,7 +20,7 @@ func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, call
 	if err != nil {
 		return err
 	}
-	a, found, err := artifacts.Find(r.Context(), s.API.Model.Model, x.ID(), r.PathValue("path"))
+	a, found, err := s.API.Model.ArtifactOf(r.Context(), x.ID(), r.PathValue("path"))
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *Streams) artifactContent(w http.ResponseWriter, r *http.Request, caller
 	if err != nil {
 		return err
 	}
-	a, found, err := artifacts.One(r.Context(), s.API.Model.Model, row.ID())
+	a, found, err := s.API.Model.Artifact(r.Context(), row.ID())
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Streams) artifactContent(w http.ResponseWriter, r *http.Request, caller
 	return s.serveArtifact(w, r, a)
 }
 
-func (s *Streams) serveArtifact(w http.ResponseWriter, r *http.Request, a artifacts.Artifact) error {
+func (s *Streams) serveArtifact(w http.ResponseWriter, r *http.Request, a projections.Artifact) error {
 	content, err := s.openArtifact(r, a)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *Streams) serveArtifact(w http.ResponseWriter, r *http.Request, a artifa
 	return nil
 }
 
-func (s *Streams) openArtifact(r *http.Request, a artifacts.Artifact) (io.ReadSeekCloser, error) {
+func (s *Streams) openArtifact(r *http.Request, a projections.Artifact) (io.ReadSeekCloser, error) {
 	switch {
 	case a.Blob != "":
 		return openBlob(r.Context(), s.Log, a.Blob, a.Size)

@@ -44,16 +44,14 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
+	"pocketcoder/web/routes"
 )
 
 // System is a running API and the parts below it.
@@ -117,17 +115,17 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Workers:      &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
 		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
-		Previews:     preview.Schedules{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
+		Previews:     schedule.Previews{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
 		ProviderKeys: &recordsecret.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,
 			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (waiting, held int, err error) { return 0, 0, nil },
 			IsSubmitted: func(ctx context.Context, message string) (bool, error) {
-				return outgoing.Submitted(ctx, s.Model.Model, message)
+				return s.Model.IsSubmitted(ctx, message)
 			}},
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
-		Engine: chats.Engine{
+		Engine: routes.Engine{
 			Diff:    func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Todo:    func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Changed: func(context.Context, string, string) ([]string, error) { return s.ChangedFiles, nil },

@@ -24,7 +24,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/outgoing"
 )
 
 // System has one channel.
@@ -65,10 +64,10 @@ func New(t *testing.T, fields map[string]any,
 	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log},
 		Accounts: s.Accounts, Decide: (&permission.Permissions{Log: s.Log}).Decide, AwaitReadModels: s.Model.Wait,
 		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
-			return outgoing.Waiting(ctx, s.Model.Model, chat)
+			return s.Model.CountWaiting(ctx, chat)
 		},
 		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
-			return outgoing.Submitted(ctx, s.Model.Model, message)
+			return s.Model.IsSubmitted(ctx, message)
 		}}
 	stopModel := background(s.Model.Run)
 	t.Cleanup(func() { stopModel(); s.Model.Close() })

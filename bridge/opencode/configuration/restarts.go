@@ -6,7 +6,6 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/projections"
-	"pocketcoder/projections/turns"
 	"pocketcoder/sleep"
 )
 
@@ -39,7 +38,7 @@ func (r *Restarts) Run(ctx context.Context) error {
 		}
 		for r.server.NeedsRestart() {
 			seq := r.model.Seq()
-			unfinished, err := turns.Unfinished(ctx, r.model)
+			unfinished, err := r.model.UnfinishedTurns(ctx)
 			switch {
 			case err == nil && len(unfinished) > 0:
 				err = r.model.Wait(ctx, seq+1)

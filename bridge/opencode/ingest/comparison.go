@@ -11,11 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -108,12 +104,12 @@ func (c *comparison) statuses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
+	unanswered, err := c.Model.UnansweredMessages(ctx)
 	if err != nil {
 		return err
 	}
 	isAnswered := func(s projections.Session) bool { // else the turn goes on with the message, which is sent again
-		return !slices.ContainsFunc(unanswered, func(m pending.Message) bool { return m.Session == s.ID })
+		return !slices.ContainsFunc(unanswered, func(m projections.PendingMessage) bool { return m.Session == s.ID })
 	}
 	for _, s := range known {
 		status, busy := c.busy[s.ID]
@@ -147,7 +143,7 @@ func (c *comparison) turns(ctx context.Context) error {
 // loseTurns records turn.lost for unfinished turns, of those that match, that OpenCode does not run. First it keeps the
 // text of their answers.
 func (c *comparison) loseTurns(ctx context.Context, matches func(projections.Session) bool) error {
-	unfinished, err := turns.Unfinished(ctx, c.Model)
+	unfinished, err := c.Model.UnfinishedTurns(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,7 +165,7 @@ func (c *comparison) loseTurns(ctx context.Context, matches func(projections.Ses
 // before the next step. Everything that OpenCode began is finished there. Only the finish reason of the answer shows
 // that the turn is not over.
 func (c *comparison) loseBetweenSteps(ctx context.Context, s projections.Session) error {
-	step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
+	step, goesOn, err := c.Model.UnfinishedStep(ctx, s.Chat)
 	if err != nil || !goesOn || step.Session != s.ID || step.EngineStatus != turnstate.Completed ||
 		step.Finish != "tool-calls" {
 		return err
@@ -181,7 +177,7 @@ func (c *comparison) loseBetweenSteps(ctx context.Context, s projections.Session
 // it stores it (measured), so it may have lost the message. The ids are the same, so OpenCode runs the message once.
 // resend skips the messages of before a loss. It returns the sessions whose turns have begun.
 func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
-	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
+	unanswered, err := c.Model.UnansweredMessages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +202,11 @@ func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 
 // permissions adds requests that were missed, and resolves those that OpenCode no longer has.
 func (c *comparison) permissions(ctx context.Context) error {
-	waiting, err := pending.Requests(ctx, c.Model)
+	waiting, err := c.Model.PendingRequests(ctx)
 	if err != nil {
 		return err
 	}
-	decided, err := pending.DecidedRequests(ctx, c.Model)
+	decided, err := c.Model.DecidedRequests(ctx)
 	if err != nil {
 		return err
 	}
@@ -244,7 +240,7 @@ func (c *comparison) permissions(ctx context.Context) error {
 // resolveMissing ends or interrupts a request that OpenCode no longer has. If its session is busy, the request was
 // answered, by PocketCoder or in OpenCode. If not, OpenCode has forgotten the request, and a person can still decide
 // it. The exception is a tool call that shows that OpenCode got the reply: it must not run again.
-func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) error {
+func (c *comparison) resolveMissing(ctx context.Context, p projections.PendingRequest) error {
 	_, answered := c.busy[p.Session]
 	if p.Status == projections.PermissionDraft && !answered { // its decision may be lost
 		status, _, err := c.endOf(ctx, p.EngineMessage, p.Call)
@@ -278,7 +274,7 @@ const rejection = "The user rejected permission to use this specific tool call."
 
 // hasRun reports whether the tool call of the request has ended by itself, or what it does has begun: its command, its
 // question to a person, its worker or its message. An approved call that failed as rejected has not run.
-func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error) {
+func (c *comparison) hasRun(ctx context.Context, p projections.PendingRequest) (bool, error) {
 	status, failure, err := c.endOf(ctx, p.EngineMessage, p.Call)
 	if err != nil {
 		return false, err
@@ -288,7 +284,7 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 	if status != "" && !missed {
 		return true, nil
 	}
-	asked, err := pending.QuestionsOf(ctx, c.Model, questions.OwnID(p.Session, p.EngineMessage, p.Call))
+	asked, err := c.Model.QuestionsOf(ctx, projections.OwnQuestionID(p.Session, p.EngineMessage, p.Call))
 	if err != nil || len(asked) > 0 {
 		return len(asked) > 0, err
 	}
@@ -300,11 +296,11 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 	if err != nil || sent {
 		return sent, err
 	}
-	started, err := executions.Of(ctx, c.Model.Model, p.Chat)
+	started, err := c.Model.Executions(ctx, p.Chat)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(started, func(r executions.Run) bool {
+	return slices.ContainsFunc(started, func(r projections.ShownExecution) bool {
 		return r.Session == p.Session && r.Call == p.Call && r.Status != events.ExecutionRefused
 	}), nil
 }

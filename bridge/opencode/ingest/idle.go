@@ -7,7 +7,6 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/projections"
-	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -29,7 +28,7 @@ func (in *Ingest) watchIdle(ctx context.Context, burst []client.Event) error {
 	if !slices.ContainsFunc(burst, func(e client.Event) bool { return e.Type == heartbeat }) {
 		return nil
 	}
-	unfinished, err := turns.Unfinished(ctx, in.Model)
+	unfinished, err := in.Model.UnfinishedTurns(ctx)
 	if err != nil {
 		return err
 	}

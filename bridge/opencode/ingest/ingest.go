@@ -27,7 +27,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 	"pocketcoder/sleep"
 )
 
@@ -45,7 +44,7 @@ type Ingest struct {
 
 	// Resend sends a message again that OpenCode has accepted and nothing has answered. It reports whether OpenCode has
 	// accepted it again. After an error Ingest reconnects and tries again.
-	Resend func(context.Context, pending.Message) (accepted bool, err error)
+	Resend func(context.Context, projections.PendingMessage) (accepted bool, err error)
 
 	// Compare is called after each connection, when the log holds what OpenCode holds, and before the outbox sends
 	// anything. After an error Ingest reconnects and tries again. It may be nil.

@@ -7,8 +7,7 @@ import (
 	"slices"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 )
 
 // questions adds questions that were missed, and resolves those that OpenCode no longer has.
@@ -16,15 +15,15 @@ func (c *comparison) questions(ctx context.Context) error {
 	if err := c.ownQuestions(ctx); err != nil {
 		return err
 	}
-	waiting, err := pending.Questions(ctx, c.Model)
+	waiting, err := c.Model.PendingQuestions(ctx)
 	if err != nil {
 		return err
 	}
-	answered, err := pending.AnsweredQuestions(ctx, c.Model)
+	answered, err := c.Model.AnsweredQuestions(ctx)
 	if err != nil {
 		return err
 	}
-	for _, group := range pending.Together(append(waiting, answered...)) {
+	for _, group := range projections.AskedTogether(append(waiting, answered...)) {
 		q := group[0]
 		if _, held := c.memory.questions[q.EngineQuestion]; held || q.Own || q.Interrupted || q.Engine != c.Engine {
 			continue
@@ -34,7 +33,7 @@ func (c *comparison) questions(ctx context.Context) error {
 		}
 	}
 	for id, raw := range c.memory.questions {
-		if known, err := pending.QuestionsOf(ctx, c.Model, id); err != nil {
+		if known, err := c.Model.QuestionsOf(ctx, id); err != nil {
 			return err
 		} else if len(known) > 0 {
 			continue
@@ -52,7 +51,7 @@ func (c *comparison) questions(ctx context.Context) error {
 
 // ownQuestions interrupts questions of the tool ask_person whose calls OpenCode forgot. A person can still answer.
 func (c *comparison) ownQuestions(ctx context.Context) error {
-	own, err := pending.OwnQuestions(ctx, c.Model)
+	own, err := c.Model.OwnQuestions(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (c *comparison) ownQuestions(ctx context.Context) error {
 // tool call has ended by itself, they were answered, by PocketCoder or in OpenCode. If not, OpenCode has forgotten
 // them, and a person can still answer. An OpenCode that stops may fail the call as if the questions were rejected, so
 // an error of the call counts only if a person has rejected one of them.
-func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pending.Question) error {
+func (c *comparison) resolveMissingQuestions(ctx context.Context, group []projections.PendingQuestion) error {
 	q := group[0]
 	_, answered := c.busy[q.Session]
 	if !answered {
@@ -88,11 +87,11 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	switch {
 	case !answered:
 		return c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
-	case q.Status == questions.Asked:
+	case q.Status == projections.QuestionAsked:
 		return c.record(q.Chat, events.QuestionExpired{Question: q.EngineQuestion,
 			Reason: "it was answered elsewhere, or its tool call is over"})
 	}
-	all, rejected, err := pending.AnswersTo(group)
+	all, rejected, err := projections.AnswersTo(group)
 	reply := map[string]any{"sessionID": q.Session, "requestID": q.EngineQuestion}
 	if err != nil || rejected {
 		return errors.Join(err, c.reconciled(q.Session, events.QuestionRejected, reply))
@@ -101,4 +100,4 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	return c.reconciled(q.Session, events.QuestionReplied, reply)
 }
 
-func isRejected(q pending.Question) bool { return q.Status == questions.Rejected }
+func isRejected(q projections.PendingQuestion) bool { return q.Status == projections.QuestionRejected }

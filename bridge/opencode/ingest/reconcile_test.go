@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -249,7 +248,7 @@ func TestQuestionsAreComparedWithOpenCode(t *testing.T) {
 	})
 	chat := s.ChatOf("ses_1")
 	status := map[string]string{}
-	all, err := questions.Of(t.Context(), s.Model.Model, chat, "")
+	all, err := s.Model.Questions(t.Context(), chat, "")
 	is.NoErr(err)
 	for _, q := range all {
 		status[q.EngineQuestion] = q.Status

@@ -9,13 +9,12 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/pending"
+	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
 
 // abort stops the turn of a chat or of one of its subagents.
-func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
+func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
 	if f.Session == "" {
 		chat, _, err := o.Model.Chat(ctx, f.Chat)
 		if err != nil {
@@ -64,13 +63,13 @@ func (o *Outbox) awaitBegin(ctx context.Context, session string) error {
 
 // recordOutcome records the outcome of a try to abort, revert, fork or omit. It records no failure if another try may
 // help, and an abort never fails.
-func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, restored snapshots.Restored,
+func (o *Outbox) recordOutcome(ctx context.Context, f projections.Effect, restored snapshots.Restored,
 	err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID, Kept: restored.Kept, Copies: restored.Copies})
 	}
 	var refusal *client.Error
-	if f.Kind == effects.Abort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
+	if f.Kind == projections.EffectAbort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
 		return err
 	}
 	o.Logger.Warn("opencode refuses", "effect", f.Kind, "chat", f.Chat, "err", err)
@@ -89,7 +88,7 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 // also gets a rejection. If that fails the abort is not repeated, because it could end the next turn.
 func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
-	requests, err := pending.Requests(ctx, o.Model)
+	requests, err := o.Model.PendingRequests(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,11 +105,11 @@ func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 			o.Logger.Warn("reject the request of an aborted turn", "err", err)
 		}
 	}
-	questions, err := pending.Questions(ctx, o.Model)
+	questions, err := o.Model.PendingQuestions(ctx)
 	if err != nil {
 		return err
 	}
-	for _, group := range pending.Together(questions) {
+	for _, group := range projections.AskedTogether(questions) {
 		q := group[0]
 		if !o.isWithin(q.Session, session) {
 			continue

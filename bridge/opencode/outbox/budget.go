@@ -16,10 +16,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/turns"
 	"pocketcoder/sleep"
 )
 
@@ -80,7 +77,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	if err != nil || !known || chat.Removed || chat.Engine != o.Engine {
 		return err
 	}
-	newest, goesOn, err := turns.UnfinishedStep(ctx, o.Model, chat.ID)
+	newest, goesOn, err := o.Model.UnfinishedStep(ctx, chat.ID)
 	if err == nil && goesOn {
 		var aborting bool
 		aborting, err = o.aborting(ctx, chat.ID)
@@ -99,12 +96,12 @@ func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
 	if err := o.Model.CatchUp(ctx); err != nil {
 		return false, err
 	}
-	return pending.Aborting(ctx, o.Model, chat)
+	return o.Model.IsAborting(ctx, chat)
 }
 
 // spent returns the cost and tokens that the read model counts.
 func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-	s, err := spending.Of(ctx, o.Model, spending.Span{Chat: chat, User: user, Day: day})
+	s, err := o.Model.Spending(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
 	return s.Cost, float64(s.Tokens), err
 }
 
@@ -182,7 +179,7 @@ func (l budgetCheck) Error() string { return fmt.Sprintf("check budgets: %v", l.
 
 // checkBudgets checks whether a budget holds back a message that was never sent, and records the reason. It returns a
 // budgetCheck.
-func (o *Outbox) checkBudgets(ctx context.Context, m pending.Message) error {
+func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage) error {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})

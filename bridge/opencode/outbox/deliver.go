@@ -18,15 +18,14 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turncontext"
+	"pocketcoder/projections"
 )
 
 // messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs
 // one turn at a time. At most MaxTurns run across all chats, and one account gets at most three quarters of them. A
 // steered message waits for no turn of its chat. Messages that wait for a person are left out.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
-	waiting, err := pending.Messages(ctx, s.Model)
+	waiting, err := s.Model.PendingMessages(ctx)
 	for _, m := range waiting {
 		if m.Engine != s.Engine || m.WaitsForPerson() {
 			continue
@@ -49,14 +48,14 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 // before it sends the message, so OpenCode recognizes a message that is sent again after a crash. It sends nothing if
 // OpenCode has reported the message already, or if the chat was deleted. It returns errChanged if a person has changed
 // the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
-func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, earlierTries int) error {
+func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
 	if err != nil || row.Removed {
 		return err
 	}
 	m.Bound = row.Session
 	if m.EngineMessage == "" { // it can be one that is submitted again after a loss of events
-		reported, found, err := pending.Reported(ctx, o.Model, m.Chat, client.TailOf(m.ID))
+		reported, found, err := o.Model.ReportedMessage(ctx, m.Chat, client.TailOf(m.ID))
 		if err != nil {
 			return err
 		}
@@ -81,7 +80,7 @@ func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, ea
 
 // sendAnywhere sends a message under the ids that it has, or under new ones if it has none or OpenCode has lost their
 // session.
-func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message,
+func (o *Outbox) sendAnywhere(ctx context.Context, m projections.PendingMessage,
 	seen uint64) (ids events.MessageSending, err error) {
 	if ids, err = earlierSending(m); err != nil {
 		return ids, err
@@ -108,7 +107,8 @@ func isUnavailable(err error) bool {
 }
 
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
-func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64) (events.MessageSending, error) {
+func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (
+	events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
 	parts, err := submittedParts(m)
 	if err != nil {
@@ -149,7 +149,7 @@ const lostSession = "OpenCode has lost the session of this chat. " +
 	"The assistant does not know what was written before this message."
 
 // earlierSending returns the ids under which a message was sent before, or none.
-func earlierSending(m pending.Message) (events.MessageSending, error) {
+func earlierSending(m projections.PendingMessage) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage, Agent: m.ChosenAgent}
 	if err := json.Unmarshal([]byte(m.EngineParts), &s.EngineParts); err != nil {
 		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
@@ -157,7 +157,7 @@ func earlierSending(m pending.Message) (events.MessageSending, error) {
 	return s, nil
 }
 
-func submittedParts(m pending.Message) (parts []events.Part, err error) {
+func submittedParts(m projections.PendingMessage) (parts []events.Part, err error) {
 	if err := json.Unmarshal([]byte(m.Submitted), &parts); err != nil {
 		return nil, fmt.Errorf("read the parts of message %s: %w", m.ID, err)
 	}
@@ -166,7 +166,7 @@ func submittedParts(m pending.Message) (parts []events.Part, err error) {
 
 // session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new
 // session to the chat, by its metadata, when OpenCode reports it.
-func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error) {
+func (o *Outbox) session(ctx context.Context, m projections.PendingMessage) (string, error) {
 	if m.Bound != "" {
 		_, err := o.Current().Session(ctx, m.Bound)
 		if err == nil || !errors.Is(err, client.ErrGone) {
@@ -210,7 +210,7 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 	}
 }
 
-func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSending) error {
+func (o *Outbox) send(ctx context.Context, m projections.PendingMessage, s events.MessageSending) error {
 	parts, err := submittedParts(m)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if !within(session.Directory, o.Directory) {
 		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
 	}
-	where, err := turncontext.Of(ctx, o.Model, m.Chat, m.ID)
+	where, err := o.Model.TurnContext(ctx, m.Chat, m.ID)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	return o.Current().Prompt(ctx, s.Session, p)
 }
 
-func promptParts(m pending.Message, s events.MessageSending, parts []events.Part) (all []client.PromptPart) {
+func promptParts(m projections.PendingMessage, s events.MessageSending, parts []events.Part) (all []client.PromptPart) {
 	for i, part := range parts {
 		if i == 0 {
 			part.Text = origin(m) + part.Text
@@ -276,7 +276,7 @@ func (o *Outbox) withheld(ctx context.Context, chat, agent string, s client.Sess
 
 // origin returns what the model reads before a message of a worker, so that it does not take it for the person's. It is
 // empty for a message of a person, of PocketCoder, or of a chat above the receiver.
-func origin(m pending.Message) string {
+func origin(m projections.PendingMessage) string {
 	if m.Role != "user" || m.Sender == "" || m.Sender == m.ChatParent || m.Sender == m.ChatRoot {
 		return ""
 	}
@@ -298,7 +298,7 @@ func within(directory, root string) bool {
 
 // Resend sends again a message that OpenCode has accepted and not answered. The ids are the same, so OpenCode runs the
 // message once. Resend reports whether OpenCode has accepted it again. After an error, another try may help.
-func (o *Outbox) Resend(ctx context.Context, m pending.Message) (accepted bool, err error) {
+func (o *Outbox) Resend(ctx context.Context, m projections.PendingMessage) (accepted bool, err error) {
 	ids, err := earlierSending(m)
 	if err != nil {
 		return false, err

@@ -9,12 +9,12 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
-	"pocketcoder/projections/effects"
+	"pocketcoder/projections"
 )
 
 // fork copies a chat's session into the new chat. The messages of the copy arrive through the stream. The copy becomes
 // the session of the new chat when it is complete. If OpenCode refuses, the new chat is empty.
-func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
+func (o *Outbox) fork(ctx context.Context, f projections.Effect) error {
 	from, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 
 // copy forks a session. It checks first that OpenCode knows the message, because OpenCode would otherwise copy
 // everything (measured). If the mark stays in the metadata of the source, it has no effect.
-func (o *Outbox) copy(ctx context.Context, session string, f effects.Effect) (client.Session, error) {
+func (o *Outbox) copy(ctx context.Context, session string, f projections.Effect) (client.Session, error) {
 	c := o.Current()
 	if f.Message != "" {
 		if err := c.HasMessage(ctx, session, f.Message); err != nil {

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections/pending"
+	"pocketcoder/projections"
 )
 
 // models returns the models that the running OpenCode can use.
@@ -35,7 +35,8 @@ func (o *Outbox) Configured() string {
 // modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one.
 // It is part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may
 // be gone. A selection that cannot be used is reported in the chat, once for each message.
-func (o *Outbox) modelFor(ctx context.Context, m pending.Message, agent record.Agent) (*client.Model, error) {
+func (o *Outbox) modelFor(ctx context.Context, m projections.PendingMessage, agent record.Agent) (
+	*client.Model, error) {
 	selected, err := o.Records.SelectedModel(ctx, m.Chat, m.ChatUser, agent)
 	if err != nil {
 		return nil, err

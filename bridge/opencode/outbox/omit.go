@@ -10,12 +10,12 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/projections/effects"
+	"pocketcoder/projections"
 )
 
 // omit leaves files of a chat out of what the model gets. A sentence takes the place of each. A file that is not there
 // any more needs no action.
-func (o *Outbox) omit(ctx context.Context, f effects.Effect) error {
+func (o *Outbox) omit(ctx context.Context, f projections.Effect) error {
 	var files []events.OmittedFile
 	if err := json.Unmarshal([]byte(f.Files), &files); err != nil {
 		return fmt.Errorf("read the files of omission %s: %w", f.ID, err)

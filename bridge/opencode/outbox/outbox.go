@@ -3,7 +3,7 @@
 //
 // An effect is open from the event that requires it until the event that ends it, such as message.delivered,
 // OpenCode's permission.replied or effect.done. CarryOut lists the open effects from the read models
-// (projections/pending), so they follow from the log alone, also from a log that was restored from a backup.
+// (projections/pending.go), so they follow from the log alone, also from a log that was restored from a backup.
 //
 // Promises:
 //   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the

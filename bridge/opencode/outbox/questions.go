@@ -11,8 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 )
 
 // AnswersPrompt begins the prompt that resumes a turn which was lost with questions pending, after a person has
@@ -21,11 +20,11 @@ const AnswersPrompt = "You asked, and were interrupted before you had an answer.
 
 // questions lists the effects of answered questions, and of questions that need no answer any more.
 func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
-	answered, err := pending.AnsweredQuestions(ctx, s.Model)
+	answered, err := s.Model.AnsweredQuestions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, group := range pending.Together(answered) {
+	for _, group := range projections.AskedTogether(answered) {
 		q := group[0]
 		key := "answer/" + q.EngineQuestion
 		if q.Interrupted { // a key of its own, because a reply may have been tried before
@@ -36,17 +35,18 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 				q.EngineQuestion)
 		})...)
 	}
-	obsolete, err := pending.ObsoleteQuestions(ctx, s.Model)
+	obsolete, err := s.Model.ObsoleteQuestions(ctx)
 	for _, d := range obsolete {
 		key := fmt.Sprintf("expire/%s/%t", d.EngineQuestion, d.Interrupted)
 		drop := func(ctx context.Context) error { return s.dropObsolete(ctx, d) }
-		open = append(open, s.questionEffects(key, d.Question, drop)...)
+		open = append(open, s.questionEffects(key, d.PendingQuestion, drop)...)
 	}
 	return open, err
 }
 
 // questionEffects returns the effect of a question, none if the question belongs to another engine.
-func (s *schedule) questionEffects(key string, q pending.Question, try func(context.Context) error) []effect {
+func (s *schedule) questionEffects(key string, q projections.PendingQuestion,
+	try func(context.Context) error) []effect {
 	if q.Engine != s.Engine {
 		return nil
 	}
@@ -56,16 +56,16 @@ func (s *schedule) questionEffects(key string, q pending.Question, try func(cont
 // sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. If OpenCode has
 // forgotten the questions, the answers go into a prompt. Each try reads the answers again.
 func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
-	group, err := pending.QuestionsOf(ctx, o.Model, question)
+	group, err := o.Model.QuestionsOf(ctx, question)
 	if err != nil || len(group) == 0 {
 		return err
 	}
-	all, rejected, err := pending.AnswersTo(group)
+	all, rejected, err := projections.AnswersTo(group)
 	if err != nil {
 		return err
 	}
 	switch q := group[0]; {
-	case q.EngineReplied, q.Status == questions.Expired:
+	case q.EngineReplied, q.Status == projections.QuestionExpired:
 		return nil
 	case q.Interrupted:
 		return o.resumeAnswered(ctx, group, all)
@@ -86,7 +86,7 @@ func (o *Outbox) expireForgotten(ctx context.Context, question string) error {
 	if err := o.WaitConnected(ctx); err != nil {
 		return err
 	}
-	group, err := pending.QuestionsOf(ctx, o.Model, question)
+	group, err := o.Model.QuestionsOf(ctx, question)
 	if err != nil || len(group) == 0 || group[0].EngineReplied || group[0].Interrupted {
 		return err
 	}
@@ -96,7 +96,7 @@ func (o *Outbox) expireForgotten(ctx context.Context, question string) error {
 
 // resumeAnswered submits a prompt with the answers to questions that OpenCode forgot. If a subagent asked the
 // questions, the prompt says so, because the subagent has ended.
-func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
+func (o *Outbox) resumeAnswered(ctx context.Context, group []projections.PendingQuestion, all [][]string) error {
 	q := group[0]
 	var text strings.Builder
 	text.WriteString(AnswersPrompt + "\n")
@@ -118,7 +118,7 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 // dropObsolete expires a question that needs no answer any more. If OpenCode neither waits for the question nor has
 // forgotten it, an event about its end will arrive. A question of ask_person whose call ended is interrupted instead:
 // its answer goes to the model as a message.
-func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) error {
+func (o *Outbox) dropObsolete(ctx context.Context, d projections.ObsoleteQuestion) error {
 	if d.Answerable {
 		return o.record(ctx, d.Chat, events.QuestionInterrupted{Question: d.EngineQuestion})
 	}
@@ -131,12 +131,12 @@ func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) e
 			return nil
 		}
 	}
-	return o.dropQuestion(ctx, d.Question, d.Why)
+	return o.dropQuestion(ctx, d.PendingQuestion, d.Why)
 }
 
 // dropQuestion expires a question, and dismisses it in OpenCode, which keeps waiting after the call was aborted. A
 // failed dismissal is not repeated.
-func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason string) error {
+func (o *Outbox) dropQuestion(ctx context.Context, q projections.PendingQuestion, reason string) error {
 	seq, err := o.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,
 	})

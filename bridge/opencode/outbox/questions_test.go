@@ -14,8 +14,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
+	"pocketcoder/projections"
 )
 
 // askQuestions starts a session whose turn waits for the answers to questions.
@@ -30,9 +29,9 @@ func (s *system) askQuestions(session string, questions ...string) (chat string)
 }
 
 // questionRow returns the first question of a tool call.
-func (s *system) questionRow(id string) pending.Question {
+func (s *system) questionRow(id string) projections.PendingQuestion {
 	s.T.Helper()
-	group, err := pending.QuestionsOf(s.T.Context(), s.Model, id)
+	group, err := s.Model.QuestionsOf(s.T.Context(), id)
 	s.Must(err)
 	if len(group) == 0 {
 		s.T.Fatalf("question %s is not known", id)
@@ -95,7 +94,7 @@ func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 	is.Equal(submitted[0].Resumes, "que_1")
 	is.Equal(len(s.Requests("POST", "/reply")), 0)
 	is.Equal([]any{s.questionRow("que_1").Status, s.questionRow("que_1").EngineReplied},
-		[]any{questions.Replied, true})
+		[]any{projections.QuestionReplied, true})
 }
 
 func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
@@ -113,9 +112,9 @@ func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 0)
 	is.Equal(len(s.Requests("POST", "/reject")), 0)
 	for _, id := range []string{"que_1", "que_2"} {
-		group, err := pending.QuestionsOf(t.Context(), s.Model, id)
+		group, err := s.Model.QuestionsOf(t.Context(), id)
 		is.NoErr(err)
-		is.Equal(group[1].Status, questions.Rejected)
+		is.Equal(group[1].Status, projections.QuestionRejected)
 		is.True(group[1].EngineReplied) // no effect is left
 	}
 	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
@@ -172,7 +171,7 @@ func TestAcceptedAnswersAreNoInterruption(t *testing.T) {
 				s.AppendUnsent(bridgetest.Plain("session.status", after.status))
 			})
 			q := s.questionRow("que_1")
-			is.Equal(q.Status == questions.Rejected, after.rejected)
+			is.Equal(q.Status == projections.QuestionRejected, after.rejected)
 			is.True(!q.Interrupted) // otherwise the model would get the answers twice
 			is.True(q.EngineReplied)
 			is.Equal(len(facts[events.MessageSubmitted](s, chat)), 0)
@@ -196,7 +195,7 @@ func TestAQuestionAnsweredElsewhereExpires(t *testing.T) {
 	is.Equal(facts[events.QuestionExpired](s, chat),
 		[]events.QuestionExpired{{Question: "que_1", Reason: "it was answered elsewhere, or its tool call is over"}})
 	is.Equal([]string{s.questionRow("que_1").Status, s.questionRow("que_1").Reason},
-		[]string{questions.Expired, "it was answered elsewhere, or its tool call is over"})
+		[]string{projections.QuestionExpired, "it was answered elsewhere, or its tool call is over"})
 }
 
 func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
@@ -209,13 +208,13 @@ func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")),
 		bridgetest.Plain("question.asked", strings.ReplaceAll(bridgetest.Question("que_3", "ses_1"), "A?", "C?")))
 	expect.Eventually(t, "the first expires", func() bool {
-		return s.questionRow("que_1").Status == questions.Expired
+		return s.questionRow("que_1").Status == projections.QuestionExpired
 	})
 	s.Drained()
 	is.Equal(facts[events.QuestionExpired](s, chatID),
 		[]events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
 	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status},
-		[]string{questions.Asked, questions.Asked})
+		[]string{projections.QuestionAsked, projections.QuestionAsked})
 	is.Equal(len(s.Requests("POST", "/reject")), 0)
 	_, err := s.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: chatID, Question: "que_1",
 		Answers: []string{"first"}})
@@ -234,7 +233,7 @@ func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 	s.Drained()
 	is.Equal(facts[events.QuestionExpired](s, chat),
 		[]events.QuestionExpired{{Question: "que_1", Reason: "the turn was aborted"}})
-	is.Equal(s.questionRow("que_1").Status, questions.Expired) // that it was dismissed changes nothing
+	is.Equal(s.questionRow("que_1").Status, projections.QuestionExpired) // that it was dismissed changes nothing
 }
 
 func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
@@ -278,7 +277,7 @@ func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 		Chat: deleted})
 	is.NoErr(err)
 	for id, chat := range map[string]string{"que_1": aborted, "que_2": deleted} {
-		expect.Eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == questions.Expired })
+		expect.Eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })
 		is.True(s.questionRow(id).Reason != "")
 		is.Equal(len(facts[events.QuestionExpired](s, chat)), 1)
 	}
@@ -311,7 +310,7 @@ func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) 
 	chat := s.askQuestions("ses_1", "que_1")
 	s.RefuseNext("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
 	s.abortTurn(chat, "")
-	expect.Eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == questions.Expired })
+	expect.Eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
 	s.Reconnected(r, func() {})
 	is.Equal(len(s.OpenCodeEvents(chat, events.QuestionAsked)), 1)
 }

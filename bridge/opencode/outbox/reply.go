@@ -10,7 +10,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 )
 
@@ -23,7 +22,7 @@ const StalePrompt = "Your last tool call was interrupted before it could run, an
 
 // decisions lists the decisions that OpenCode has not confirmed.
 func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
-	decided, err := pending.DecidedRequests(ctx, s.Model)
+	decided, err := s.Model.DecidedRequests(ctx)
 	for _, p := range decided {
 		if p.Engine != s.Engine {
 			continue
@@ -41,7 +40,7 @@ func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 
 // sendDecision sends a decision to OpenCode. If OpenCode has forgotten the request, an approval resumes the turn with a
 // prompt.
-func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
+func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest) error {
 	// The state may have changed since the effect was listed.
 	now, known, err := o.Model.Permission(ctx, p.EnginePermission)
 	if err != nil || !known {
@@ -98,7 +97,7 @@ func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
 
 // expireInvalid expires a request whose approval is no longer valid. If OpenCode still waits, it rejects the request
 // there first.
-func (o *Outbox) expireInvalid(ctx context.Context, p pending.Request, interrupted bool, why string) error {
+func (o *Outbox) expireInvalid(ctx context.Context, p projections.PendingRequest, interrupted bool, why string) error {
 	if !interrupted {
 		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&
 			!errors.Is(err, client.ErrGone) {
@@ -112,7 +111,7 @@ func (o *Outbox) expireInvalid(ctx context.Context, p pending.Request, interrupt
 // an answer, because there may be hundreds, so it may be the prompt of another request. A request never gets a second
 // prompt of its own, even if the resumed turn has changed the file since.
 func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt string) (bool, error) {
-	together, err := pending.InterruptedTogether(ctx, o.Model, p)
+	together, err := o.Model.InterruptedTogether(ctx, p)
 	if err != nil {
 		return false, err
 	}

@@ -12,9 +12,6 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turns"
 )
 
 // errStillRuns means that a turn was still running after it was stopped.
@@ -31,7 +28,7 @@ const maxFilesTries = 5
 
 // tryRevert tries a revert and records its outcome. After maxFilesTries a fault of the files is the outcome, so that
 // the chat goes on.
-func (o *Outbox) tryRevert(ctx context.Context, f effects.Effect, earlierTries int) error {
+func (o *Outbox) tryRevert(ctx context.Context, f projections.Effect, earlierTries int) error {
 	restored, err := o.revert(ctx, f)
 	if e := (filesError{}); errors.As(err, &e) && earlierTries+1 >= maxFilesTries && ctx.Err() == nil {
 		o.Logger.Error("keep files in an undo", "chat", f.Chat, "err", err)
@@ -43,7 +40,7 @@ func (o *Outbox) tryRevert(ctx context.Context, f effects.Effect, earlierTries i
 // revert undoes a message and everything after it, or undoes the last revert. If OpenCode reports that an earlier try
 // was successful, revert does not repeat it, because another revert would overwrite later changes of files. It returns
 // the files that it kept because they had been changed.
-func (o *Outbox) revert(ctx context.Context, f effects.Effect) (restored snapshots.Restored, err error) {
+func (o *Outbox) revert(ctx context.Context, f projections.Effect) (restored snapshots.Restored, err error) {
 	chat, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil || chat.Session == "" {
 		return restored, err // without a session there is nothing to revert
@@ -109,7 +106,7 @@ func isBusy(err error) bool {
 // revert, and before it reverts further messages. That overwrites files that no turn has changed. It also leaves files
 // behind that the snapshot lacks. An earlier try may have reverted some files already. keepFiles does not copy these
 // again, because the copies of that try hold their content from before the revert.
-func (o *Outbox) keepFiles(ctx context.Context, f effects.Effect, chat projections.Chat, now client.Session) error {
+func (o *Outbox) keepFiles(ctx context.Context, f projections.Effect, chat projections.Chat, now client.Session) error {
 	if o.Snapshots == nil {
 		return nil
 	}
@@ -172,9 +169,9 @@ type expectedFile struct {
 // filesOf returns the files that a revert of a message changes, or, without a message, the undoing of the last revert.
 func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message string,
 	now client.Session) (all []expectedFile, err error) {
-	var undone []turns.ChangedFile
+	var undone []projections.ChangedFile
 	if now.Revert.MessageID != "" {
-		if undone, err = turns.Changes(ctx, o.Model, chat.ID, now.Revert.MessageID); err != nil {
+		if undone, err = o.Model.ChangesSince(ctx, chat.ID, now.Revert.MessageID); err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +181,7 @@ func (o *Outbox) filesOf(ctx context.Context, chat projections.Chat, message str
 	if message == "" {
 		return all, nil
 	}
-	changes, err := turns.Changes(ctx, o.Model, chat.ID, message)
+	changes, err := o.Model.ChangesSince(ctx, chat.ID, message)
 	for _, file := range changes {
 		i := slices.IndexFunc(all, func(f expectedFile) bool { return f.path == file.Path })
 		if i < 0 {
@@ -287,8 +284,8 @@ func (o *Outbox) awaitEffects(ctx context.Context, chat string) error {
 	}
 	for err == nil {
 		seq := o.Model.Seq()
-		open, listErr := pending.Effects(ctx, o.Model, o.Engine)
-		isOpen := func(f effects.Effect) bool { return f.Chat == chat && uint64(f.Position) <= last }
+		open, listErr := o.Model.PendingEffects(ctx, o.Engine)
+		isOpen := func(f projections.Effect) bool { return f.Chat == chat && uint64(f.Position) <= last }
 		if listErr != nil || !slices.ContainsFunc(open, isOpen) {
 			return listErr
 		}

@@ -11,9 +11,7 @@ import (
 
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/turns"
+	"pocketcoder/projections"
 )
 
 // CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a
@@ -59,9 +57,9 @@ type effect struct {
 	key     string // kind and id
 	kind    effectKind
 	chat    string
-	seq     int64            // of the event that asked for it
-	from    string           // of a fork: the chat that is copied
-	message *pending.Message // of a message
+	seq     int64                       // of the event that asked for it
+	from    string                      // of a fork: the chat that is copied
+	message *projections.PendingMessage // of a message
 	try     func(context.Context) error
 	pause   time.Duration // before the next try
 	attemptState
@@ -113,7 +111,7 @@ func (s *schedule) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, err := turns.Running(ctx, s.Model, s.Engine)
+	running, err := s.Model.CountRunningTurns(ctx, s.Engine)
 	if err != nil {
 		return err
 	}
@@ -419,17 +417,17 @@ func (s *schedule) end(a attempt) {
 // commands lists the open aborts, reverts, forks and omissions. A fork is an effect of the new chat, so other effects
 // of the copied chat do not wait while OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
-	all, err := pending.Effects(ctx, s.Model, s.Engine)
+	all, err := s.Model.PendingEffects(ctx, s.Engine)
 	for _, f := range all {
 		e := effect{key: f.Kind + "/" + f.ID, kind: commandKind, chat: f.Chat, seq: f.Position, pause: s.Pause}
 		switch f.Kind {
-		case effects.Abort:
+		case projections.EffectAbort:
 			e.kind = abortKind
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.abort(ctx, f)) }
-		case effects.Fork:
+		case projections.EffectFork:
 			e.chat, e.from = f.Into, f.Chat
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.fork(ctx, f)) }
-		case effects.Omit:
+		case projections.EffectOmit:
 			e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, snapshots.Restored{}, s.omit(ctx, f)) }
 		default:
 			n := s.attempts[e.key].times
@@ -443,12 +441,13 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 // endEarlierEffects records the end of effects that an earlier version carried out. That version recorded no ends in
 // the log, but its durable consumers hold the last sequence that it carried out.
 func (o *Outbox) endEarlierEffects(ctx context.Context) error {
-	open, err := pending.Effects(ctx, o.Model, o.Engine)
+	open, err := o.Model.PendingEffects(ctx, o.Engine)
 	if err != nil || len(open) == 0 {
 		return err
 	}
 	until := map[string]uint64{}
-	for _, kind := range []string{effects.Abort, effects.Revert, effects.Fork} { // names of those consumers
+	// names of those consumers
+	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} {
 		if until[kind], err = o.Log.LastAcked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/expect/random"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
 )
 
 // queues is what the log says of the chats of some accounts.
@@ -28,7 +27,7 @@ type queues struct {
 func (q *queues) open() (open []effect) {
 	for chat, positions := range q.waiting {
 		for _, p := range positions {
-			m := &pending.Message{ChatUser: q.owners[chat], Free: !q.running[chat], ChatStarted: q.chatStarted[chat],
+			m := &projections.PendingMessage{ChatUser: q.owners[chat], Free: !q.running[chat], ChatStarted: q.chatStarted[chat],
 				UserStarted: q.userStarted[q.owners[chat]], Message: projections.Message{Chat: chat, Position: int64(p)}}
 			m.ID, m.First = fmt.Sprint(p), int64(p)
 			open = append(open, effect{key: m.ID, kind: messageKind, chat: chat, seq: int64(p), message: m,

@@ -13,8 +13,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/projections/effects"
-	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -47,13 +45,13 @@ func (o *Outbox) Hold(ctx context.Context, before uint64) error {
 }
 
 func (o *Outbox) holdMessages(ctx context.Context, before int64) error {
-	open, err := pending.Messages(ctx, o.Model)
+	open, err := o.Model.PendingMessages(ctx)
 	for _, m := range open {
 		if m.Engine != o.Engine || m.IsHeldByLoss() {
 			continue
 		}
 		// a message after the loss can be one that is lost: its id is derived from what caused it
-		reported, found, failed := pending.Reported(ctx, o.Model, m.Chat, client.TailOf(m.ID))
+		reported, found, failed := o.Model.ReportedMessage(ctx, m.Chat, client.TailOf(m.ID))
 		switch {
 		case failed != nil:
 			return failed
@@ -70,7 +68,8 @@ func (o *Outbox) holdMessages(ctx context.Context, before int64) error {
 }
 
 // recordSent records that OpenCode has a message. A turn that it does not go on with is lost.
-func (o *Outbox) recordSent(ctx context.Context, m pending.Message, reported pending.ReportedMessage) error {
+func (o *Outbox) recordSent(ctx context.Context, m projections.PendingMessage,
+	reported projections.ReportedMessage) error {
 	agent, err := o.Records.Agent(ctx, m.ChatAgent)
 	if errors.As(err, new(handlers.Refused)) { // the agent was deleted since
 		agent, err = record.Agent{ID: m.ChatAgent}, nil
@@ -104,11 +103,11 @@ func (o *Outbox) recordSent(ctx context.Context, m pending.Message, reported pen
 // were approved before the loss, and those that the policy may decide again. What a person approves after the loss is
 // valid.
 func (o *Outbox) holdDecisions(ctx context.Context, before int64) error {
-	requests, err := pending.Requests(ctx, o.Model)
+	requests, err := o.Model.PendingRequests(ctx)
 	if err != nil {
 		return err
 	}
-	decided, err := pending.DecidedRequests(ctx, o.Model)
+	decided, err := o.Model.DecidedRequests(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,8 +130,8 @@ func (o *Outbox) holdDecisions(ctx context.Context, before int64) error {
 
 // holdAnswers expires the answered questions that would resume a turn.
 func (o *Outbox) holdAnswers(ctx context.Context, before int64) error {
-	answered, err := pending.AnsweredQuestions(ctx, o.Model)
-	for _, group := range pending.Together(answered) {
+	answered, err := o.Model.AnsweredQuestions(ctx)
+	for _, group := range projections.AskedTogether(answered) {
 		q := group[0]
 		if q.Engine != o.Engine || q.Position >= before || !q.Interrupted {
 			continue
@@ -146,9 +145,9 @@ func (o *Outbox) holdAnswers(ctx context.Context, before int64) error {
 }
 
 func (o *Outbox) holdEffects(ctx context.Context, before int64) error {
-	open, err := pending.Effects(ctx, o.Model, o.Engine)
+	open, err := o.Model.PendingEffects(ctx, o.Engine)
 	for _, f := range open {
-		if f.Position >= before || f.Kind == effects.Abort {
+		if f.Position >= before || f.Kind == projections.EffectAbort {
 			continue
 		}
 		if err := o.record(ctx, f.Chat, events.EffectFailed{Effect: f.ID, Reason: heldEffect}); err != nil {

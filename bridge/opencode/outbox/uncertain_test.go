@@ -17,8 +17,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/projections"
-	"pocketcoder/projections/pending"
-	"pocketcoder/projections/questions"
 )
 
 // afterLoss starts the next process after the log has lost the events from a sequence on, or nothing for 0. A backup
@@ -239,10 +237,10 @@ func TestWhatWasRequestedBeforeALossIsNotDone(t *testing.T) {
 	s = s.afterLoss(r, 0)
 	s.Drained()
 	is.Equal(len(s.promptsReceived()), 0)
-	is.Equal(s.questionRow("que_1").Status, questions.Expired)
+	is.Equal(s.questionRow("que_1").Status, projections.QuestionExpired)
 	is.Equal(len(facts[events.EffectFailed](s, chatID)), 2)
 	expect.Eventually(t, "the abort is done", func() bool {
-		open, err := pending.Effects(t.Context(), s.Model, chat.DefaultEngine)
+		open, err := s.Model.PendingEffects(t.Context(), chat.DefaultEngine)
 		s.Must(err)
 		return len(open) == 0
 	})

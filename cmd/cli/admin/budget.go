@@ -12,7 +12,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/money"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
 )
 
 const budgetUsage = `pocketcoder budget: limits on cost and tokens.
@@ -81,7 +80,7 @@ func (b *budgetCommand) clear(ctx context.Context, args []string) error {
 // budgetStatus is a budget with the amount spent. Spent is nil for a budget that limits each chat by itself.
 type budgetStatus struct {
 	budgets.Budget
-	Spent *spending.Spending `json:"spent,omitempty"`
+	Spent *projections.Spending `json:"spent,omitempty"`
 }
 
 func (b *budgetCommand) list(ctx context.Context, _ []string) error {
@@ -96,7 +95,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		} else if budget.Chat == "" {
 			continue
 		}
-		all[i].Spent = &spending.Spending{}
+		all[i].Spent = &projections.Spending{}
 		if err := b.Query(ctx, "spent", of, all[i].Spent); err != nil {
 			return err
 		}

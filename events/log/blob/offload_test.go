@@ -13,8 +13,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/events/log/file"
-	"pocketcoder/events/log/s3"
+	"pocketcoder/events/log/place"
 	"pocketcoder/expect"
 )
 
@@ -152,9 +151,9 @@ func TestOffloadToAStoreLeavesTheBlobIfItFails(t *testing.T) {
 	expect.Contains(t, err.Error(), "bucket does not exist")
 	is.Equal(contentOf(t, store, stored.Name), "all of it")
 	sum := sha256.Sum256([]byte("another"))
-	object := s3.Object(strings.Replace(s.URL, "?", "/y?", 1))
+	object := place.Object(strings.Replace(s.URL, "?", "/y?", 1))
 	err = object.Write(t.Context(), strings.NewReader("content"), 7, sum[:])
-	is.True(errors.Is(err, file.ErrMismatch))
+	is.True(errors.Is(err, place.ErrMismatch))
 	is.Equal(object.Holds(t.Context(), sum[:]), false)
 	_, err = s.HeadObject("archive", "old/chats/y")
 	is.True(err != nil)

@@ -11,17 +11,14 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
-
-	"pocketcoder/events/log/file"
-	"pocketcoder/events/log/s3"
 )
 
 // ErrUnreadable is each error of Open, and of reading what it returns. ErrUnavailable is one of a store that may have
 // the content. ErrMismatch means that a content does not match its hash.
 var (
-	ErrUnreadable  = file.ErrUnreadable
-	ErrUnavailable = s3.ErrUnavailable
-	ErrMismatch    = file.ErrMismatch
+	ErrUnreadable  = errors.New("the file cannot be read")
+	ErrUnavailable = errors.New("the store does not return it now")
+	ErrMismatch    = errors.New("it does not match its hash")
 )
 
 // Content is a file or an object.
@@ -36,9 +33,9 @@ type Content interface {
 // At returns the content at the path of a file, or at the URL of an object.
 func At(path string) Content {
 	if IsStore(path) {
-		return s3.Object(path)
+		return Object(path)
 	}
-	return file.Path(path)
+	return file(path)
 }
 
 // Write stores a content under a name in a directory, or below the URL of a prefix of a store. It returns the path of
@@ -48,15 +45,9 @@ func Write(ctx context.Context, dir, name string, content io.Reader, size int64,
 		return "", errors.New("its name is not that of a file")
 	}
 	if path = filepath.Join(dir, name); IsStore(dir) {
-		if path, err = s3.Join(dir, name); err != nil {
+		if path, err = joinObject(dir, name); err != nil {
 			return "", err
 		}
 	}
 	return path, At(path).Write(ctx, content, size, want)
 }
-
-// IsStore reports whether a directory is the URL of a store.
-func IsStore(dir string) bool { return s3.IsURL(dir) }
-
-// CheckStore returns an error if the URL of a store is invalid. It asks no store.
-func CheckStore(dir string) error { return s3.Check(dir) }

@@ -17,8 +17,8 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/policy"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/workers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -68,9 +68,9 @@ type chatView struct {
 	models    timeline.Models
 	agents    []timeline.Agent
 	subagents []timeline.Subagent
-	workers   []workers.Worker // of its tree
-	saved     []savedRule      // that the person has just made from a request
-	offerKey  bool             // the demo model has answered, and the account may store the key of another
+	workers   []projections.Worker // of its tree
+	saved     []savedRule          // that the person has just made from a request
+	offerKey  bool                 // the demo model has answered, and the account may store the key of another
 	seq       uint64
 }
 
@@ -120,7 +120,7 @@ func (c Conversation) goneWorker(ctx context.Context, db dbx.Builder, caller api
 	if api.ProblemOf(err).Status != http.StatusNotFound {
 		return err
 	}
-	root, rootErr := workers.RootOfDeleted(ctx, db, id)
+	root, rootErr := projections.RootOfDeletedWorker(ctx, db, id)
 	if rootErr != nil || root == "" {
 		return errors.Join(err, rootErr)
 	}
@@ -173,7 +173,7 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.subagents, err = timeline.Subagents(ctx, db, id); err != nil {
 		return v, err
 	}
-	if v.workers, err = workers.In(ctx, db, id); err != nil {
+	if v.workers, err = projections.WorkersIn(ctx, db, id); err != nil {
 		return v, err
 	}
 	waiting, err := c.Pending(ctx, db, caller)

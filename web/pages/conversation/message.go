@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
-	"pocketcoder/projections/executions"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -35,7 +34,7 @@ type part struct {
 	State    toolState    `json:"state"`
 	Metadata partMetadata `json:"metadata"`
 
-	end *executions.End // of the command of the call; nil if none has ended
+	end *projections.CommandEnd // of the command of the call; nil if none has ended
 }
 
 type toolState struct {
@@ -60,7 +59,7 @@ const unreadable = "unreadable"
 func partsOf(m *projections.ShownMessage) (parts []part) {
 	var all []json.RawMessage
 	_ = json.Unmarshal([]byte(m.Parts), &all) // the column is a list
-	var ends map[string]executions.End
+	var ends map[string]projections.CommandEnd
 	_ = json.Unmarshal([]byte(m.Commands), &ends) // the column is an object of these
 	for _, raw := range all {
 		var p part

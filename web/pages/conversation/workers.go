@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"pocketcoder/money"
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
@@ -18,7 +18,7 @@ func (c Conversation) stopWorker(_ http.ResponseWriter, r *http.Request, caller 
 }
 
 // workerLine is what the tree says about a worker: agent, state, cost and requests that wait.
-func workerLine(w workers.Worker) string {
+func workerLine(w projections.Worker) string {
 	parts := []string{w.State}
 	if w.Agent != "" {
 		parts = append([]string{w.Agent}, parts...)

@@ -10,14 +10,14 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"fmt"
 
-	"pocketcoder/projections/workers"
+	"pocketcoder/projections"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
 // workerTree lists the workers of a tree, each below the chat that delegated to it. The chat of the page is no link.
-func workerTree(chat string, all []workers.Worker) templ.Component {
+func workerTree(chat string, all []projections.Worker) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -110,7 +110,7 @@ func workerTree(chat string, all []workers.Worker) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if w.ID == chat || w.State == workers.StateDeleted {
+			if w.ID == chat || w.State == projections.WorkerDeleted {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<b>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

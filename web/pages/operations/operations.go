@@ -23,7 +23,7 @@ import (
 
 	"pocketcoder/handlers/account"
 	"pocketcoder/money"
-	"pocketcoder/projections/spending"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/api"
@@ -56,7 +56,7 @@ type view struct {
 	workers []wire.WorkerInfo
 	problem string // why the log's server or the workers could not be asked
 
-	byDay, byModel, byPerson []spending.Share
+	byDay, byModel, byPerson []projections.SpendingShare
 }
 
 type logState struct {
@@ -74,9 +74,9 @@ func (o Operations) show(r *http.Request, caller api.Caller) (templ.Component, e
 	since := time.Now().UTC().AddDate(0, 0, 1-days).Format(time.DateOnly)
 	err := o.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
-		for by, into := range map[spending.Grouping]*[]spending.Share{spending.PerDay: &v.byDay,
-			spending.PerModel: &v.byModel, spending.PerPerson: &v.byPerson} {
-			if *into, err = spending.Shares(ctx, db, since, by); err != nil {
+		for by, into := range map[projections.Grouping]*[]projections.SpendingShare{projections.PerDay: &v.byDay,
+			projections.PerModel: &v.byModel, projections.PerPerson: &v.byPerson} {
+			if *into, err = projections.SpendingShares(ctx, db, since, by); err != nil {
 				return err
 			}
 		}
@@ -120,10 +120,10 @@ func (o Operations) askServers(ctx context.Context, v *view) (err error) {
 }
 
 // everyDay adds the days on which nothing was spent, up to the day of now.
-func everyDay(spent []spending.Share, now time.Time) (all []spending.Share) {
+func everyDay(spent []projections.SpendingShare, now time.Time) (all []projections.SpendingShare) {
 	for i := range days {
-		day := spending.Share{Name: now.AddDate(0, 0, i+1-days).Format(time.DateOnly)}
-		if j := slices.IndexFunc(spent, func(s spending.Share) bool { return s.Name == day.Name }); j >= 0 {
+		day := projections.SpendingShare{Name: now.AddDate(0, 0, i+1-days).Format(time.DateOnly)}
+		if j := slices.IndexFunc(spent, func(s projections.SpendingShare) bool { return s.Name == day.Name }); j >= 0 {
 			day = spent[j]
 		}
 		all = append(all, day)
@@ -143,7 +143,7 @@ const (
 )
 
 // columns are the bars of a chart, one for each share.
-func columns(all []spending.Share) (bars []bar) {
+func columns(all []projections.SpendingShare) (bars []bar) {
 	highest := 0.0
 	for _, s := range all {
 		highest = max(highest, s.Cost)
@@ -164,8 +164,8 @@ func columns(all []spending.Share) (bars []bar) {
 func size(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) }
 
 // byCost returns the shares with the largest cost first, and how wide the bar of each is, in percent of the largest.
-func byCost(all []spending.Share) (sorted []spending.Share, widths []string) {
-	sorted = slices.SortedFunc(slices.Values(all), func(a, b spending.Share) int {
+func byCost(all []projections.SpendingShare) (sorted []projections.SpendingShare, widths []string) {
+	sorted = slices.SortedFunc(slices.Values(all), func(a, b projections.SpendingShare) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Tokens, a.Tokens))
 	})
 	for _, s := range sorted {
@@ -178,12 +178,12 @@ func byCost(all []spending.Share) (sorted []spending.Share, widths []string) {
 	return sorted, widths
 }
 
-func spent(s spending.Share) string {
+func spent(s projections.SpendingShare) string {
 	return fmt.Sprintf(texts.CostTokens, money.Text(s.Cost), strconv.FormatInt(s.Tokens, 10))
 }
 
 // total is what all shares cost.
-func total(all []spending.Share) (sum spending.Share) {
+func total(all []projections.SpendingShare) (sum projections.SpendingShare) {
 	for _, s := range all {
 		sum.Cost += s.Cost
 		sum.Tokens += s.Tokens

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"fmt"
 
-	"pocketcoder/projections/spending"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/metrics"
 	"pocketcoder/web/pages/site"
@@ -690,7 +690,7 @@ func streamTable(all []metrics.Stream) templ.Component {
 	})
 }
 
-func dayChart(all []spending.Share) templ.Component {
+func dayChart(all []projections.SpendingShare) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -859,7 +859,7 @@ func dayChart(all []spending.Share) templ.Component {
 	})
 }
 
-func shareChart(title string, all []spending.Share) templ.Component {
+func shareChart(title string, all []projections.SpendingShare) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

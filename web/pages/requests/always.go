@@ -17,16 +17,16 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/routes"
 )
 
 // alwaysView is a rule that a person tries before it is stored.
 type alwaysView struct {
 	requestView
 	asked    ruleFields
-	proposal chats.Proposal
+	proposal routes.Proposal
 	problem  string // why the rule cannot be stored, "" if it can
 }
 
@@ -37,8 +37,8 @@ func ruleFieldsOf(form url.Values) ruleFields {
 	return ruleFields{form.Get("pattern"), form.Get("scope"), form.Get("for")}
 }
 
-func (f ruleFields) request() chats.AlwaysRequest {
-	return chats.AlwaysRequest{Pattern: f.Pattern, Scope: f.Scope, For: f.For}
+func (f ruleFields) request() routes.AlwaysRequest {
+	return routes.AlwaysRequest{Pattern: f.Pattern, Scope: f.Scope, For: f.For}
 }
 
 // shownRule is the rule that the page of a request shows: its fields, what they make, and the request.

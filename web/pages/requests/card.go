@@ -17,7 +17,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
-	"pocketcoder/projections/questions"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -275,12 +274,12 @@ func Decider(email, actor string) string {
 func answer(q *timeline.Question) string {
 	by := Decider(q.Decider, q.RepliedBy)
 	switch q.Status {
-	case questions.Replied:
+	case projections.QuestionReplied:
 		answers, _ := q.Answers() // the column is a list
 		return fmt.Sprintf(texts.Answered, by, visible.Plain(strings.Join(answers, ", ")))
-	case questions.Rejected:
+	case projections.QuestionRejected:
 		return fmt.Sprintf(texts.NotAnswered, by)
-	case questions.Expired:
+	case projections.QuestionExpired:
 		return texts.Expired
 	}
 	return texts.Waits

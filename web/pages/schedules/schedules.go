@@ -21,9 +21,9 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/record/schedules"
-	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
-	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -120,7 +120,7 @@ func (s Schedules) records(ctx context.Context, db dbx.Builder, caller api.Calle
 type view struct {
 	record query.Record
 	next   []time.Time
-	runs   []runs.PricedRun
+	runs   []projections.PricedRun
 	agent  string // name of its agent; empty for none
 }
 
@@ -161,7 +161,7 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 	if v.next, err = s.Schedules.Schedules.Next(r.Context(), id, 5); err != nil {
 		return nil, err
 	}
-	if v.runs, err = runs.Of(r.Context(), s.API.Model.Model, id, maxShown); err != nil {
+	if v.runs, err = s.API.Model.ScheduleRuns(r.Context(), id, maxShown); err != nil {
 		return nil, err
 	}
 	pending, err := s.PendingCount(r.Context(), caller)
@@ -199,7 +199,7 @@ func (s Schedules) preview(r *http.Request, caller api.Caller) (templ.Component,
 	if err := site.ParseForm(r); err != nil {
 		return nil, err
 	}
-	var v preview.Preview
+	var v schedule.Preview
 	one, _, err := form(r)
 	if err == nil {
 		v, err = s.Schedules.Preview(r, caller, one)
@@ -263,7 +263,7 @@ func dueText(r query.Record) string {
 }
 
 // pastRequests returns the result of a dry run as a sentence.
-func pastRequests(h preview.History) string {
+func pastRequests(h schedule.History) string {
 	if h.Requests == 0 {
 		return fmt.Sprintf(texts.NoPastRequests, h.Days)
 	}

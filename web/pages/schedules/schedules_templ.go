@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"time"
 
-	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
-	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -630,7 +630,7 @@ func choice(name, label, unset string, all []option, value func(name string) str
 	})
 }
 
-func previewPage(caller api.Caller, pending int, o options, value func(name string) string, v preview.Preview, problem string) templ.Component {
+func previewPage(caller api.Caller, pending int, o options, value func(name string) string, v schedule.Preview, problem string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -765,7 +765,7 @@ func previewPage(caller api.Caller, pending int, o options, value func(name stri
 }
 
 // dryRun shows what the rules would have decided about past requests.
-func dryRun(h preview.History) templ.Component {
+func dryRun(h schedule.History) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1311,7 +1311,7 @@ func command(id, name, text, class string) templ.Component {
 	})
 }
 
-func run(r runs.PricedRun) templ.Component {
+func run(r projections.PricedRun) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/projections/textsearch"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/search"
+	"pocketcoder/web/routes"
 )
 
 // Search serves the page.
@@ -24,7 +24,7 @@ func (s Search) Handle(mux *http.ServeMux) { mux.Handle("GET /search", s.Page(s.
 
 func (s Search) show(r *http.Request, caller api.Caller) (templ.Component, error) {
 	text := r.URL.Query().Get("q")
-	hits, err := search.Search{API: s.API}.Find(r.Context(), caller, text)
+	hits, err := routes.Search{API: s.API}.Find(r.Context(), caller, text)
 	if err != nil {
 		return nil, err
 	}

@@ -32,14 +32,14 @@ import (
 	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/handlers/recordsecret"
-	"pocketcoder/projections/mcpcalls"
-	"pocketcoder/web/agents"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
+	"pocketcoder/web/routes"
 )
 
 // Settings serves the configuration.
@@ -101,7 +101,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
 		return nil, err
 	}
-	if about.Name == agents.ServerCollection {
+	if about.Name == routes.MCPServerCollection {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	if err != nil {
 		return nil, err
 	}
-	if about.Name == agents.ServerCollection {
+	if about.Name == routes.MCPServerCollection {
 		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
 		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return !isEditedServerField(f) })
 	}
@@ -469,9 +469,9 @@ func (v view) stateOf(r query.Record) string {
 // callState says what became of a call.
 func callState(c mcpstate.Call) string {
 	switch c.State {
-	case mcpcalls.Completed:
+	case projections.MCPCallCompleted:
 		return fmt.Sprintf(texts.CallCompleted, c.DurationMS)
-	case mcpcalls.Failed:
+	case projections.MCPCallFailed:
 		return fmt.Sprintf(texts.CallFailed, c.DurationMS)
 	}
 	return texts.CallRunning

@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
 // EndMark is the sign of the state of a command.
-func EndMark(x executions.End) string {
+func EndMark(x projections.CommandEnd) string {
 	switch x.Status {
 	case events.ExecutionRunning:
 		return "●"
@@ -21,7 +21,7 @@ func EndMark(x executions.End) string {
 }
 
 // EndText says in a few words how a command ended.
-func EndText(x executions.End) string {
+func EndText(x projections.CommandEnd) string {
 	switch {
 	case x.Status == events.ExecutionRunning:
 		return texts.RunningCommand

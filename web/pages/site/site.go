@@ -21,17 +21,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/log"
-	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
-	"pocketcoder/web/channels"
-	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
-	"pocketcoder/web/schedules"
+	"pocketcoder/web/routes"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
-	"pocketcoder/web/workers"
 )
 
 // Site holds the parts of the system that pages use.
@@ -41,12 +37,12 @@ type Site struct {
 	Conn    *nats.Conn // may read what the streams are, and may call workers
 	Pool    string     // of the workers
 	Records *records.Records
-	Chats   *chats.Chats
-	Workers *workers.Workers
+	Chats   *routes.Chats
+	Workers *routes.Workers
 	// the routes of schedules besides their records
-	Schedules *schedules.Schedules
-	Agents    *agents.Agents
-	Channels  *channels.Channels
+	Schedules *routes.Schedules
+	Agents    *routes.Agents
+	Channels  *routes.Channels
 	Ports     *ports.Ports
 	Shells    *shell.Shells
 

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/executions"
+	"pocketcoder/projections"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
@@ -19,7 +19,7 @@ import (
 
 // execution is an execution with the part of its output that is shown.
 type execution struct {
-	executions.Run
+	projections.ShownExecution
 	outputs []output
 }
 
@@ -30,9 +30,9 @@ type output struct {
 	more   string // says how much of it is not shown
 }
 
-func executionsOf(runs []executions.Run) (all []execution) {
+func executionsOf(runs []projections.ShownExecution) (all []execution) {
 	for _, run := range runs {
-		all = append(all, execution{Run: run})
+		all = append(all, execution{ShownExecution: run})
 	}
 	return all
 }
@@ -43,7 +43,7 @@ const maxPiece = 8 << 10
 // readOutputs reads what is shown of the outputs of executions that have ended.
 func (t Terminal) readOutputs(ctx context.Context, all []execution) {
 	for i, x := range all {
-		var outputs executions.Outputs
+		var outputs projections.ExecutionOutputs
 		_ = json.Unmarshal([]byte(x.Outputs), &outputs) // the column is such an object
 		for _, one := range []struct {
 			stream string

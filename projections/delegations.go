@@ -1,0 +1,192 @@
+package projections
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/events/opencode"
+	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
+)
+
+// Delegation is a message that a parent delegated to a worker. It ends at the event that ends its turn. Later events in
+// the worker do not change its state, unless a prompt resumes that turn. The rows alone show which work is pending.
+type Delegation struct {
+	store.Record        // the id is that of the message
+	Worker       string `db:"worker" json:"worker"` // chat
+	Parent       string `db:"parent" json:"parent"` // chat
+	State        string `db:"state" json:"state"`   // queued, running, then completed, failed, aborted, lost
+	// message whose turn counts: this one, or the one that resumed its turn
+	Prompt    string `db:"prompt" json:"-"`
+	Answer    string `db:"answer" json:"-"`      // OpenCode's id of the newest message of the answer
+	PausedBy  string `db:"paused_by" json:"-"`   // request of a used-up budget that stopped the turn
+	Result    string `db:"result" json:"result"` // id of the event with the result; empty while there is none
+	ResultSeq int64  `db:"result_seq" json:"-"`
+	Text      string `db:"text" json:"text"` // of the result
+	// the parent has the result as the output of a tool call
+	Received       bool   `db:"received" json:"received"`
+	Reported       string `db:"reported" json:"reported"` // message that carried the result to the parent
+	SilentSince    string `db:"silent_since" json:"silent_since"`
+	SilentReported string `db:"silent_reported" json:"-"` // message that reported the silence
+	Position       int64  `db:"position" json:"position"`
+}
+
+// delegationChat is the state of an event's chat, as far as delegations depend on it.
+type delegationChat struct {
+	ID, Parent string
+	Open       string // ids of the delegations without a result, in order, with a space between them
+	Session    string // its own
+	TurnState  string // of that session
+	Outcome    string // of the last turn
+}
+
+// delegationMessage is the state of the sending of a message, or an answer of OpenCode.
+type delegationMessage struct {
+	IsWithdrawn, IsWaiting, HasFailed bool
+	GoesOn                            bool // the answer ended with tool calls, so another step must follow
+}
+
+// updateDelegations runs after chats, sessions and messages.
+func updateDelegations(t *tables, e events.Event, body any) error {
+	c, found := t.chats.Get(e.Subject.ID)
+	if !found {
+		return nil
+	}
+	own, _ := t.sessions.Get(c.Session)
+	c.Delegated = followDelegations(t.delegations, e, body, delegationChat{ID: c.ID, Parent: c.Parent,
+		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
+		func(id string) delegationMessage {
+			m, _ := t.messages.Get(id)
+			return delegationMessage{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
+		})
+	t.chats.Put(c)
+	return nil
+}
+
+// followDelegations applies an event of a chat. It returns the open delegations of the chat, in the form of
+// delegationChat.Open.
+func followDelegations(t *store.Table[Delegation], e events.Event, body any, c delegationChat,
+	message func(id string) delegationMessage) string {
+	open := strings.Fields(c.Open)
+	change := func(id string, change func(*Delegation)) {
+		if d, found := t.Get(id); found {
+			change(&d)
+			t.Put(d)
+		}
+	}
+	switch b := body.(type) {
+	case events.MessageSubmitted:
+		if c.Parent != "" && b.Sender == c.Parent && b.Delivery != events.DeliverySteer && addDelegation(t, e, b, c) {
+			open = append(open, b.Message)
+		}
+		recordReports(t, b, c)
+		for _, id := range open {
+			change(id, func(d *Delegation) { d.resume(b, message(store.RecordID(d.Answer))) })
+		}
+	case events.AbortRequested:
+		for _, id := range open {
+			change(id, func(d *Delegation) { d.pause(e, b) })
+		}
+	case events.WorkerFinished:
+		change(b.Message, func(d *Delegation) { d.finish(e, b) })
+		open = slices.DeleteFunc(open, func(id string) bool { return id == b.Message })
+	case events.WorkerSilent:
+		change(b.Message, func(d *Delegation) { d.SilentSince = b.Since.UTC().Format(events.TimeFormat) })
+	case opencode.MessageUpdated:
+		for _, id := range open {
+			change(id, func(d *Delegation) { d.answer(b, c) })
+		}
+	case opencode.PartUpdated:
+		recordReceipts(t, b, c)
+	}
+	for _, id := range open {
+		change(id, func(d *Delegation) { d.follow(body, message(d.Prompt), c) })
+	}
+	return strings.Join(open, " ")
+}
+
+func addDelegation(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c delegationChat) bool {
+	d, found := t.Get(b.Message)
+	if !found {
+		d.Worker, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
+		t.Put(d)
+	}
+	return !found
+}
+
+// recordReports records the reports that a message of the parent carries.
+func recordReports(t *store.Table[Delegation], b events.MessageSubmitted, c delegationChat) {
+	for _, id := range append(slices.Clone(b.Results), b.Silent...) {
+		d, found := t.Get(id)
+		if !found || d.Parent != c.ID {
+			continue
+		}
+		if slices.Contains(b.Results, id) {
+			d.Reported = b.Message
+		} else {
+			d.SilentReported = b.Message
+		}
+		t.Put(d)
+	}
+}
+
+// recordReceipts records the results in the output of a tool call of the parent.
+func recordReceipts(t *store.Table[Delegation], b opencode.PartUpdated, c delegationChat) {
+	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, events.OwnTools) {
+		return
+	}
+	var state struct{ Status, Output string }
+	if json.Unmarshal(b.Part.State, &state) != nil || state.Status != "completed" {
+		return
+	}
+	for _, r := range events.ReceiptsIn(state.Output) {
+		if d, found := t.Get(r.Message); found && d.Parent == c.ID && d.Result == r.Result && r.Result != "" {
+			d.Received = true
+			t.Put(d)
+		}
+	}
+}
+
+// resume reopens a delegation whose turn a prompt of PocketCoder resumes. An OpenCode that stops in order rejects its
+// requests and reports the session as idle. The turn then counts as completed, although its answer goes on.
+func (d *Delegation) resume(b events.MessageSubmitted, answer delegationMessage) {
+	if b.Resumes != "" && d.isOver() && (d.State != turnstate.Completed || answer.GoesOn) {
+		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
+	}
+}
+
+// pause records that a used-up budget stops the turn.
+func (d *Delegation) pause(e events.Event, b events.AbortRequested) {
+	if e.Actor == events.ActorPolicy && b.Session == "" && !d.isOver() {
+		d.PausedBy = e.Cause
+	}
+}
+
+func (d *Delegation) finish(e events.Event, b events.WorkerFinished) {
+	if d.Worker == e.Subject.ID && d.Result == "" {
+		d.State, d.Text, d.Result, d.ResultSeq = b.Status, b.Result, e.ID, int64(e.Seq)
+	}
+}
+
+func (d *Delegation) answer(b opencode.MessageUpdated, c delegationChat) {
+	if b.Info.Role == "assistant" && b.SessionID == c.Session && d.State == turnstate.Running && b.Info.ID > d.Answer {
+		d.Answer = b.Info.ID
+	}
+}
+
+// follow sets the state of a delegation without a result. It is running, too, while its turn waits for a person.
+func (d *Delegation) follow(body any, m delegationMessage, c delegationChat) {
+	_, isDeleted := body.(events.Deleted)
+	d.State = turnstate.Prompt{IsWithdrawn: m.IsWithdrawn, IsWaiting: m.IsWaiting, HasFailed: m.HasFailed,
+		IsDeleted: isDeleted, Session: c.TurnState, Outcome: c.Outcome}.State(d.State)
+	if d.State == turnstate.Waiting {
+		d.State = turnstate.Running
+	}
+}
+
+func (d *Delegation) isOver() bool {
+	return d.State != turnstate.Queued && d.State != turnstate.Running
+}

@@ -1,0 +1,24 @@
+package routes
+
+import (
+	"net/http"
+
+	"pocketcoder/handlers/mcpstate"
+	"pocketcoder/handlers/record"
+	"pocketcoder/web/api"
+)
+
+const MCPServerCollection = record.MCPServerCollection
+
+// Servers returns how the MCP servers work.
+func (s Agents) Servers() mcpstate.Servers {
+	return mcpstate.Servers{Records: s.Files.Records, Model: s.API.Model}
+}
+
+func (s Agents) server(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	one, err := s.Servers().One(r.Context(), mcpstate.Of{Record: r.PathValue("id")})
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, one)
+}
