@@ -80,8 +80,9 @@ func (c *channelCommand) failed(ctx context.Context) error {
 		return err
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
-	return PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f projections.NamedWebhookFailure) []string {
-		return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
-			fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
-	})
+	return PrintList(c.env, c.asJSON, all, "no event has failed", header,
+		func(f projections.NamedWebhookFailure) []string {
+			return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
+				fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
+		})
 }
