@@ -39,7 +39,8 @@ func startNATSCluster(t *testing.T, p *process) *natsCluster {
 	for range 6 { // for clients, and for the other servers
 		addresses = append(addresses, expect.Address(t))
 	}
-	dir := t.TempDir()
+	// in memory: a disk that stalls for 4 s, as it can while others write, ends the node with the engine
+	dir := expect.MemoryDir(t)
 	secret := filepath.Join(dir, "secret")
 	is.NoErr(os.WriteFile(secret, []byte("s3cret"), 0o600))
 	c := &natsCluster{servers: make([]*server.Server, 3)}
