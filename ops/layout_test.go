@@ -74,6 +74,7 @@ var meaningless = []string{"common", "helpers", "internal", "models", "pkg", "ty
 type packageFiles struct {
 	ImportPath, Dir                   string
 	GoFiles, CgoFiles, IgnoredGoFiles []string
+	TestGoFiles, XTestGoFiles         []string
 }
 
 func (p packageFiles) name() string {
@@ -149,6 +150,32 @@ func TestBordersNamePackagesThatExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Tests try the same at random in each run, so only "task fuzz" finds what is new.
+func TestFuzzTriesSomethingNewInEachPackageWithRandomTests(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	tasks, err := os.ReadFile("../Taskfile.yml")
+	is.NoErr(err)
+	var lines []string
+	for line := range strings.Lines(string(tasks)) {
+		if strings.Contains(line, "-random.seed=0") {
+			lines = append(lines, strings.Fields(line)...)
+		}
+	}
+	found := 0
+	for _, p := range packages(t) {
+		for _, f := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			if slices.Contains(imports(t, filepath.Join(p.Dir, f)), "expect/random") {
+				found++
+				if !slices.Contains(lines, "./"+p.name()) {
+					t.Errorf("no line of the task fuzz with -random.seed=0 names ./%s", p.name())
+				}
+			}
+		}
+	}
+	is.True(found > 0)
 }
 
 func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
@@ -245,7 +272,7 @@ func packages(t *testing.T) []packageFiles {
 	}
 	is := is.New(t)
 	var list []packageFiles
-	found := json.NewDecoder(bytes.NewReader(goList(t, "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles", "./...")))
+	found := json.NewDecoder(bytes.NewReader(goList(t, "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./...")))
 	for {
 		var p packageFiles
 		err := found.Decode(&p)

@@ -11,25 +11,31 @@ import (
 type connection struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
+	bytes      int // of their texts
 }
 
-// maxStatements is the number of statements that a connection keeps. If it has so many, it closes them all.
-const maxStatements = 256
+// The most statements that a connection keeps, and bytes of their texts. If it has so many, it closes them all. Clients
+// choose filters, so they could choose many long ones.
+const (
+	maxStatements = 256
+	maxTexts      = 1 << 20
+)
 
 func newConnection(conn *sql.Conn) *connection {
-	return &connection{conn, map[string]*sql.Stmt{}}
+	return &connection{conn: conn, statements: map[string]*sql.Stmt{}}
 }
 
 func (c *connection) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := c.statements[query]; ok {
 		return s, nil
 	}
-	if len(c.statements) >= maxStatements {
+	if len(c.statements) >= maxStatements || c.bytes+len(query) > maxTexts {
 		_ = c.closeStatements() // this only frees memory
 	}
 	s, err := c.conn.PrepareContext(ctx, query)
 	if err == nil {
 		c.statements[query] = s
+		c.bytes += len(query)
 	}
 	return s, err
 }
@@ -44,5 +50,6 @@ func (c *connection) closeStatements() (err error) {
 		err = errors.Join(err, s.Close())
 	}
 	clear(c.statements)
+	c.bytes = 0
 	return err
 }

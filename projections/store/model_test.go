@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -142,4 +143,15 @@ func TestReadModelsServeWhileTheyAreRebuilt(t *testing.T) {
 	is.True(begun)
 	is.True(m.Seq() >= last)
 	is.Equal(text(t, m, "meanwhile"), "words")
+}
+
+func TestLargeRowsAreNotKeptAfterABatch(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := idle(t)
+	kept := func() int { return len(m.current.tx.tables[0].(*Table[note]).rows) }
+	apply(t, m, saved(t, "small", "a"))
+	is.Equal(kept(), 1)
+	apply(t, m, saved(t, "large", strings.Repeat("x", 2<<20)))
+	is.Equal(kept(), 0)
 }

@@ -166,15 +166,29 @@ func (t *Table[R]) undo() {
 	t.keep()
 }
 
-// maxKept is the number of rows of a table that stay cached after a batch. Many events change rows that the one before
-// has changed.
-const maxKept = 16
+// The most rows of a table that stay cached after a batch, and the bytes of their texts. Many events change rows that
+// the one before has changed. A part can hold a picture.
+const (
+	maxKept      = 16
+	maxKeptBytes = 1 << 20
+)
 
-// settle drops the cached rows after a batch if they are many.
+// settle drops the cached rows after a batch if they are many or large.
 func (t *Table[R]) settle() {
-	if len(t.rows) > maxKept {
-		clear(t.rows)
+	if len(t.rows) <= maxKept {
+		size := 0
+		for _, c := range t.rows {
+			for _, v := range values(&c.row) {
+				if text := reflect.ValueOf(v); text.Kind() == reflect.String {
+					size += text.Len()
+				}
+			}
+		}
+		if size <= maxKeptBytes {
+			return
+		}
 	}
+	clear(t.rows)
 }
 
 // forget drops the cached rows, which may differ from those of the file.

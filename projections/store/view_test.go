@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,4 +130,34 @@ func TestOneViewTooManyWaitsForAnother(t *testing.T) {
 		is.NoErr(<-ended)
 	}
 	is.NoErr(m.View(t.Context(), func(dbx.Builder, uint64) error { return nil }))
+}
+
+// Clients choose filters, and each is another query.
+func TestKeptQueriesAreBoundedInBytesAndHoldNoContext(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := idle(t)
+	is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+		for i := range 200 {
+			for _, comment := range []string{"", strings.Repeat("x", 100<<10)} {
+				var n int
+				if err := db.NewQuery(fmt.Sprintf("SELECT 1 /* %d %s */", i, comment)).Row(&n); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+	v := <-m.current.viewers
+	defer func() { m.current.viewers <- v }()
+	texts, parsed := 0, 0
+	for text := range v.statements {
+		texts += len(text)
+	}
+	for text, q := range v.parsed {
+		parsed += len(text)
+		is.Equal(q.Context(), context.Background())
+	}
+	is.True(len(v.parsed) >= 200 && parsed < 1<<20)
+	is.True(texts > 0 && texts <= 2<<20)
 }
