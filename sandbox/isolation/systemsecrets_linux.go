@@ -21,7 +21,7 @@ type secretList struct {
 	mu         sync.Mutex
 	roots      []string
 	inotify    int              // descriptor; 0 before the first scan
-	watched    map[int32]string // secretDirs by watch descriptor
+	watched    map[int32]string // directories by watch descriptor
 	paths      map[string]bool
 	scanned    time.Time
 	incomplete bool // a watch is missing: scan again after rescanAfter

@@ -52,7 +52,7 @@ type transcript struct {
 
 	from          uint64               // sequence of the first command that is shown
 	joinedAt      time.Time            // when the newest event was stored before the transcript began
-	outputTimeout time.Duration        // fragmentsWait
+	outputTimeout time.Duration        // how long it waits for the fragments of an ended command
 	allowed       map[string]string    // permission -> who allowed it
 	hidden        map[string]bool      // executions that are not shown
 	running       map[string]time.Time // executions without an end, and when they began
