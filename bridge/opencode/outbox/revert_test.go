@@ -113,7 +113,7 @@ func TestAnUndoThatACrashInterruptedNamesTheKeptFiles(t *testing.T) {
 	chat := s.ChatOf("ses_1")
 	s.revert(chat, "msg_0")
 	<-arrived
-	s.System = s.Killed(func() { close(hold); r.Stop() })
+	s.System = s.Killed(func() { r.Stop(); close(hold) })
 	s.RefuseWith(func(bridgetest.Request) int { return 0 })
 	start()
 	done, _ := s.ended(chat, 1, 0)
@@ -155,7 +155,7 @@ func TestAnUndoThatACrashInterruptedKeepsWhatAPersonWroteSince(t *testing.T) {
 			_, err := s.Chats.Revert(t.Context(), chat.Revert{Chat: chatID, Message: "msg_0", Overwrite: c.overwrite})
 			is.NoErr(err)
 			<-arrived
-			s.System = s.Killed(func() { close(hold); r.Stop() })
+			s.System = s.Killed(func() { r.Stop(); close(hold) }) // in this order: no answer reaches the dead process
 			expect.WriteFile(t, file, "a person's newest\n")
 			s.RefuseWith(func(r bridgetest.Request) int {
 				if strings.HasSuffix(r.Path, "/revert") {
