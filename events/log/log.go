@@ -28,6 +28,7 @@ import (
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/direct"
 	"pocketcoder/events/secret"
+	"pocketcoder/sleep"
 )
 
 // MaxInline is the largest body, in bytes, that is stored in the message itself.
@@ -111,6 +112,9 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 		Known: secret.NewKnown(secret.Redactor{})}, nil
 }
 
+// openingPause is the time before Last asks again a server that reopens its streams.
+const openingPause = 10 * time.Millisecond
+
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second
 
@@ -123,10 +127,12 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 		trying, end := context.WithTimeout(ctx, attemptTimeout)
 		s, err := l.js.Stream(trying, EventsStream)
 		end()
-		switch {
-		case err == nil:
+		if err == nil {
 			return s.CachedInfo().State.LastSeq, nil
-		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		}
+		isOpening := errors.Is(err, jetstream.ErrStreamNotFound) // a server that reopens its streams has none at first
+		if !isOpening && !errors.Is(err, context.DeadlineExceeded) ||
+			sleep.For(ctx, openingPause) != nil {
 			return 0, fmt.Errorf("look up stream %s: %w", EventsStream, err)
 		}
 	}
