@@ -64,6 +64,7 @@ func BenchmarkLargeLog(b *testing.B) {
 // largeLog is a system with that log.
 type largeLog struct {
 	*webtest.System
+	exec      *exec.Executions
 	user      string // name of the first user
 	root, ann string // tokens of an administrator and of the first user
 	users     []string
@@ -162,11 +163,11 @@ func (l *largeLog) send(b *testing.B, method, path string, body webtest.Object) 
 
 // serve carries out authorized commands, with a worker that starts nothing: it is the authorization that is measured.
 func (l *largeLog) serve(b *testing.B) {
-	x := exec.Executions{
+	l.exec = &exec.Executions{
 		Permissions: l.Web.Chats.Gate.Permissions, Session: l.Web.Chats.Gate.Session,
 		Log: l.Log, Conn: l.Conn, Engine: "local", Pool: "local", Workspace: l.Workspace, Logger: slog.New(slog.DiscardHandler),
 	}
-	l.Run(b, x.Run, func(ctx context.Context) error {
+	l.Run(b, l.exec.Run, func(ctx context.Context) error {
 		return wire.Serve(ctx, l.Conn, wire.RunSubject("local"),
 			wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
 				return wire.Result{Reason: wire.Exited}
@@ -178,8 +179,7 @@ func (l *largeLog) serve(b *testing.B) {
 // record of the result.
 func (l *largeLog) run(b *testing.B, chat, request string) {
 	r := wire.Request{Session: "ses_" + chat, Call: "call_" + request, Command: "make", Cwd: l.Workspace}
-	result, err := wire.Call(b.Context(), l.Conn, wire.RequestSubject("local"), r, io.Discard, io.Discard)
-	webtest.Check(b, err)
+	result := l.exec.Exec(b.Context(), r, io.Discard, io.Discard)
 	if result.Reason != wire.Exited {
 		b.Fatal(request, result)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -78,13 +77,8 @@ func sandboxed(t *testing.T, w *proxyFixture) (run func(call, command string) (w
 		is.NoErr(err)
 		w.decide("per_"+call, events.Authorized)
 		var out bytes.Buffer
-		var result wire.Result
-		expect.Eventually(t, "a worker answers", func() bool {
-			result, err = wire.Call(t.Context(), w.nc, wire.RequestSubject("local"),
-				wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out, &out)
-			return !errors.Is(err, wire.ErrNoWorker)
-		})
-		is.NoErr(err)
+		result := x.Exec(t.Context(), wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out,
+			&out)
 		return result, out.String()
 	}
 }

@@ -14,21 +14,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/sandbox/wire"
 )
 
 // ShellServer answers pocketcoder-shell, which OpenCode runs for each command of the model. It receives commands on a
-// socket, requests them on exec.request.<engine>, and returns their output. It decides nothing: the receiver of the
-// request decides whether the command may run. A command runs at most once. Closing the connection cancels the command.
-// A ShellServer can be served once.
+// socket, passes them to Exec, and returns their output. It decides nothing: Exec decides whether the command may run.
+// A command runs at most once. Closing the connection cancels the command. A ShellServer can be served once.
 type ShellServer struct {
 	Listener net.Listener // from ListenForShells, or a TCP listener
 	Secret   string       // a shell must send it first; empty for a Unix socket
-	Conn     *nats.Conn
-	Engine   string
+	Exec     wire.Handler
 	Logger   *slog.Logger
 }
 
@@ -133,21 +129,8 @@ func (s *ShellServer) serve(ctx context.Context, conn net.Conn) error {
 	}
 	conn.SetReadDeadline(time.Time{})
 	go watchShell(frames, cancel)
-	var result wire.Result
-	for { // an approved command waits for NATS as long as its shell does
-		result, err = wire.Call(ctx, s.Conn, wire.RequestSubject(s.Engine),
-			wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd}, to.output(shellsocket.Stdout),
-			to.output(shellsocket.Stderr))
-		if !errors.Is(err, nats.ErrDisconnected) || ctx.Err() != nil {
-			break
-		}
-	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return to.finish(wire.ExitRefused, "not run: PocketCoder is stopping") // or the shell has cancelled, and ignores this
-	case err != nil:
-		return to.finish(wire.ExitRefused, "not run: "+err.Error())
-	}
+	result := s.Exec(ctx, wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd},
+		to.output(shellsocket.Stdout), to.output(shellsocket.Stderr))
 	return to.finish(result.ExitCode, explainResult(result))
 }
 
@@ -196,9 +179,9 @@ func (w *shellWriter) write(kind shellsocket.Kind, body []byte) error {
 	return err
 }
 
-// finish ends the command for the shell. The message is one line.
+// finish ends the command for the shell. The shell prints the message on one line.
 func (w *shellWriter) finish(code int, message string) error {
-	return w.write(shellsocket.Finished, append([]byte{byte(code)}, message...))
+	return w.write(shellsocket.Finished, append([]byte{byte(code)}, wire.OneLine(message)...))
 }
 
 // output returns the command's stdout or stderr. A write blocks while the shell reads nothing.

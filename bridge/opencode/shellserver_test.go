@@ -40,8 +40,8 @@ func TestAConnectionThatIsNoShellGetsNoCommandAndDelaysNoStop(t *testing.T) {
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	// without Conn a request would panic
-	server := ShellServer{Listener: listener, Engine: "e1", Logger: slog.New(slog.DiscardHandler)}
+	// without Exec a request would panic
+	server := ShellServer{Listener: listener, Logger: slog.New(slog.DiscardHandler)}
 	go func() { ended <- server.Serve(ctx) }()
 	silent, err := net.Dial("unix", path)
 	is.NoErr(err)

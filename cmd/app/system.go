@@ -436,7 +436,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		answering := opencode.ShellServer{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
+		answering := opencode.ShellServer{Listener: s.shells, Secret: s.shells.secret, Exec: s.exec.Exec,
 			Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))

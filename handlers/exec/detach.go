@@ -26,7 +26,7 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 	alone, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	shell := shellOutput{left: make(chan struct{})}
 	defer shell.leave()
-	x.running.background.Go(func() {
+	x.running.group.Go(func() {
 		defer giveUp()
 		ended <- x.runRecorded(alone, u, shell.writerTo(stdout), shell.writerTo(stderr))
 	})

@@ -23,43 +23,23 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestCommandOfAGoneShellIsKilledAndRecorded(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s, _ := withWorker(t)
-	r := s.authorized("echo $$; sleep 1000 & wait")
-	shell, line := s.connect(natsconf.Core), make(lineWriter, 1)
-	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
-	pid, err := strconv.Atoi(<-line)
-	is.NoErr(err)
-	shell.Close() // without a message, as after kill -9
-	d := s.finished()
-	is.Equal(d.Reason, string(wire.Cancelled))
-	is.Equal(d.Stdout.Text, fmt.Sprintln(pid)) // the output so far is recorded
-	expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
-}
-
 func TestCancelledCommandIsRecordedAsCancelled(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
-	r := s.authorized("echo started; exec sleep 1000")
-	shell := s.connect(natsconf.Core)
-	go func() {
-		result, err := wire.Call(ctx, shell, wire.RequestSubject("local"), r, line, io.Discard)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- result
-	}()
-	is.Equal(<-line, "started")
+	r := s.authorized("echo $$; sleep 1000 & wait")
+	go func() { done <- s.exec.Exec(ctx, r, line, io.Discard) }()
+	pid, err := strconv.Atoi(<-line)
+	is.NoErr(err)
 	cancel()
 	is.Equal((<-done).Reason, wire.Cancelled)
 	d := s.finished()
 	is.Equal(d.Reason, string(wire.Cancelled))
 	is.Equal(d.Signal, "SIGTERM")
+	is.Equal(d.Stdout.Text, fmt.Sprintln(pid)) // the output so far is recorded
+	expect.Eventually(t, "its processes end", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
 }
 
 func TestStopOfTheHandlersRecordsWhatRan(t *testing.T) {
@@ -67,8 +47,8 @@ func TestStopOfTheHandlersRecordsWhatRan(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	line := make(lineWriter, 1)
-	r, shell := s.authorized("echo started; exec sleep 1000"), s.connect(natsconf.Core)
-	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
+	r := s.authorized("echo started; exec sleep 1000")
+	go s.exec.Exec(t.Context(), r, line, io.Discard)
 	is.Equal(<-line, "started")
 	s.stop()
 	is.Equal(s.finished().Reason, string(wire.Cancelled))
@@ -79,14 +59,8 @@ func TestCommandOfAKilledWorkerIsLostAndItsOutputKept(t *testing.T) {
 	is := is.New(t)
 	s, worker := withWorkerProcess(t)
 	line, done, began := make(lineWriter, 1), make(chan wire.Result, 1), time.Now()
-	r, shell := s.authorized("echo $$; exec sleep 1000"), s.connect(natsconf.Core)
-	go func() {
-		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- result
-	}()
+	r := s.authorized("echo $$; exec sleep 1000")
+	go func() { done <- s.exec.Exec(t.Context(), r, line, io.Discard) }()
 	pid, err := strconv.Atoi(<-line)
 	is.NoErr(err)
 	is.NoErr(worker.Process.Kill())
@@ -151,8 +125,8 @@ func TestCommandGivenUpBeforeItStartedIsNoSuccess(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, shell := s.authorized("echo x"), s.connect(natsconf.Core)
-	go wire.Call(ctx, shell, wire.RequestSubject("local"), r, io.Discard, io.Discard)
+	r := s.authorized("echo x")
+	go s.exec.Exec(ctx, r, io.Discard, io.Discard)
 	s.execOf(r.Call)
 	cancel()
 	d := s.finished()

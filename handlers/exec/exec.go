@@ -66,12 +66,11 @@ type Executions struct {
 	detachDelay, startDelay, reportEvery time.Duration
 }
 
-// Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and
+// Run lets Exec carry out commands until ctx ends. Then it cancels the running commands, and records their results and
 // the changes that it finds within lastChanges.
 func (x *Executions) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, x.running.stop)()
 	last, err := x.Log.Last(ctx)
 	if err != nil {
 		return err
@@ -89,17 +88,31 @@ func (x *Executions) Run(ctx context.Context) error {
 	defer giveUp()
 	none, found := make(chan struct{}), make(chan struct{})
 	go func() { x.findChanges(finding, none); close(found) }()
-	served := wire.Serve(ctx, x.Conn, wire.RequestSubject(x.Engine), wire.Server{Handle: x.exec, Queue: "handlers"})
-	cancel()
-	x.running.wait()
+	x.running.open()
+	<-ctx.Done()
+	x.running.stop()
+	x.running.group.Wait()
 	close(none)
 	defer time.AfterFunc(lastChanges, giveUp).Stop()
 	<-found
-	return errors.Join(served, <-others, <-others)
+	return errors.Join(<-others, <-others)
 }
 
 // recordTimeout limits the append of a result, which is independent of the context of the caller.
 const recordTimeout = 30 * time.Second
+
+// Exec carries out a command of the model, as pocketcoder-shell requests it. It waits until Run carries out commands. If
+// ctx ends, it cancels the command.
+func (x *Executions) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	if err := r.Validate(); err != nil {
+		return refused("%v", err)
+	}
+	if !x.running.begin(ctx) {
+		return refused("PocketCoder is stopping")
+	}
+	defer x.running.group.Done()
+	return x.exec(ctx, r, stdout, stderr)
+}
 
 func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)

@@ -122,7 +122,8 @@ func TestDecisionRunsOneCommandOnce(t *testing.T) {
 	x := &Executions{Permissions: s.Permissions, Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local",
 		Pool: "local", Logger: handlerstest.Quiet(),
 		Session: func(string) (permission.Session, bool) { return permission.Session{Chat: "c1"}, true }}
-	s.run(x.Conn, x.Run)
+	s.exec = x
+	s.background(x.Run)
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 126)
 	is.Equal(s.started.Load(), int64(1))

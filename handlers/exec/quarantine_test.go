@@ -182,7 +182,7 @@ func TestDecisionAboutACreatedNameWaitsForTheWorker(t *testing.T) {
 	s.stop()
 	again := &Executions{Permissions: &permission.Permissions{Log: s.Log}, Log: s.Log, Conn: s.connect(natsconf.Core),
 		Engine: "local", Pool: "local", Workspace: s.workspace, Logger: handlerstest.Quiet()}
-	s.run(again.Conn, again.Run)
+	s.background(again.Run)
 	q.serve(s)
 	is.Equal(s.applied(kept.Permission).Error, "")
 	is.Equal(q.done(), []string{"dismiss q2", "keep q1"}) // and no decision a second time
@@ -205,7 +205,7 @@ func TestAProcessWithoutProgressSkipsDecisionsThatWereCarriedOut(t *testing.T) {
 		Engine: "local", Pool: "local", Workspace: s.workspace, Logger: handlerstest.Quiet(),
 		Applied: func(context.Context) (uint64, error) { return applied, nil }}
 	eventstest.DeleteConsumer(t, again.Conn, keepWorker)
-	s.run(again.Conn, again.Run)
+	s.background(again.Run)
 	q.serve(s)
 	is.Equal(s.applied(open.Permission).Error, "")
 	is.Equal(q.done(), []string{"dismiss q2"})

@@ -253,11 +253,45 @@ func (x *Executions) RecordLost(ctx context.Context, chat, exec string) error {
 
 // runningExecutions holds the running executions. The zero value is empty.
 type runningExecutions struct {
-	mu         sync.Mutex
-	byExec     map[string]*run
-	deleted    map[string]bool // chats that were deleted since the start
-	stopping   bool
-	background sync.WaitGroup // detached executions
+	mu       sync.Mutex
+	byExec   map[string]*run
+	deleted  map[string]bool // chats that were deleted since the start
+	opened   chan struct{}   // closed by open; nil until it is needed
+	stopping bool
+	group    sync.WaitGroup // calls of Exec, and detached executions
+}
+
+// open lets calls of Exec begin.
+func (r *runningExecutions) open() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.opening())
+}
+
+func (r *runningExecutions) opening() chan struct{} {
+	if r.opened == nil {
+		r.opened = make(chan struct{})
+	}
+	return r.opened
+}
+
+// begin adds a call of Exec to the group, once open was called. It reports false if ctx has ended or the process is
+// stopping.
+func (r *runningExecutions) begin(ctx context.Context) bool {
+	r.mu.Lock()
+	opened := r.opening()
+	r.mu.Unlock()
+	select {
+	case <-opened:
+	case <-ctx.Done():
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopping {
+		r.group.Add(1)
+	}
+	return !r.stopping
 }
 
 // add adds an execution. It cancels the execution if its chat was deleted or the process is stopping.
@@ -268,7 +302,7 @@ func (r *runningExecutions) add(u *run) {
 		r.byExec = map[string]*run{}
 	}
 	r.byExec[u.requested.Exec] = u
-	if r.deleted[u.chat] || r.stopping && u.requested.Detached {
+	if r.deleted[u.chat] || r.stopping {
 		u.end()
 	}
 }
@@ -302,16 +336,12 @@ func (r *runningExecutions) endChat(chat string) {
 	}
 }
 
-// stop cancels the detached executions. The others end with their callers.
+// stop cancels the executions, also those that are added later.
 func (r *runningExecutions) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping = true
 	for _, u := range r.byExec {
-		if u.requested.Detached {
-			u.end()
-		}
+		u.end()
 	}
 }
-
-func (r *runningExecutions) wait() { r.background.Wait() }

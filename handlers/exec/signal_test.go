@@ -22,14 +22,8 @@ func TestSignalIsRecordedAndReachesTheCommand(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
-	r, shell := s.authorized("trap 'exit 5' USR1; echo ready; while :; do sleep 0.02; done"), s.connect(natsconf.Core)
-	go func() {
-		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- result
-	}()
+	r := s.authorized("trap 'exit 5' USR1; echo ready; while :; do sleep 0.02; done")
+	go func() { done <- s.exec.Exec(t.Context(), r, line, io.Discard) }()
 	is.Equal(<-line, "ready")
 	exec := s.execOf(r.Call)
 	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice},

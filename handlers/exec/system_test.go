@@ -3,12 +3,14 @@ package exec
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,7 +77,7 @@ func newSystemIn(t testing.TB, store string) *system {
 		},
 		startDelay: time.Hour, // so that the speed of the machine does not change what is recorded
 	}
-	s.stop = s.run(s.exec.Conn, s.exec.Run)
+	s.stop = s.background(s.exec.Run)
 	return s
 }
 
@@ -93,20 +95,32 @@ func (s *system) connect(id natsconf.Identity) *nats.Conn {
 // run serves on nc until the test ends or stop is called. It returns when the subscription exists.
 func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop func()) {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx) }()
+	stop = s.background(func(ctx context.Context) error {
+		err := serve(ctx)
+		if nc.IsClosed() {
+			return nil
+		}
+		return err
+	})
 	for nc.NumSubscriptions() == 0 {
 		is.New(s.t).NoErr(nc.Flush())
 	}
 	is.New(s.t).NoErr(nc.Flush())
-	stopped := false
-	stop = func() {
+	return stop
+}
+
+// background runs a function until the test ends or stop is called.
+func (s *system) background(run func(context.Context) error) (stop func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
-		if stopped = stopped || <-done == nil; !stopped && !nc.IsClosed() {
-			s.t.Error("serving did not end well")
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			s.t.Errorf("it did not end well: %v", err)
 		}
-	}
+	})
 	s.t.Cleanup(stop)
 	return stop
 }
@@ -195,10 +209,7 @@ func (s *system) approved(command, cwd string, c permission.Decide) wire.Request
 func (s *system) shell(ctx context.Context, r wire.Request) (result wire.Result, stdout, stderr string) {
 	s.t.Helper()
 	var out, err bytes.Buffer
-	result, failed := wire.Call(ctx, s.connect(natsconf.Core), wire.RequestSubject("local"), r, &out, &err)
-	if failed != nil {
-		s.t.Errorf("call: %v", failed)
-	}
+	result = s.exec.Exec(ctx, r, &out, &err)
 	return result, out.String(), err.String()
 }
 

@@ -13,10 +13,10 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// commandSystem is the whole way of a command, in the accounts that ship: bridge, handler, worker.
+// commandSystem is the whole way of a command, in the accounts that ship: handler, worker.
 type commandSystem struct {
 	*testServer
-	bridge       *nats.Conn
+	core         *nats.Conn
 	coreDenied   <-chan error
 	workerDenied <-chan error
 	cancelled    chan string // the ids of executions that the worker cancelled
@@ -25,11 +25,9 @@ type commandSystem struct {
 func startCommands(t *testing.T) *commandSystem {
 	t.Helper()
 	s := &commandSystem{testServer: start(t), cancelled: make(chan string, 1)}
-	s.bridge, _ = s.connect(natsconf.Core)
-	core, coreDenied := s.connect(natsconf.Core)
+	s.core, s.coreDenied = s.connect(natsconf.Core)
 	worker, workerDenied := s.connect(natsconf.Worker)
-	s.coreDenied, s.workerDenied = coreDenied, workerDenied
-	relay(t, core)
+	s.workerDenied = workerDenied
 	serve(t, worker, wire.RunSubject("p1"), func(ctx context.Context, r wire.Request, stdout,
 		stderr io.Writer) wire.Result {
 		switch r.Command {
@@ -60,7 +58,7 @@ func startCommands(t *testing.T) *commandSystem {
 }
 
 func (s *commandSystem) call(ctx context.Context, command string, stdout, stderr io.Writer) (wire.Result, error) {
-	return wire.Call(ctx, s.bridge, wire.RequestSubject("e1"), wire.Request{Command: command, Cwd: "/"}, stdout, stderr)
+	return wire.Call(ctx, s.core, wire.RunSubject("p1"), wire.Request{Exec: "x1", Command: command, Cwd: "/"}, stdout, stderr)
 }
 
 func (s *commandSystem) denied() int { return len(s.coreDenied) + len(s.workerDenied) }
@@ -86,16 +84,16 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 	result, err = s.call(ctx, "wait", writerFunc(cancel), io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Cancelled)
-	is.Equal(<-s.cancelled, "exec-of-the-handler")
+	is.Equal(<-s.cancelled, "x1")
 	is.Equal(s.denied(), 0)
 }
 
-func TestACommandEndsWithItsBridgeAcrossTheAccounts(t *testing.T) {
+func TestACommandEndsWithItsHandlerAcrossTheAccounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := startCommands(t)
-	go s.call(t.Context(), "wait", writerFunc(s.bridge.Close), io.Discard) // the bridge sends no message
-	is.Equal(<-s.cancelled, "exec-of-the-handler")
+	go s.call(t.Context(), "wait", writerFunc(s.core.Close), io.Discard) // it sends no message
+	is.Equal(<-s.cancelled, "x1")
 	is.Equal(s.denied(), 0)
 }
 
@@ -109,27 +107,11 @@ func TestACommandIsLostWithItsWorkerAcrossTheAccounts(t *testing.T) {
 	is.Equal(s.denied(), 0)
 }
 
-// relay is what the handler does with a command, without asking anybody.
-func relay(t testing.TB, core *nats.Conn) {
-	t.Helper()
-	serve(t, core, wire.RequestSubject("e1"), func(ctx context.Context, r wire.Request, stdout,
-		stderr io.Writer) wire.Result {
-		r.Exec = "exec-of-the-handler"
-		result, err := wire.Call(ctx, core, wire.RunSubject("p1"), r, stdout, stderr)
-		if err != nil {
-			return wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
-		}
-		return result
-	})
-}
-
-// One command's output over TCP, through both legs and two accounts.
+// One command's output over TCP, through two accounts.
 func BenchmarkOutput(b *testing.B) {
 	n := start(b)
-	bridge, _ := n.connect(natsconf.Core)
 	core, _ := n.connect(natsconf.Core)
 	worker, _ := n.connect(natsconf.Worker)
-	relay(b, core)
 	const size = 100 << 20
 	serve(b, worker, wire.RunSubject("p1"), func(_ context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
 		chunk := make([]byte, 64<<10)
@@ -141,7 +123,7 @@ func BenchmarkOutput(b *testing.B) {
 	b.SetBytes(size)
 	for b.Loop() {
 		var out counter
-		result, err := wire.Call(b.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "x", Cwd: "/"}, &out,
+		result, err := wire.Call(b.Context(), core, wire.RunSubject("p1"), wire.Request{Command: "x", Cwd: "/"}, &out,
 			io.Discard)
 		if err != nil || result.Reason != wire.Exited || out != size {
 			b.Fatal(result, err, out)

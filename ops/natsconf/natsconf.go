@@ -5,7 +5,7 @@
 // account sees only what this table says, because it imports everything from other accounts as a service or a stream:
 //
 //	identity  account  may
-//	core      APP      everything in APP: the streams, exec.run.>, exec.request.>, and answering cmd.>, query.> and exec.shell
+//	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.> and exec.shell
 //	operator  OPS      ask cmd.> and query.>, open a shell with exec.shell and control it; read EVENTS, DELTAS and BLOBS
 //	observer  OPS      read EVENTS, DELTAS and BLOBS
 //	worker    SBX      answer exec.run.<pool>

@@ -103,7 +103,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 	}, nil)
 	core, _ := n.connect(natsconf.Core)
 	_, count := openLog(t, core)
-	for _, subject := range []string{"exec.request.e1", "cmd.>"} {
+	for _, subject := range []string{"exec.shell", "cmd.>"} {
 		_, err := core.Subscribe(subject, func(m *nats.Msg) { m.Respond([]byte("heard")) })
 		is.NoErr(err)
 	}
@@ -111,7 +111,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 	nc, denied := n.connect(natsconf.Worker)
 	for _, subject := range []string{
 		"$JS.API.INFO", "$JS.API.STREAM.INFO.EVENTS", "$JS.API.STREAM.PURGE.EVENTS", "$KV.SECRETS.x", "$SYS.REQ.SERVER.PING",
-		"READ.API.STREAM.INFO.EVENTS", "exec.request.e1", "cmd.x", "evt.chat.c1.forged",
+		"READ.API.STREAM.INFO.EVENTS", "exec.shell", "cmd.x", "evt.chat.c1.forged",
 	} {
 		m, err := nc.Request(subject, nil, 5*time.Second)
 		// "JetStream not enabled for account"
@@ -123,7 +123,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 	everything, err := nc.SubscribeSync(">")
 	is.NoErr(err)
 	is.NoErr(nc.Flush())
-	for _, subject := range []string{"evt.chat.c1.created", "exec.request.e1", "cmd.x", "exec.run.p1"} {
+	for _, subject := range []string{"evt.chat.c1.created", "exec.shell", "cmd.x", "exec.run.p1"} {
 		is.NoErr(core.PublishRequest(subject, "_INBOX_CORE.x", []byte("x")))
 	}
 	m, err := everything.NextMsg(time.Minute)

@@ -33,7 +33,7 @@ func NewLeft(programs []string, running bool) *Left {
 // shorten makes each name one short line, because a command chooses the names.
 func (l *Left) shorten() {
 	for i, name := range l.Programs {
-		l.Programs[i] = oneLine(name[:min(len(name), maxProgramName)])
+		l.Programs[i] = OneLine(name[:min(len(name), maxProgramName)])
 	}
 }
 

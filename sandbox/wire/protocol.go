@@ -127,9 +127,6 @@ const (
 	frameCredit = "credit" // of both sides: the total cost consumed so far, in decimal
 )
 
-// RequestSubject is where the bridge of an engine asks for commands: exec.request.<engine>.
-func RequestSubject(engine string) string { return "exec.request." + engine }
-
 // RunSubject is where the workers of a pool listen: exec.run.<pool>.
 func RunSubject(pool string) string { return "exec.run." + pool }
 
@@ -152,9 +149,9 @@ func IsToken(s string) bool {
 	return len(s) >= 1 && len(s) <= 64
 }
 
-// oneLine makes a peer's text safe for a terminal: one line of valid UTF-8, at most maxError bytes, without control and
+// OneLine makes a peer's text safe for a terminal: one line of valid UTF-8, at most maxError bytes, without control and
 // format characters.
-func oneLine(s string) string {
+func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return ' '

@@ -46,7 +46,7 @@ func (c *call) receive(m *nats.Msg) {
 		c.handleFinished(isGranted, m.Data)
 	case kind == frameProbe:
 	default:
-		c.abandonInvalid(fmt.Sprintf("unexpected frame %q", oneLine(kind)))
+		c.abandonInvalid(fmt.Sprintf("unexpected frame %q", OneLine(kind)))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *call) handleDeclined(why []byte) {
 	if c.declined == "" && !c.isQueued {
 		c.start.Reset(declinedWait)
 	}
-	c.declined = oneLine(string(why))
+	c.declined = OneLine(string(why))
 }
 
 // handleWithdrawn starts another attempt if the granted server has withdrawn, or if a server has withdrawn before any
@@ -161,7 +161,7 @@ func (c *call) handleStart(body []byte) {
 		return
 	}
 	if c.request.Started != nil {
-		c.request.Started(Start{Worker: oneLine(start.Worker), Isolation: oneLine(start.Isolation),
+		c.request.Started(Start{Worker: OneLine(start.Worker), Isolation: OneLine(start.Isolation),
 			Apart: start.Apart})
 	}
 	if c.request.Input != nil {
@@ -212,7 +212,7 @@ func (c *call) handleFinished(isGranted bool, body []byte) {
 		c.abandonInvalid("result: " + err.Error())
 		return
 	}
-	r.Error, r.Signal = oneLine(r.Error), oneLine(r.Signal)
+	r.Error, r.Signal = OneLine(r.Error), OneLine(r.Signal)
 	if c.stdout.bytes != r.StdoutBytes || c.stderr.bytes != r.StderrBytes {
 		r = lost("output was lost on the way: %d of %d bytes of stdout and %d of %d of stderr arrived",
 			c.stdout.bytes, r.StdoutBytes, c.stderr.bytes, r.StderrBytes)

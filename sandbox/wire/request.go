@@ -175,6 +175,9 @@ func (r Request) withID() envelope {
 
 func (e envelope) id() string { return cmp.Or(e.ID, e.Exec) }
 
+// Validate returns an error about the first invalid field.
+func (r Request) Validate() error { return r.withID().validate() }
+
 // validate returns an error about the first invalid field.
 func (e envelope) validate() error {
 	r := e.Request

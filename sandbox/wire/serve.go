@@ -199,7 +199,7 @@ func (s *server) run(x *serving) {
 	x.open(ctx, cancel)
 	control, err := s.nc.Subscribe(x.control, x.receive)
 	if err != nil {
-		x.send(frameDeclined, []byte(oneLine(err.Error())))
+		x.send(frameDeclined, []byte(OneLine(err.Error())))
 		return
 	}
 	defer control.Unsubscribe()

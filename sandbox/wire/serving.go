@@ -261,7 +261,7 @@ func (x *serving) finish(r Result) {
 		r = lost("output could not be sent: %s", x.sendErr)
 	}
 	r.StdoutBytes, r.StderrBytes = x.stdout, x.stderr
-	r.Error = oneLine(r.Error)
+	r.Error = OneLine(r.Error)
 	x.result, _ = json.Marshal(r) // a struct of numbers and strings
 	x.send(frameFinished, x.result)
 }

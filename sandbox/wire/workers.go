@@ -57,7 +57,7 @@ func gather(ctx context.Context, nc *nats.Conn, subject string) (workers []Worke
 			continue // not a worker
 		}
 		for _, s := range []*string{&w.Name, &w.Isolation, &w.Reason, &w.Workspace, &w.Version} {
-			*s = oneLine(*s)
+			*s = OneLine(*s)
 		}
 		workers = append(workers, w)
 	}
