@@ -20,7 +20,6 @@ import (
 // accountView holds the logins of an account, and the address of the app.
 type accountView struct {
 	logins  []account.Session
-	pending int    // requests and questions that wait for a person, of all chats
 	address string // under which other devices reach the app; empty for none
 	code    *qr.Code
 
@@ -28,18 +27,13 @@ type accountView struct {
 	pushKey  string // with which browsers subscribe to notifications
 }
 
-func (p Pages) showAccount(r *http.Request, caller api.Caller) (templ.Component, error) {
-	pending, err := p.PendingCount(r.Context(), caller)
-	if err != nil {
-		return nil, err
-	}
-	v := accountView{pending: pending, address: p.address(r)}
+func (p Pages) showAccount(r *http.Request, caller api.Caller) (_ templ.Component, err error) {
+	v := accountView{address: p.address(r), pushKey: p.API.Push.Key}
 	if v.address != "" {
 		if v.code, err = qr.Encode(v.address+"/", qr.L); err != nil {
 			return nil, err
 		}
 	}
-	v.pushKey = p.API.Push.Key
 	if v.browsers, err = p.browsers(r, caller); err != nil {
 		return nil, err
 	}

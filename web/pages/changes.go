@@ -34,7 +34,6 @@ const (
 // chatChanges is what the turns of a chat changed in files.
 type chatChanges struct {
 	chat     timeline.Chat
-	pending  int // requests and questions that wait for a person, of all chats
 	turns    []turnChanges
 	unfolded bool // the files are shown unfolded
 }
@@ -110,11 +109,6 @@ func (p Pages) showChanges(r *http.Request, caller api.Caller) (templ.Component,
 		if v.chat, err = p.Chat(r.Context(), db, caller, r.PathValue("id")); err != nil {
 			return err
 		}
-		waiting, err := p.Pending(r.Context(), db, caller)
-		if err != nil {
-			return err
-		}
-		v.pending = len(waiting)
 		if names, err = timeline.ChangedFiles(r.Context(), db, v.chat); err != nil {
 			return err
 		}
@@ -126,7 +120,7 @@ func (p Pages) showChanges(r *http.Request, caller api.Caller) (templ.Component,
 	}
 	lines, err := p.addTurns(r, caller, &v, prompts, names)
 	v.unfolded = lines <= maxUnfolded
-	return changesPage(caller, v), err
+	return changesPage(v), err
 }
 
 // addTurns adds the changes of turns, and returns the number of their lines. Once OpenCode does not answer it is not

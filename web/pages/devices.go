@@ -26,14 +26,10 @@ const (
 
 // browsers returns the browsers that show the notifications of an account.
 func (p Pages) browsers(r *http.Request, caller api.Caller) (all []device, err error) {
-	c, err := p.API.Collection(devicesCollection)
-	if err != nil {
-		return nil, err
-	}
 	err = p.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
-		q := query.Query{Sort: "created", Filter: `push_service = "webpush"`, PerPage: maxBrowsers, SkipTotal: true}
-		page, err := query.List(r.Context(), db, p.API.Catalogue, c, caller.Request(), q)
-		for _, record := range page.Items {
+		found, err := p.List(r.Context(), db, caller, devicesCollection,
+			query.Query{Sort: "created", Filter: `push_service = "webpush"`, PerPage: maxBrowsers})
+		for _, record := range found {
 			sum := sha256.Sum256([]byte(record.Text("push_token")))
 			all = append(all, device{record.ID(), record.Text("name"), hex.EncodeToString(sum[:]), record.IsTrue("is_active")})
 		}

@@ -23,7 +23,6 @@ const maxPairings = 200
 
 // messengersView is the content of the page.
 type messengersView struct {
-	pending  int               // requests and questions that wait for a person, of all chats
 	channels []query.Record    // the enabled ones
 	names    map[string]string // of channels and accounts, by id
 	mailbox  map[string]string // addresses of channels that are mailboxes, by id
@@ -38,9 +37,6 @@ func (p Pages) showMessengers(r *http.Request, caller api.Caller) (templ.Compone
 }
 
 func (p Pages) showPairingCode(r *http.Request, caller api.Caller) (templ.Component, error) {
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	id := site.Field(r, "channel")
 	code, err := p.Channels.Code(r.Context(), caller, id)
 	if err != nil {
@@ -59,13 +55,7 @@ func (p Pages) readMessengers(ctx context.Context, caller api.Caller) (v messeng
 	v.names, v.mailbox = map[string]string{}, map[string]string{}
 	err = p.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		list := func(collection string) ([]query.Record, error) {
-			c, err := p.API.Collection(collection)
-			if err != nil {
-				return nil, err
-			}
-			page, err := query.List(ctx, db, p.API.Catalogue, c, caller.Request(),
-				query.Query{Sort: "-created", PerPage: maxPairings, SkipTotal: true})
-			return page.Items, err
+			return p.List(ctx, db, caller, collection, query.Query{Sort: "-created", PerPage: maxPairings})
 		}
 		all, err := list(channel.Collection)
 		if err != nil {
@@ -87,10 +77,6 @@ func (p Pages) readMessengers(ctx context.Context, caller api.Caller) (v messeng
 		v.pairings, err = list(channel.Pairings)
 		return err
 	})
-	if err != nil {
-		return v, err
-	}
-	v.pending, err = p.PendingCount(ctx, caller)
 	return v, err
 }
 

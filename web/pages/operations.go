@@ -31,7 +31,6 @@ const (
 
 // operationsView is the state of the system.
 type operationsView struct {
-	pending int // requests and questions that wait for a person, of all chats
 	health  api.Health
 	letters store.DeadLetters
 	seq     uint64 // of the read models
@@ -63,9 +62,7 @@ func (p Pages) showOperations(r *http.Request, caller api.Caller) (templ.Compone
 				return err
 			}
 		}
-		waiting, err := p.Pending(ctx, db, caller)
-		v.pending = len(waiting)
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +74,7 @@ func (p Pages) showOperations(r *http.Request, caller api.Caller) (templ.Compone
 	if err := p.askServers(ctx, &v); err != nil {
 		v.problem = err.Error()
 	}
-	return operationsPage(caller, v), nil
+	return operationsPage(v), nil
 }
 
 // askServers asks the log's server and the workers.

@@ -15,14 +15,7 @@ import (
 func (p Pages) showSearch(r *http.Request, caller api.Caller) (templ.Component, error) {
 	text := r.URL.Query().Get("q")
 	hits, err := routes.Search{API: p.API}.Find(r.Context(), caller, text)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := p.PendingCount(r.Context(), caller)
-	if err != nil {
-		return nil, err
-	}
-	return searchPage(caller, pending, text, hits), nil
+	return searchPage(text, hits), err
 }
 
 // hitPath is the address of a text in its chat.

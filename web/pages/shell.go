@@ -22,7 +22,7 @@ func (p Pages) showShell(r *http.Request, caller api.Caller, nonce string) (temp
 	if err := p.API.PersonMayWrite(r, caller, v.chat.ID); err != nil {
 		return nil, err
 	}
-	return shellPage(caller, v, nonce, r.URL.Query().Get("private") == "true"), nil
+	return shellPage(v, nonce, r.URL.Query().Get("private") == "true"), nil
 }
 
 // shellPath is the address of the page with a shell.

@@ -23,7 +23,6 @@ const maxExecutions = 30
 // terminalView is the executions of a chat, or those that changed, at one moment.
 type terminalView struct {
 	chat       timeline.Chat
-	pending    int // requests and questions that wait for a person, of all chats
 	executions []execution
 	before     int64 // position below which they are, 0 for the newest
 	earlier    bool  // there are executions before them
@@ -50,7 +49,7 @@ func (p Pages) showTerminal(r *http.Request, caller api.Caller) (templ.Component
 	}
 	v.before, v.port = before, port
 	p.readOutputs(r.Context(), v.executions)
-	return terminalPage(caller, v), nil
+	return terminalPage(v), nil
 }
 
 // readTerminal returns a chat that the account may view, with executions.
@@ -61,11 +60,9 @@ func (p Pages) readTerminal(ctx context.Context, caller api.Caller, chat string,
 		if v.chat, err = p.Chat(ctx, db, caller, chat); err != nil {
 			return err
 		}
-		waiting, err := p.Pending(ctx, db, caller)
-		if err != nil {
+		if err := p.CountPending(ctx, db); err != nil {
 			return err
 		}
-		v.pending = len(waiting)
 		v.executions, v.earlier, err = executions(db, chat)
 		return err
 	})
@@ -92,7 +89,7 @@ func (p Pages) liveTerminal(r *http.Request, caller api.Caller) (site.Updates, [
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""))
+		b, err := head.Render(ctx, site.RequestsLink(""))
 		if err != nil {
 			return nil, 0, err
 		}
