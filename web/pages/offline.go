@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"net/http"
 	"strings"
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/static"
 )
 
 // offlinePath is the address of the page that the service worker shows.
@@ -43,7 +43,7 @@ var notificationTexts = map[string]string{
 func (p Pages) serveServiceWorker(w http.ResponseWriter, r *http.Request) error {
 	s := serviceWorkerSettings{Files: []string{offlinePath}, Header: site.AccountHeader, Deadline: api.DeadlineHeader,
 		Texts: notificationTexts}
-	files, err := static.Files.ReadDir(".")
+	files, err := fs.ReadDir(site.Static, ".")
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (p Pages) serveServiceWorker(w http.ResponseWriter, r *http.Request) error 
 	}
 	var program []byte
 	for _, f := range files {
-		content, err := static.Files.ReadFile(f.Name())
+		content, err := fs.ReadFile(site.Static, f.Name())
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,6 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
 
@@ -65,7 +64,7 @@ type Site struct {
 	Agents    *routes.Agents
 	Channels  *routes.Channels
 	Ports     *ports.Ports
-	Shells    *shell.Shells
+	Shells    *routes.Shells
 
 	LivePages int          // most live pages of an account; 0 is defaultLivePages
 	live      stream.Slots // the streams of live pages

@@ -1,4 +1,4 @@
-// A person's own shell: xterm.js at one end of a WebSocket, the shell in the sandbox at the other (web/shell). Nothing is typed
+// A person's own shell: xterm.js at one end of a WebSocket, the shell in the sandbox at the other (web/routes). Nothing is typed
 // until the person has said so.
 "use strict";
 

@@ -1,11 +1,4 @@
-// Package shell lets a person use a shell of their own in the sandbox of a chat, over a WebSocket.
-//
-// Promises: the shell takes the path of `pocketcoder sandbox shell`, in the name of the account: handlers decide who
-// may open one, and record it. It ends with the connection, the login, and the right to the chat. A client that takes
-// output slowly slows the command down: at most Window bytes are on their way to it.
-//
-// It must not know how a shell is run, and must not look at what is typed or printed.
-package shell
+package routes
 
 import (
 	"cmp"
@@ -28,8 +21,8 @@ import (
 )
 
 const (
-	// Window is how much output, in bytes, may be on its way to a client that has not said that it took it.
-	Window = 256 << 10
+	// ShellWindow is how much output, in bytes, may be on its way to a client that has not said that it took it.
+	ShellWindow = 256 << 10
 
 	maxMessage  = 64 << 10         // bytes a client may send at once
 	maxSide     = 1000             // rows or columns
@@ -37,22 +30,26 @@ const (
 	pongTimeout = time.Minute
 )
 
-// kind is what the page's terminal is like, for programs in the shell.
-const kind = "xterm-256color"
+// terminalKind is what the page's terminal is like, for programs in the shell.
+const terminalKind = "xterm-256color"
 
-// Shells opens shells of people.
+// Shells opens shells of people in the sandbox, over a WebSocket.
+//
+// A shell takes the path of `pocketcoder sandbox shell`, in the name of the account: handlers decide who may open one,
+// and record it. It ends with the connection, the login, and the right to the chat. A client that takes output slowly
+// slows the command down: at most ShellWindow bytes are on their way to it.
 type Shells struct {
 	API  *api.Server
 	Conn *nats.Conn // may ask the handlers for a person's shell
 }
 
-const about = "A WebSocket to a shell of the caller's own in the sandbox of the chat. Binary messages are what is typed, and what the shell prints. " +
+const aboutShell = "A WebSocket to a shell of the caller's own in the sandbox of the chat. Binary messages are what is typed, and what the shell prints. " +
 	`Text messages of the client are JSON: {"cols": 80, "rows": 24} is a new size, and {"taken": 4096} is how many bytes of the output it has taken so far; ` +
 	"the shell waits when 262144 more are on their way. The last message is the result as JSON. The shell ends with the connection."
 
 func (s *Shells) Routes() []api.Route {
 	return []api.Route{{
-		Method: "GET", Path: "/api/chats/{id}/shell", About: about, Access: api.Accounts, Answer: Ending{}, Serve: s.Serve,
+		Method: "GET", Path: "/api/chats/{id}/shell", About: aboutShell, Access: api.Accounts, Answer: ShellEnding{}, Serve: s.Serve,
 		Query: []openapi.Param{
 			{Name: "cols", About: "columns of the terminal, 80 without it", Integer: true}, {Name: "rows", About: "rows of the terminal, 24 without it", Integer: true},
 			{Name: "private", About: "true does not record what the shell prints"},
@@ -60,7 +57,8 @@ func (s *Shells) Routes() []api.Route {
 	}}
 }
 
-type Ending struct {
+// ShellEnding is how a shell ended.
+type ShellEnding struct {
 	ExitCode int    `json:"exit_code"`
 	Reason   string `json:"reason"` // why it did not end by itself, such as refused or cancelled; empty when it did
 	Error    string `json:"error"`  // for a person
@@ -86,11 +84,10 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxMessage)
 	ctx, cancel := s.API.WhileAllowed(r, caller, chat, since, func() error {
-		return s.API.PersonMayWrite(r, caller,
-			chat)
+		return s.API.PersonMayWrite(r, caller, chat)
 	})
 	defer cancel()
-	c := &connection{conn: conn, input: make(chan wire.Input), room: make(chan struct{}, 1)}
+	c := &shellConnection{conn: conn, input: make(chan wire.Input), room: make(chan struct{}, 1)}
 	go func() {
 		defer cancel()
 		c.read(ctx)
@@ -100,18 +97,18 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller
 		c.ping(ctx)
 	}()
 	request.Input = c.input
-	out := output{ctx, c}
+	out := shellOutput{ctx, c}
 	result, err := wire.Call(ctx, s.Conn, wire.PersonSubject, request, out, out)
 	if err != nil {
 		result = wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
 	}
-	c.finish(ctx, Ending{result.ExitCode, string(result.Reason), result.Error})
+	c.finish(ctx, ShellEnding{result.ExitCode, string(result.Reason), result.Error})
 	return nil
 }
 
 // requestOf returns what a caller asks the handlers for.
 func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
-	q = wire.Request{Session: r.PathValue("id"), Account: caller.Account, Cwd: "/", Terminal: &wire.Terminal{Kind: kind}}
+	q = wire.Request{Session: r.PathValue("id"), Account: caller.Account, Cwd: "/", Terminal: &wire.Terminal{Kind: terminalKind}}
 	if q.Account == "" { // the handlers would take that for the operator
 		return q, api.Unauthorized()
 	}
@@ -136,7 +133,7 @@ func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
 	return q, nil
 }
 
-type connection struct {
+type shellConnection struct {
 	conn  *websocket.Conn
 	input chan wire.Input
 
@@ -145,14 +142,14 @@ type connection struct {
 	room        chan struct{} // taken has grown
 }
 
-// message is what a client says besides what is typed.
-type message struct {
+// shellMessage is what a client says besides what is typed.
+type shellMessage struct {
 	Cols, Rows uint16
 	Taken      int64
 }
 
 // read passes on what the client says, until it says nothing more or breaks the protocol.
-func (c *connection) read(ctx context.Context) {
+func (c *shellConnection) read(ctx context.Context) {
 	for {
 		typ, body, err := c.conn.Read(ctx)
 		if err != nil {
@@ -160,7 +157,7 @@ func (c *connection) read(ctx context.Context) {
 		}
 		in := wire.Input{Data: body}
 		if typ == websocket.MessageText {
-			var m message
+			var m shellMessage
 			if json.Unmarshal(body, &m) != nil {
 				return
 			}
@@ -168,7 +165,7 @@ func (c *connection) read(ctx context.Context) {
 			if m.Cols == 0 || m.Rows == 0 {
 				continue
 			}
-			in = wire.Input{Size: &wire.Terminal{Cols: min(m.Cols, maxSide), Rows: min(m.Rows, maxSide), Kind: kind}}
+			in = wire.Input{Size: &wire.Terminal{Cols: min(m.Cols, maxSide), Rows: min(m.Rows, maxSide), Kind: terminalKind}}
 		}
 		select {
 		case c.input <- in:
@@ -178,7 +175,7 @@ func (c *connection) read(ctx context.Context) {
 	}
 }
 
-func (c *connection) credit(taken int64) {
+func (c *shellConnection) credit(taken int64) {
 	c.mu.Lock()
 	c.taken = max(c.taken, min(taken, c.sent))
 	c.mu.Unlock()
@@ -189,7 +186,7 @@ func (c *connection) credit(taken int64) {
 }
 
 // ping keeps the connection open through proxies, and returns when the client is gone.
-func (c *connection) ping(ctx context.Context) {
+func (c *shellConnection) ping(ctx context.Context) {
 	ticker := time.NewTicker(pingEvery)
 	defer ticker.Stop()
 	for {
@@ -208,7 +205,7 @@ func (c *connection) ping(ctx context.Context) {
 }
 
 // finish says how the shell ended, to a client that is still there.
-func (c *connection) finish(ctx context.Context, ending Ending) {
+func (c *shellConnection) finish(ctx context.Context, ending ShellEnding) {
 	if ctx.Err() != nil {
 		c.conn.Close(websocket.StatusPolicyViolation, "the shell has ended")
 		return
@@ -219,16 +216,16 @@ func (c *connection) finish(ctx context.Context, ending Ending) {
 	}
 }
 
-// output is what the shell prints.
-type output struct {
+// shellOutput is what the shell prints.
+type shellOutput struct {
 	ctx context.Context
-	*connection
+	*shellConnection
 }
 
 var errGone = errors.New("the client is gone")
 
 // Write sends a piece of output once the client has room for it.
-func (o output) Write(p []byte) (int, error) {
+func (o shellOutput) Write(p []byte) (int, error) {
 	for !o.reserve(int64(len(p))) {
 		select {
 		case <-o.room:
@@ -243,10 +240,10 @@ func (o output) Write(p []byte) (int, error) {
 }
 
 // reserve counts bytes as sent, if there is room for them.
-func (c *connection) reserve(n int64) bool {
+func (c *shellConnection) reserve(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sent-c.taken+n > Window {
+	if c.sent-c.taken+n > ShellWindow {
 		return false
 	}
 	c.sent += n
