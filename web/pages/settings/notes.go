@@ -11,7 +11,6 @@ import (
 	"pocketcoder/handlers/notes"
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 )
 
 func versionsPath(id string) string { return recordPath(note.Collection, id) + "/versions" }
@@ -56,7 +55,7 @@ func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller 
 // authorOf names the author of a version: an account, or a file.
 func authorOf(v notes.Version) string {
 	if v.Actor == events.ActorSystem {
-		return texts.VersionOfFile
+		return "a file of the agent"
 	}
 	return strings.TrimPrefix(v.Actor, events.UserActor(""))
 }
