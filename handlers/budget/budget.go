@@ -29,9 +29,9 @@ type Budgets struct {
 
 func (h *Budgets) Commands() handlers.Commands {
 	return handlers.Commands{
-		"list":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Budget, error) { return h.List(ctx) }),
-		"set":   handlers.CommandOf(func(c *SetBudget, actor string) { c.Actor = actor }, handlers.Created(h.Set)),
-		"clear": handlers.CommandOf(func(c *ClearBudget, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Clear)),
+		"budget.list":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Budget, error) { return h.List(ctx) }),
+		"budget.set":   handlers.CommandOf(func(c *SetBudget, actor string) { c.Actor = actor }, handlers.Created(h.Set)),
+		"budget.clear": handlers.CommandOf(func(c *ClearBudget, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Clear)),
 	}
 }
 
@@ -51,7 +51,7 @@ type Budget struct {
 }
 
 // shared reports whether the budget limits several chats together, or an account. Only administrators approve more of a
-// shared  Otherwise the owner of one chat would decide about the spending of others, or about a limit on the
+// shared budget. Otherwise the owner of one chat would decide about the spending of others, or about a limit on the
 // owner.
 func (b Budget) shared() bool { return b.User != "" || b.Scope == OfDay && b.Chat == "" }
 

@@ -23,7 +23,6 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -41,6 +40,11 @@ const (
 
 	maxLines = 20_000  // of all changes that are shown; a line takes ten times the memory of its text and more
 	maxBytes = 2 << 20 // likewise
+)
+
+const (
+	patchMissing  = "These lines are missing. %s" // with the reason
+	malformedDiff = "OpenCode's answer is malformed."
 )
 
 // chatChanges is what the turns of a chat changed in files.
@@ -70,7 +74,7 @@ type fileChange struct {
 	missing string // why the patch cannot be read, "" if it can
 }
 
-func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
+func (f fileChange) counts() string { return fmt.Sprintf("+%d −%d", f.Additions, f.Deletions) }
 
 type patchLine struct {
 	visible.DiffLine
@@ -179,9 +183,9 @@ func turnOf(prompt projections.ShownMessage, diff json.RawMessage, failed error,
 	var list []json.RawMessage
 	switch {
 	case failed != nil:
-		t.missing = fmt.Sprintf(texts.PatchMissing, api.ProblemOf(failed).Message)
+		t.missing = fmt.Sprintf(patchMissing, api.ProblemOf(failed).Message)
 	case json.Unmarshal(diff, &list) != nil:
-		t.missing = fmt.Sprintf(texts.PatchMissing, texts.MalformedDiff)
+		t.missing = fmt.Sprintf(patchMissing, malformedDiff)
 	}
 	if t.missing != "" {
 		for _, name := range names {
@@ -191,7 +195,7 @@ func turnOf(prompt projections.ShownMessage, diff json.RawMessage, failed error,
 	for _, one := range list {
 		var f fileChange
 		if json.Unmarshal(one, &f) != nil { // fields of the right type are set all the same
-			f = fileChange{File: f.File, missing: fmt.Sprintf(texts.PatchMissing, texts.MalformedDiff)}
+			f = fileChange{File: f.File, missing: fmt.Sprintf(patchMissing, malformedDiff)}
 		}
 		t.files = append(t.files, f)
 	}
@@ -209,7 +213,7 @@ func changedTitle(turns []turnChanges) string {
 		}
 	}
 	if len(files) == 1 {
-		return texts.ChangedFile + " " + sum.counts()
+		return "1 file " + sum.counts()
 	}
-	return fmt.Sprintf(texts.ChangedFiles, len(files)) + " " + sum.counts()
+	return fmt.Sprintf("%d files", len(files)) + " " + sum.counts()
 }

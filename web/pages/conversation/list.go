@@ -15,9 +15,10 @@ import (
 
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
+
+const nothingToSend = "Write a message first."
 
 const (
 	maxChats  = 100  // in the list
@@ -111,11 +112,11 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	text := site.Field(r, "text")
 	if r.PostFormValue("demo") != "" {
-		text = texts.Demo
+		text = "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"
 	}
 	files, err := filesIn(r)
 	if err == nil && strings.TrimSpace(text) == "" && len(files) == 0 {
-		err = api.BadField("text", "validation_required", texts.NothingToSend)
+		err = api.BadField("text", "validation_required", nothingToSend)
 	}
 	if err != nil {
 		return "", err
@@ -138,7 +139,7 @@ func (c Conversation) send(r *http.Request, caller api.Caller, chat, id, text st
 	}
 	parts = append(parts, files...)
 	if len(parts) == 0 {
-		return api.BadField("text", "validation_required", texts.NothingToSend)
+		return api.BadField("text", "validation_required", nothingToSend)
 	}
 	if err := checkSize(parts); err != nil {
 		return err

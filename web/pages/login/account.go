@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -110,9 +109,9 @@ func clientName(userAgent string) string {
 	browser, system := find(browserNames), find(systemNames)
 	switch {
 	case browser != "" && system != "":
-		return fmt.Sprintf(texts.Client, browser, system)
+		return fmt.Sprintf("%s on %s", browser, system)
 	case strings.TrimSpace(userAgent) == "":
-		return texts.UnknownClient
+		return "Unknown client"
 	}
 	return visible.Line(api.Truncate(userAgent, 80))
 }

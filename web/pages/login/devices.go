@@ -9,7 +9,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
 
@@ -48,7 +47,7 @@ func (l Login) addBrowser(_ http.ResponseWriter, r *http.Request, caller api.Cal
 	token := r.PostFormValue("push_token")
 	var subscription struct{ Endpoint string }
 	if json.Unmarshal([]byte(token), &subscription) != nil || subscription.Endpoint == "" {
-		return "", api.BadField("push_token", "validation_invalid_value", texts.NotASubscription)
+		return "", api.BadField("push_token", "validation_invalid_value", "The form has no subscription of a browser.")
 	}
 	_, err := l.Records.Create(r.Context(), caller, devices, map[string]any{
 		"name": clientName(r.UserAgent()), "push_service": "webpush", "push_token": token, "is_active": true,

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // Login serves the pages of an account.
@@ -60,9 +59,11 @@ func (l Login) logIn(w http.ResponseWriter, r *http.Request) error {
 	var backoff account.ErrBackoff
 	switch {
 	case errors.Is(err, account.ErrCredentials):
-		return site.Render(w, r, http.StatusUnprocessableEntity, loginPage(next, email, texts.WrongCredentials))
+		return site.Render(w, r, http.StatusUnprocessableEntity,
+			loginPage(next, email, "The email or the password is wrong."))
 	case errors.As(err, &backoff):
-		return site.Render(w, r, http.StatusTooManyRequests, loginPage(next, email, texts.TooManyLogins))
+		return site.Render(w, r, http.StatusTooManyRequests,
+			loginPage(next, email, "Too many failed logins. Try again later."))
 	case err != nil:
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // setupForm holds the fields of the setup page, without the passwords.
@@ -37,7 +36,7 @@ func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
 		name: r.PostFormValue("name")}
 	password := r.PostFormValue("password")
 	if password != r.PostFormValue("password_again") {
-		f.problem = texts.PasswordsDiffer
+		f.problem = "The two passwords differ."
 		return site.Render(w, r, http.StatusUnprocessableEntity, setupPage(f, l.otherAddress(r)))
 	}
 	token, err := l.API.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
@@ -52,7 +51,8 @@ func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.problem = site.ProblemText(problem)
 	if problem.Status == http.StatusNotFound { // of the token alone
-		f.code, f.problem = "", texts.SetupLinkVoid
+		f.code, f.problem = "", "The code is wrong, was used already or has expired. Restart the server to get a "+
+			"new link, or log in if the account exists."
 	}
 	return site.Render(w, r, problem.Status, setupPage(f, l.otherAddress(r)))
 }

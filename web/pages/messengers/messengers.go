@@ -20,7 +20,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/query"
 )
@@ -114,9 +113,11 @@ func (m Messengers) view(ctx context.Context, caller api.Caller) (v view, err er
 // howToSend says what to do with the code.
 func (v view) howToSend() string {
 	if address := v.mailbox[v.channel]; address != "" {
-		return fmt.Sprintf(texts.MailCode, visible.Line(address))
+		return fmt.Sprintf("Send this as the subject or the first line of a mail to %s, from the address that you "+
+			"want to pair.", visible.Line(address))
 	}
-	return fmt.Sprintf(texts.SendCode, visible.Line(v.names[v.channel]))
+	return fmt.Sprintf("Send this message to %s from the conversation that you want to pair. In a group, every "+
+		"member sends a code.", visible.Line(v.names[v.channel]))
 }
 
 func isExpired(pairing query.Record, now time.Time) bool {

@@ -16,7 +16,6 @@ import (
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/static"
 )
 
@@ -46,10 +45,19 @@ type settings struct {
 	Texts    map[string]string `json:"texts"`
 }
 
+// workerTexts are the texts of notifications that the service worker shows.
+var workerTexts = map[string]string{
+	"decided":  "It is decided.",
+	"unsent":   site.Unsent,
+	"approved": "Approved.",
+	"denied":   "Denied.",
+	"refused":  "Refused. Open the request to see why.",
+}
+
 // serveWorker serves the service worker from the root, because it handles the requests of pages below its own path
 // alone.
 func (o Offline) serveWorker(w http.ResponseWriter, r *http.Request) error {
-	s := settings{Files: []string{pagePath}, Header: site.AccountHeader, Deadline: api.DeadlineHeader, Texts: texts.Worker}
+	s := settings{Files: []string{pagePath}, Header: site.AccountHeader, Deadline: api.DeadlineHeader, Texts: workerTexts}
 	files, err := static.Files.ReadDir(".")
 	if err != nil {
 		return err

@@ -29,7 +29,6 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/metrics"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // Operations serves the page of operations.
@@ -67,7 +66,7 @@ type logState struct {
 
 func (o Operations) show(r *http.Request, caller api.Caller) (templ.Component, error) {
 	if !caller.Is(account.Admin) {
-		return nil, api.Forbidden(texts.OnlyAdmins)
+		return nil, api.Forbidden("Only administrators see this page.")
 	}
 	ctx := r.Context()
 	v := view{health: o.API.Health()}
@@ -179,7 +178,7 @@ func byCost(all []projections.SpendingShare) (sorted []projections.SpendingShare
 }
 
 func spent(s projections.SpendingShare) string {
-	return fmt.Sprintf(texts.CostTokens, money.Text(s.Cost), strconv.FormatInt(s.Tokens, 10))
+	return fmt.Sprintf("%s, %s tokens", money.Text(s.Cost), strconv.FormatInt(s.Tokens, 10))
 }
 
 // total is what all shares cost.

@@ -18,7 +18,6 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/routes"
 )
 
@@ -73,7 +72,7 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.
 	var shown shownRule
 	err := json.Unmarshal([]byte(r.PostFormValue("shown")), &shown)
 	if err != nil || shown.Request == "" || len(shown.Rules) == 0 { // the API takes none for a caller who checks nothing
-		return "", api.BadField("shown", "validation_required", texts.NothingShown)
+		return "", api.BadField("shown", "validation_required", nothingShown)
 	}
 	id, fields := r.PathValue("id"), ruleFieldsOf(r.PostForm)
 	if fields != shown.Fields {
@@ -129,9 +128,9 @@ func (v alwaysView) shown() string {
 // offerText is the text of the link to the rule that would allow a request.
 func offerText(r *timeline.Request) string {
 	if r.Permission.Permission == permission.TypeNetwork {
-		return texts.AlwaysHost
+		return "Always allow this host…"
 	}
-	return texts.Always
+	return "Always…"
 }
 
 func hostPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/host") }
@@ -143,14 +142,15 @@ type option struct{ value, text string }
 
 // scopes are those that an account may choose.
 func scopes(caller api.Caller) []option {
-	all := []option{{permission.ScopeChat, texts.ThisChat}}
+	all := []option{{permission.ScopeChat, "this chat"}}
 	if caller.Is("admin") {
-		all = append(all, option{permission.ScopeAgent, texts.ThisAgent}, option{permission.ScopeAll, texts.AllChats})
+		all = append(all, option{permission.ScopeAgent, "the agent that asks, in all chats"},
+			option{permission.ScopeAll, "all chats"})
 	}
 	return all
 }
 
-var durations = []option{{"1h", texts.OneHour}, {"24h", texts.OneDay}, {"720h", texts.ThirtyDays}, {"", texts.ForEver}}
+var durations = []option{{"1h", "1 hour"}, {"24h", "1 day"}, {"720h", "30 days"}, {"", "until you revoke it"}}
 
 // resultText sums up a dry run.
 func resultText(text string, r dryrun.Result) string { return fmt.Sprintf(text, r.Allowed, r.Asks) }
@@ -162,9 +162,9 @@ func decided(c dryrun.Command) string {
 		outcomes = append(outcomes, fmt.Sprintf("%d %s", c.Decided[outcome], outcome))
 	}
 	if c.Count == 1 {
-		return fmt.Sprintf(texts.OnceAsked, strings.TrimPrefix(outcomes[0], "1 "))
+		return fmt.Sprintf("asked once: %s", strings.TrimPrefix(outcomes[0], "1 "))
 	}
-	return fmt.Sprintf(texts.TimesAsked, c.Count, strings.Join(outcomes, ", "))
+	return fmt.Sprintf("asked %d times: %s", c.Count, strings.Join(outcomes, ", "))
 }
 
 // refused reports whether a person or a rule denied a request that the new rule would have allowed.

@@ -26,12 +26,17 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
 
 // Schedules serves the pages.
 type Schedules struct{ *site.Site }
+
+// missedRuns and overlappingRuns say what the values of the fields missed and overlap do.
+var (
+	missedRuns      = map[string]string{"skip": "start none", "once": "start one run for all of them"}
+	overlappingRuns = map[string]string{"skip": "skip the next run", "queue": "start the next run anyway"}
+)
 
 // Handle adds the pages to a mux.
 func (s Schedules) Handle(mux *http.ServeMux) {
@@ -94,10 +99,10 @@ func (s Schedules) options(ctx context.Context, db dbx.Builder, caller api.Calle
 		o.models = append(o.models, option{m, m})
 	}
 	for _, value := range []string{schedule.Skip, schedule.Once} {
-		o.missed = append(o.missed, option{value, texts.MissedRuns[value]})
+		o.missed = append(o.missed, option{value, missedRuns[value]})
 	}
 	for _, value := range []string{schedule.Skip, schedule.Queue} {
-		o.overlap = append(o.overlap, option{value, texts.OverlappingRuns[value]})
+		o.overlap = append(o.overlap, option{value, overlappingRuns[value]})
 	}
 	return o, err
 }
@@ -133,9 +138,9 @@ func (v view) settings() (all [][2]string) {
 	if maxCost > 0 {
 		cost = money.Text(maxCost)
 	}
-	for _, row := range [][2]string{{texts.ScheduleAgent, v.agent}, {texts.ScheduleModel, v.record.Text("model")},
-		{texts.ScheduleMissed, texts.MissedRuns[v.record.Text("missed")]},
-		{texts.ScheduleOverlap, texts.OverlappingRuns[v.record.Text("overlap")]}, {texts.ScheduleMaxCost, cost}} {
+	for _, row := range [][2]string{{"Agent of new chats", v.agent}, {"Model of new chats", v.record.Text("model")},
+		{"After missed runs", missedRuns[v.record.Text("missed")]},
+		{"If the last run is not over", overlappingRuns[v.record.Text("overlap")]}, {"Stop a run at cost, in US$", cost}} {
 		if row[1] != "" {
 			all = append(all, row)
 		}
@@ -181,7 +186,7 @@ func form(r *http.Request) (one schedule.Schedule, fields map[string]any, err er
 	}
 	if cost := text("max_cost"); cost != "" {
 		if one.MaxCost, err = strconv.ParseFloat(cost, 64); err != nil {
-			return one, nil, api.BadField("max_cost", "validation_invalid_type", "max_cost: "+texts.NotANumber,
+			return one, nil, api.BadField("max_cost", "validation_invalid_type", "max_cost: must be a number, not %q",
 				api.Truncate(cost, 40))
 		}
 	}
@@ -254,9 +259,9 @@ func path(id string) string { return "/schedules/" + url.PathEscape(id) }
 func dueText(r query.Record) string {
 	switch {
 	case r.Text("every") != "":
-		return fmt.Sprintf(texts.ScheduleDueEvery, r.Text("every"))
+		return fmt.Sprintf("every %s", r.Text("every"))
 	case r.Text("at") != "":
-		return fmt.Sprintf(texts.ScheduleDueAt, r.Text("at")[:16])
+		return fmt.Sprintf("at %s UTC", r.Text("at")[:16])
 	}
 	return strings.TrimSpace(r.Text("cron_expression") + " " + r.Text("time_zone"))
 }
@@ -264,7 +269,8 @@ func dueText(r query.Record) string {
 // pastRequests returns the result of a dry run as a sentence.
 func pastRequests(h schedule.History) string {
 	if h.Requests == 0 {
-		return fmt.Sprintf(texts.NoPastRequests, h.Days)
+		return fmt.Sprintf("The account made no permission requests in the last %d days.", h.Days)
 	}
-	return fmt.Sprintf(texts.PastRequests, h.Requests, h.Days, h.Allowed, h.Asked, h.Denied)
+	return fmt.Sprintf("The account made %d permission requests in the last %d days. Today's rules would allow "+
+		"%d of them, ask about %d and deny %d.", h.Requests, h.Days, h.Allowed, h.Asked, h.Denied)
 }

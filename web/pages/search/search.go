@@ -50,3 +50,6 @@ func pathOf(h textsearch.Hit) string {
 	}
 	return path
 }
+
+// hitKinds name the kinds of results other than messages.
+var hitKinds = map[string]string{"chat": "Chat", "request": "Decision"}

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
 
@@ -84,7 +83,16 @@ func variableOf(r query.Record) string {
 // verdict says what a provider said about a key.
 func verdict(t model.KeyTest) string {
 	if t.Verdict == model.KeyAccepted || t.Verdict == model.NotTested {
-		return fmt.Sprintf(texts.KeyVerdicts[t.Verdict], t.Provider)
+		return fmt.Sprintf(keyVerdicts[t.Verdict], t.Provider)
 	}
-	return fmt.Sprintf(texts.KeyVerdicts[t.Verdict], t.Provider, t.Said)
+	return fmt.Sprintf(keyVerdicts[t.Verdict], t.Provider, t.Said)
+}
+
+// keyVerdicts say what the test of a key found. All name the provider, and all but two what it said.
+var keyVerdicts = map[string]string{
+	"accepted":    "%s accepts the key.",
+	"refused":     "%s refuses the key (%s). Store another key.",
+	"unclear":     "%s did not say whether the key is valid (%s).",
+	"unreachable": "%s could not be reached: %s.",
+	"untested":    "PocketCoder cannot test keys of %s. Send a message to see whether the key works.",
 }

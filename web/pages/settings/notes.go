@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/note"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 )
 
 func versionsPath(id string) string { return recordPath(note.Collection, id) + "/versions" }
@@ -55,7 +54,7 @@ func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller 
 // authorOf names the author of a version: an account, or a file.
 func authorOf(v note.Version) string {
 	if v.Actor == events.ActorSystem {
-		return texts.VersionOfFile
+		return "a file of the agent"
 	}
 	return strings.TrimPrefix(v.Actor, events.UserActor(""))
 }

@@ -33,7 +33,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
@@ -72,7 +71,7 @@ const maxRecords = 200
 
 // view is the records of a collection that an account may list, at one moment.
 type view struct {
-	about     texts.Collection
+	about     collection
 	form      records.Form
 	records   []query.Record
 	related   map[string][]relatedRecord // by collection: what relations can point to
@@ -182,7 +181,7 @@ func (v view) titleOf(r query.Record) string {
 	if v.about.Name != rule.ToolPermissions {
 		return nameOf(r)
 	}
-	scope := texts.EveryChat
+	scope := "every chat"
 	for _, f := range v.form.Fields {
 		if id := r.Text(f.Name); id != "" && (f.Name == "chat" || f.Name == "agent") {
 			i := slices.IndexFunc(v.related[f.Relation], func(other relatedRecord) bool { return other.id == id })
@@ -211,15 +210,15 @@ func nameOf(r query.Record) string {
 }
 
 // collectionOf returns the collection of the settings that a path names.
-func collectionOf(r *http.Request) (texts.Collection, error) {
-	for _, g := range texts.SettingsGroups {
-		for _, c := range g.Collections {
+func collectionOf(r *http.Request) (collection, error) {
+	for _, g := range groups {
+		for _, c := range g.collections {
 			if c.Name == r.PathValue("collection") {
 				return c, nil
 			}
 		}
 	}
-	return texts.Collection{}, api.NotFound()
+	return collection{}, api.NotFound()
 }
 
 func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
@@ -358,7 +357,8 @@ func valueOf(f schema.Field, text string) (any, error) {
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotANumber, f.Name, api.Truncate(text, 40))
+			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be a number, not %q",
+				f.Name, api.Truncate(text, 40))
 		}
 		return n, nil
 	case schema.Bool:
@@ -368,7 +368,7 @@ func valueOf(f schema.Field, text string) (any, error) {
 			return text, nil
 		}
 		if text != "" && !json.Valid([]byte(text)) {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotJSON, f.Name)
+			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be JSON", f.Name)
 		}
 		if text == "" {
 			return nil, nil
@@ -422,7 +422,7 @@ func recordPath(collection, id string) string { return path(collection) + "/" + 
 func fieldsOf(collection string, r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
 		if text := fieldText(r, name); text != "" {
-			all = append(all, [2]string{texts.FieldLabel(collection, name), text})
+			all = append(all, [2]string{fieldLabel(collection, name), text})
 		}
 	}
 	return all
@@ -468,20 +468,20 @@ func (v view) stateOf(r query.Record) string {
 func callState(c mcpstate.Call) string {
 	switch c.State {
 	case projections.MCPCallCompleted:
-		return fmt.Sprintf(texts.CallCompleted, c.DurationMS)
+		return fmt.Sprintf("completed in %d ms,", c.DurationMS)
 	case projections.MCPCallFailed:
-		return fmt.Sprintf(texts.CallFailed, c.DurationMS)
+		return fmt.Sprintf("failed after %d ms,", c.DurationMS)
 	}
-	return texts.CallRunning
+	return "is running,"
 }
 
 // address names a host of a connection, and whether it was reached.
 func address(c network.Connection) string {
 	at := net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
 	if c.Allowed {
-		return fmt.Sprintf(texts.HostAllowed, at)
+		return fmt.Sprintf("allowed %s", at)
 	}
-	return fmt.Sprintf(texts.HostRefused, at)
+	return fmt.Sprintf("refused %s", at)
 }
 
 func contains(all []relatedRecord, id string) bool {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -12,7 +11,7 @@ func ChatTitle(title string) string {
 	if line := visible.Line(title); line != "" {
 		return line
 	}
-	return texts.Untitled
+	return "Untitled"
 }
 
 // machineTime returns the time of a row as HTML wants it, "" for none.

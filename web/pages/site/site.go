@@ -22,13 +22,34 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
+
+// Product is the name of the product.
+const Product = "PocketCoder"
+
+// Texts that several pages show.
+const (
+	LeftOut      = "… %d bytes left out …"
+	ToolOfServer = "%s (MCP server %s)" // a tool, and the MCP server that has it
+	UndoFrom     = "Undo this message and all after it"
+	ApprovedBy   = "approved by %s"
+	DeniedBy     = "denied by %s"
+	Unsent       = "The server did not answer. Perhaps this was sent already."
+)
+
+// Roles name the authors of messages.
+var Roles = map[string]string{"user": "You", "assistant": "Assistant", "system": Product}
+
+// states describe the states of a turn. A turn that completed needs no word.
+var states = map[string]string{
+	"queued": "queued", "running": "working", "waiting": "needs you",
+	"failed": "failed", "aborted": "stopped", "lost": "lost",
+}
 
 // Site holds the parts of the system that pages use.
 type Site struct {
@@ -146,7 +167,7 @@ func toLogin(w http.ResponseWriter, r *http.Request) {
 func (s *Site) Command(do func(http.ResponseWriter, *http.Request, api.Caller) (next string, err error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		if account := r.Header.Get(AccountHeader); account != "" && account != caller.Account {
-			return api.Forbidden(texts.OtherAccount)
+			return api.Forbidden("Another account filled in this form. Open the page again.")
 		}
 		if err := ParseForm(r); err != nil {
 			return err
@@ -192,7 +213,7 @@ func (g Gone) Unwrap() error { return g.Problem }
 
 // fail answers with what went wrong: a page, or one line for app.js.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	problem, next := api.ProblemOf(err), Gone{Path: "/", Link: texts.Back}
+	problem, next := api.ProblemOf(err), Gone{Path: "/", Link: "Back to the chats"}
 	errors.As(err, &next)
 	if problem.Status == http.StatusInternalServerError {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
@@ -226,11 +247,11 @@ func (s *Site) NoPage() http.Handler {
 // ProblemText returns a problem in one sentence after another, what is wrong with each field among them.
 func ProblemText(p api.Problem) string {
 	if p.Status == http.StatusUnauthorized {
-		return texts.LoggedOut
+		return "You are logged out. Log in again."
 	}
 	text := []string{p.Message}
 	if p.Message == api.NotFound().Message {
-		text[0] = texts.NoPage
+		text[0] = "This page does not exist, or you may not see it."
 	}
 	for _, field := range slices.Sorted(maps.Keys(p.Data)) {
 		f, ok := p.Data[field].(api.Fault)

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/web/pages/conversation"
-	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -56,9 +56,9 @@ func (t Terminal) readOutputs(ctx context.Context, all []execution) {
 			text, leftOut, err := t.textOf(ctx, one.Output)
 			if err != nil {
 				t.API.Logger.Error("show output", "exec", x.ID, "err", err)
-				o.more = texts.NoBlob
+				o.more = "The output could not be read."
 			} else if leftOut > 0 {
-				o.more = fmt.Sprintf(texts.BytesMore, leftOut, x.ID)
+				o.more = fmt.Sprintf("… %d bytes more: pocketcoder sandbox logs %s", leftOut, x.ID)
 			}
 			o.tokens = visible.Colored(text)
 			all[i].outputs = append(all[i].outputs, o)
@@ -97,7 +97,7 @@ func (t Terminal) textOf(ctx context.Context, o events.Output) (text string, lef
 	if leftOut = o.Bytes - int64(len(head)+len(tail)); leftOut == 0 {
 		return validText(string(head) + string(tail)), 0, nil
 	}
-	mark := "\n" + fmt.Sprintf(texts.LeftOut, leftOut) + "\n"
+	mark := "\n" + fmt.Sprintf(site.LeftOut, leftOut) + "\n"
 	return validText(string(head)) + mark + validText(string(tail)), leftOut, nil
 }
 
@@ -113,7 +113,7 @@ func (x execution) running() bool { return x.Status == events.ExecutionRunning }
 // command is what ran, in one piece.
 func (x execution) command() string {
 	if x.Terminal {
-		return texts.OwnShell
+		return "shell of a person"
 	}
 	return x.Text
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 )
 
 // openPort leads a browser to a port of the chat. It is reached over a link: browsers do not follow a form to another
@@ -63,4 +62,4 @@ func ports(v view) (all []string) {
 // maxPorts is the number of ports that are looked for in one command.
 const maxPorts = 3
 
-func openText(port string) string { return fmt.Sprintf(texts.OpenPort, port) }
+func openText(port string) string { return fmt.Sprintf("Open port %s", port) }

@@ -9,7 +9,6 @@ import (
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // showShell shows a terminal in which shell.js opens a shell of the person's own.
@@ -29,15 +28,20 @@ func (t Terminal) showShell(r *http.Request, caller api.Caller, nonce string) (t
 // shellPath is the address of the page with a shell.
 func shellPath(v view) string { return site.ChatPath(v.chat.ID) + "/shell" }
 
+const privateHint = "The log does not record what a private shell prints."
+
 // recorded says whether the log records what the shell prints.
 func recorded(private bool) string {
 	if private {
-		return texts.PrivateHint
+		return privateHint
 	}
-	return texts.RecordedHint
+	return "What the shell prints is recorded."
 }
 
-func noScript(v view) string { return fmt.Sprintf(texts.NoScriptShell, v.chat.ID) }
+func noScript(v view) string {
+	return fmt.Sprintf("A shell in the browser needs JavaScript. Or use a terminal: pocketcoder sandbox shell %s",
+		v.chat.ID)
+}
 
 // keys are those that the keyboard of a phone lacks. shell.js knows what they send.
 var keys = []struct{ name, shown, label string }{

@@ -23,7 +23,6 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // Terminal serves the commands of a chat.
@@ -154,4 +153,4 @@ func liveAttributes(v view) templ.Attributes {
 func path(v view) string { return site.ChatPath(v.chat.ID) + "/terminal" }
 
 // title names the page.
-func title(v view) string { return texts.Terminal + " - " + site.ChatTitle(v.chat.Title) }
+func title(v view) string { return "Terminal - " + site.ChatTitle(v.chat.Title) }

@@ -1,8 +1,9 @@
-package texts
+package settings
 
 import "strings"
 
-func FieldLabel(collection, field string) string {
+// fieldLabel returns the label of a field of a collection: the one in fieldLabels, or its name.
+func fieldLabel(collection, field string) string {
 	for _, key := range []string{collection + "." + field, field} {
 		if label := fieldLabels[key]; label != "" {
 			return label
