@@ -3,13 +3,13 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"net/http"
 	"path"
 
 	"github.com/a-h/templ"
 
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/static"
 )
 
 // page serves a page that is the same for everyone.
@@ -22,12 +22,12 @@ func page(c templ.Component) http.Handler {
 	})
 }
 
-// staticFiles serves the files of package static. A browser asks each time whether its copy is current, with a hash of
+// staticFiles serves the files of site.Static. A browser asks each time whether its copy is current, with a hash of
 // the content.
 func staticFiles() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("file")
-		content, err := static.Files.ReadFile(name)
+		content, err := fs.ReadFile(site.Static, name)
 		if err != nil {
 			http.NotFound(w, r)
 			return
@@ -38,6 +38,6 @@ func staticFiles() http.Handler {
 		if path.Ext(name) == ".webmanifest" { // which Go does not know
 			w.Header().Set("Content-Type", "application/manifest+json")
 		}
-		http.ServeFileFS(w, r, static.Files, name)
+		http.ServeFileFS(w, r, site.Static, name)
 	})
 }

@@ -44,7 +44,6 @@ import (
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
 
@@ -91,7 +90,7 @@ type Server struct {
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Ports    *ports.Ports
-	Shells   *shell.Shells
+	Shells   *routes.Shells
 	Exports  *export.Exports
 	Workers  *routes.Workers
 	// of schedules, besides their records
@@ -116,7 +115,7 @@ func New(o Options) *Server {
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
-		Shells:   &shell.Shells{API: core, Conn: o.Conn},
+		Shells:   &routes.Shells{API: core, Conn: o.Conn},
 		Exports:  &export.Exports{API: core, Log: o.Log},
 		hosts:    o.Hosts,
 	}

@@ -59,7 +59,6 @@ const MaxMessages = 200
 // chatView is a chat, or what changed in it, at one moment.
 type chatView struct {
 	chat      timeline.Chat
-	pending   int // requests and questions that wait for a person, of all chats
 	window    timeline.Window
 	earlier   bool // there are messages before the window
 	entries   []timeline.Entry
@@ -179,9 +178,7 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.workers, err = projections.WorkersIn(ctx, db, id); err != nil {
 		return v, err
 	}
-	waiting, err := c.Pending(ctx, db, caller)
-	v.pending = len(waiting)
-	return v, err
+	return v, c.CountPending(ctx, db)
 }
 
 // sendMessage submits a message, or carries out the command that a person wrote instead of one. A message that is sent

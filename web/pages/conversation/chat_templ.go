@@ -61,7 +61,7 @@ func chatPage(caller api.Caller, v chatView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = site.Bar(caller, v.pending, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Bar("").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2552,7 +2552,7 @@ func toolCall(p part) templ.Component {
 }
 
 // helpPage lists what a person can write instead of a message.
-func helpPage(caller api.Caller, pending int) templ.Component {
+func helpPage() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2585,7 +2585,7 @@ func helpPage(caller api.Caller, pending int) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = site.Bar(caller, pending, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Bar("").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -63,9 +63,8 @@ func runnerOf(text string) (run runCommand, argument string) {
 	return commands[command.Name], argument
 }
 
-func (c Conversation) showHelp(r *http.Request, caller api.Caller) (templ.Component, error) {
-	pending, err := c.PendingCount(r.Context(), caller)
-	return helpPage(caller, pending), err
+func (c Conversation) showHelp(*http.Request, api.Caller) (templ.Component, error) {
+	return helpPage(), nil
 }
 
 // undoLast takes back the last message, and what followed it.

@@ -27,9 +27,8 @@ const (
 
 // chatList is the list of chats that an account sees, at one moment.
 type chatList struct {
-	chats   []timeline.Chat
-	pending int // requests and questions that wait for a person, of all chats
-	seq     uint64
+	chats []timeline.Chat
+	seq   uint64
 
 	listFilter
 	away     absenceSummary
@@ -96,9 +95,7 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 		if l.tag != "" {
 			l.chats = tagged(l.chats, l.tag)
 		}
-		waiting, err := c.Pending(ctx, db, caller)
-		l.pending = len(waiting)
-		if !caller.Is("admin") || err != nil {
+		if err := c.CountPending(ctx, db); !caller.Is("admin") || err != nil {
 			return err
 		}
 		models, err := timeline.ModelsOf(ctx, db, "")

@@ -48,7 +48,7 @@ func listPage(caller api.Caller, l chatList) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = site.Bar(caller, l.pending, "/").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Bar("/").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

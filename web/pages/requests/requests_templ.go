@@ -1644,7 +1644,7 @@ func requestsPage(caller api.Caller, l requestList) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = site.Bar(caller, len(l.entries), "/requests").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Bar("/requests").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

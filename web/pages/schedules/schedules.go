@@ -51,27 +51,17 @@ func (s Schedules) Handle(mux *http.ServeMux) {
 const maxShown = 100
 
 func (s Schedules) list(r *http.Request, caller api.Caller) (templ.Component, error) {
-	c, err := s.API.Collection(schedule.Collection)
-	if err != nil {
-		return nil, err
-	}
 	var all []query.Record
 	var o options
-	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
-		page, err := query.List(r.Context(), db, s.API.Catalogue, c, caller.Request(),
-			query.Query{Sort: "-created", PerPage: maxShown, SkipTotal: true})
-		all = page.Items
+	err := s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		all, err = s.List(r.Context(), db, caller, schedule.Collection, query.Query{Sort: "-created", PerPage: maxShown})
 		if err != nil {
 			return err
 		}
 		o, err = s.options(r.Context(), db, caller, "")
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return listPage(caller, pending, all, o), err
+	return listPage(all, o), err
 }
 
 type option struct{ value, text string }
@@ -83,13 +73,12 @@ type options struct{ chats, agents, models, missed, overlap []option }
 // it.
 func (s Schedules) options(ctx context.Context, db dbx.Builder, caller api.Caller, chat string) (o options, err error) {
 	o.chats, err = s.records(ctx, db, caller, "chats", "title", query.Query{Sort: "-last_active", PerPage: maxShown,
-		SkipTotal: true, Filter: `parent = "" && archived = false`})
+		Filter: `parent = "" && archived = false`})
 	if err == nil && chat != "" && !slices.ContainsFunc(o.chats, func(c option) bool { return c.value == chat }) {
 		o.chats = append(o.chats, option{chat, chat})
 	}
 	if err == nil {
-		o.agents, err = s.records(ctx, db, caller, "ai_agents", "name", query.Query{Sort: "name", PerPage: maxShown,
-			SkipTotal: true})
+		o.agents, err = s.records(ctx, db, caller, "ai_agents", "name", query.Query{Sort: "name", PerPage: maxShown})
 	}
 	if err != nil {
 		return o, err
@@ -110,12 +99,8 @@ func (s Schedules) options(ctx context.Context, db dbx.Builder, caller api.Calle
 // records returns the records of a collection that an account may list, as options with the text of a field.
 func (s Schedules) records(ctx context.Context, db dbx.Builder, caller api.Caller, collection, field string,
 	q query.Query) (all []option, err error) {
-	c, err := s.API.Collection(collection)
-	if err != nil {
-		return nil, err
-	}
-	page, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(), q)
-	for _, r := range page.Items {
+	found, err := s.List(ctx, db, caller, collection, q)
+	for _, r := range found {
 		all = append(all, option{r.ID(), cmp.Or(r.Text(field), r.ID())})
 	}
 	return all, err
@@ -168,8 +153,7 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 	if v.runs, err = s.API.Model.ScheduleRuns(r.Context(), id, maxShown); err != nil {
 		return nil, err
 	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return onePage(caller, pending, v), err
+	return onePage(v), err
 }
 
 // form returns the schedule of a form, and its fields as the API takes them.
@@ -200,9 +184,6 @@ func form(r *http.Request) (one schedule.Schedule, fields map[string]any, err er
 }
 
 func (s Schedules) preview(r *http.Request, caller api.Caller) (templ.Component, error) {
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	var v schedule.Preview
 	one, _, err := form(r)
 	if err == nil {
@@ -221,11 +202,7 @@ func (s Schedules) preview(r *http.Request, caller api.Caller) (templ.Component,
 		o, err = s.options(r.Context(), db, caller, one.Chat)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return previewPage(caller, pending, o, func(name string) string { return site.Field(r, name) }, v, problem), err
+	return previewPage(o, func(name string) string { return site.Field(r, name) }, v, problem), err
 }
 
 func (s Schedules) save(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {

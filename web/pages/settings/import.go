@@ -20,16 +20,9 @@ func (s Settings) checkImport(r *http.Request, caller api.Caller) (templ.Compone
 	if err := api.Admins(caller); err != nil {
 		return nil, err
 	}
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	text := site.Field(r, "text")
 	checked, err := s.Agents.Files.Import(r.Context(), agent.Import{Text: text, Check: true})
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return importPage(caller, pending, text, checked), err
+	return importPage(text, checked), err
 }
 
 // importAgent imports an agent as it was shown. It is refused if the agent has changed since.

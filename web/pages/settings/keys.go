@@ -17,9 +17,6 @@ const newKeyPath = "/settings/" + model.Keys + "/key"
 
 // createKey stores the key of a provider and tests it.
 func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component, error) {
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	provider, variable := site.Field(r, "known"), ""
 	for _, known := range s.Records.ProviderKeys.Known {
 		if known.ID == provider {
@@ -39,9 +36,6 @@ func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component
 
 // testKey stores a new key in place of a stored one, unless the form has none, and tests what is stored.
 func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, error) {
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	found, err := s.API.Find(r.Context(), caller, model.Keys, r.PathValue("id"))
 	if err != nil {
 		return nil, err
@@ -61,11 +55,7 @@ func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, 
 
 func (s Settings) showKeyTest(r *http.Request, caller api.Caller, id string) (templ.Component, error) {
 	test, err := s.Records.ProviderKeys.Test(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return keyTestPage(caller, pending, test), err
+	return keyTestPage(caller, test), err
 }
 
 // variableOf returns the name of the only variable of a key, "" if there are several.

@@ -197,7 +197,7 @@ func storedKey(r query.Record) templ.Component {
 }
 
 // keyTestPage says what became of a stored key.
-func keyTestPage(caller api.Caller, pending int, t model.KeyTest) templ.Component {
+func keyTestPage(caller api.Caller, t model.KeyTest) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -230,7 +230,7 @@ func keyTestPage(caller api.Caller, pending int, t model.KeyTest) templ.Componen
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = site.Bar(caller, pending, "/settings").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Bar("/settings").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -33,11 +33,7 @@ func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Compon
 		return nil, err
 	}
 	all, err := s.Agents.Notes.Changes(r.Context(), of, maxVersions)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return versionsPage(caller, pending, r.PathValue("id"), of.Name, all), err
+	return versionsPage(caller, r.PathValue("id"), of.Name, all), err
 }
 
 func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {

@@ -61,13 +61,14 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /settings/{collection}/{id}/delete", s.Command(s.remove))
 }
 
-func (s Settings) showIndex(r *http.Request, caller api.Caller) (templ.Component, error) {
-	pending, err := s.PendingCount(r.Context(), caller)
-	return indexPage(caller, pending), err
+func (s Settings) showIndex(*http.Request, api.Caller) (templ.Component, error) {
+	return indexPage(), nil
 }
 
 // maxRecords is the number of records that a page shows.
 const maxRecords = 200
+
+var newest = query.Query{Sort: "-created", PerPage: maxRecords}
 
 // view is the records of a collection that an account may list, at one moment.
 type view struct {
@@ -77,7 +78,6 @@ type view struct {
 	related   map[string][]relatedRecord // by collection: what relations can point to
 	changes   map[string]proposal.Stored // proposals and sealed procedures, by record
 	servers   map[string]mcpstate.State  // how MCP servers work, by record
-	pending   int                        // requests and questions that wait for a person, of all chats
 	more      bool                       // there are more records than are shown
 	providers []model.KnownProvider      // whose keys a form stores
 	account   string                     // that sees the page
@@ -103,12 +103,11 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 			return nil, err
 		}
 	}
-	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
-		page, err := s.list(r.Context(), db, caller, about.Name)
-		if err != nil {
+	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		if v.records, err = s.List(r.Context(), db, caller, about.Name, newest); err != nil {
 			return err
 		}
-		v.records, v.more = page.Items, len(page.Items) == maxRecords
+		v.more = len(v.records) == maxRecords
 		for _, f := range v.form.Fields {
 			if f.Kind != schema.Relation || v.related[f.Relation] != nil {
 				continue
@@ -117,9 +116,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 				return err
 			}
 		}
-		waiting, err := s.Pending(r.Context(), db, caller)
-		v.pending = len(waiting)
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -157,20 +154,11 @@ func limitsOf(collection string, r query.Record) []string {
 	return rule.Limits()
 }
 
-func (s Settings) list(ctx context.Context, db dbx.Builder, caller api.Caller, name string) (query.Page, error) {
-	c, err := s.API.Collection(name)
-	if err != nil {
-		return query.Page{}, err
-	}
-	return query.List(ctx, db, s.API.Catalogue, c, caller.Request(),
-		query.Query{Sort: "-created", PerPage: maxRecords, SkipTotal: true})
-}
-
 // relatedIn returns the records of a collection that an account may list, with the field that names each.
 func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Caller,
 	name string) (all []relatedRecord, err error) {
-	page, err := s.list(ctx, db, caller, name)
-	for _, r := range page.Items {
+	found, err := s.List(ctx, db, caller, name, newest)
+	for _, r := range found {
 		all = append(all, relatedRecord{r.ID(), nameOf(r)})
 	}
 	return all, err
@@ -237,9 +225,6 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 // createWithToken creates a record of a collection, and shows the token that the system makes for it.
 func (s Settings) createWithToken(collection string) func(*http.Request, api.Caller) (templ.Component, error) {
 	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
-		if err := site.ParseForm(r); err != nil {
-			return nil, err
-		}
 		fields, err := fieldsIn(r, collection, func(f schema.Field) string { return "" })
 		if err != nil {
 			return nil, err
@@ -267,11 +252,7 @@ func (s Settings) renewToken(collection string) func(*http.Request, api.Caller) 
 func (s Settings) showToken(r *http.Request, caller api.Caller, collection, id, token string) (templ.Component,
 	error) {
 	found, err := s.API.Find(r.Context(), caller, collection, id)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return tokenPage(caller, pending, collection, nameOf(found), token), err
+	return tokenPage(collection, nameOf(found), token), err
 }
 
 // update changes the fields that differ from the texts that the form showed. If the form names no such text, it

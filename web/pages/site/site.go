@@ -25,7 +25,6 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
 
@@ -65,7 +64,7 @@ type Site struct {
 	Agents    *routes.Agents
 	Channels  *routes.Channels
 	Ports     *ports.Ports
-	Shells    *shell.Shells
+	Shells    *routes.Shells
 
 	LivePages int          // most live pages of an account; 0 is defaultLivePages
 	live      stream.Slots // the streams of live pages
@@ -113,6 +112,7 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 			return
 		}
 		w.Header().Set(AccountHeader, caller.Account)
+		r = withBar(r, caller)
 		api.BoundBody(w, r, caller)
 		err := s.loading()
 		if err == nil {
@@ -130,7 +130,15 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 // Page serves a page to an account. A guest goes to the login, and from there to the page.
 func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+		if r.Method == http.MethodPost {
+			if err := ParseForm(r); err != nil {
+				return err
+			}
+		}
 		c, err := show(r, caller)
+		if err == nil {
+			err = s.fillBar(r.Context())
+		}
 		if err != nil {
 			return err
 		}
@@ -144,6 +152,9 @@ func (s *Site) StyledPage(show func(r *http.Request, caller api.Caller, nonce st
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		nonce := rand.Text()
 		c, err := show(r, caller, nonce)
+		if err == nil {
+			err = s.fillBar(r.Context())
+		}
 		if err != nil {
 			return err
 		}
@@ -230,11 +241,13 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Redirect(w, r, "/login", http.StatusSeeOther)
 		return
 	}
-	caller, pending := s.Caller(r), 0
-	if caller.Identity != nil && s.loading() == nil {
-		pending, _ = s.PendingCount(r.Context(), caller) // the page is about another error
+	if caller := s.Caller(r); caller.Identity != nil {
+		r = withBar(r, caller)
+		if s.loading() == nil {
+			_ = s.fillBar(r.Context()) // the page is about another error
+		}
 	}
-	if err := Render(w, r, problem.Status, problemPage(caller, pending, text, next)); err != nil {
+	if err := Render(w, r, problem.Status, problemPage(text, next)); err != nil {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
 	}
 }
