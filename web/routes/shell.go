@@ -108,7 +108,8 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller
 
 // requestOf returns what a caller asks the handlers for.
 func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
-	q = wire.Request{Session: r.PathValue("id"), Account: caller.Account, Cwd: "/", Terminal: &wire.Terminal{Kind: terminalKind}}
+	q = wire.Request{Session: r.PathValue("id"), Account: caller.Account, Cwd: "/",
+		Terminal: &wire.Terminal{Kind: terminalKind}}
 	if q.Account == "" { // the handlers would take that for the operator
 		return q, api.Unauthorized()
 	}
