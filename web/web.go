@@ -23,15 +23,15 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
@@ -72,7 +72,7 @@ type Options struct {
 	Previews  schedule.Previews
 	Proposals proposal.Proposals
 
-	ProviderKeys *recordsecret.ProviderKeys
+	ProviderKeys *model.ProviderKeys
 	Channels     *channel.Channels
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
@@ -121,8 +121,8 @@ func New(o Options) *Server {
 	}
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &routes.Workers{API: core, Workers: o.Workers}
-	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
-		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
+	s.Agents = &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
+		Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,

@@ -168,12 +168,8 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 	return h.Records.Save(ctx, c)
 }
 
-// save saves a record, and stores its secret, "" for none, under its key. A new record is enabled unless it says
-// otherwise.
+// save saves a record, and stores its secret, "" for none, under its key.
 func (h *Channels) save(ctx context.Context, c record.Save, key, text string) (id string, seq uint64, err error) {
-	if _, given := c.Set["enabled"]; c.New && !given {
-		c.Set["enabled"] = json.RawMessage("true")
-	}
 	if text == "" {
 		return h.Records.Save(ctx, c)
 	}

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/record"
 )
 
@@ -108,7 +109,7 @@ func validTypes(all []string) bool {
 		!slices.ContainsFunc(all, func(typ string) bool {
 			s, err := events.ParseSubject(strings.Replace(filterOf(typ), "*", "id", 1))
 			return err != nil || !typePattern.MatchString(typ) ||
-				s.Collection == Targets || s.Collection == record.DeviceCollection
+				s.Collection == Targets || s.Collection == device.Collection
 		})
 }
 

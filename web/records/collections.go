@@ -6,9 +6,10 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/note"
-	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/projections"
 	"pocketcoder/web/query/schema"
 )
@@ -235,18 +236,18 @@ var collections = []collection{
 	ofAllUsers(configCollection("budgets", rules(ownBudgets, ownBudgets, admin, admin, admin), required(text("name")),
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), about(number("cost"), inDollars), number("tokens"), flag("active"))),
-	withOptions(fields(about(text(record.ShownDefinition), shownProposal)), configCollection(proposals.Collection,
+	withOptions(fields(about(text(record.ShownDefinition), shownProposal)), configCollection(proposal.Collection,
 		rules(authed, authed, authed, admin, admin),
-		choice("kind", proposals.Procedure, proposals.Agent, proposals.Prompt),
+		choice("kind", proposal.Procedure, proposal.Agent, proposal.Prompt),
 		required(text("name")), text("description"), required(text("content")),
 		required(choice("authored_by", "human", "poco")),
-		required(choice("status", proposals.Draft, proposals.Approved, proposals.Denied)),
+		required(choice("status", proposal.Draft, proposal.Approved, proposal.Denied)),
 		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)), fixed(text("problem")),
-		fixed(choice("effect", proposals.Pending, proposals.Done)))),
-	configCollection(proposals.Procedures, rules(authed, authed, admin, admin, admin), required(text("name")),
+		fixed(choice("effect", proposal.Pending, proposal.Done)))),
+	configCollection(proposal.Procedures, rules(authed, authed, admin, admin, admin), required(text("name")),
 		required(text("description")),
 		required(text("content")),
-		computed(required(text("signature"))), date("approved_at"), relation("proposal", proposals.Collection),
+		computed(required(text("signature"))), date("approved_at"), relation("proposal", proposal.Collection),
 		date("sealed_at"), text("sealed_by"), text("version")),
 	writtenBy(writer{saveSSHKey, saveSSHKey, deleteRecord}, configCollection("ssh_keys",
 		rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"),
@@ -289,7 +290,7 @@ var collections = []collection{
 	configCollection("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")),
 		raw("rules")),
 	notInBatch(writtenBy(writer{saveProviderKey, saveProviderKey, deleteProviderKey},
-		configCollection(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
+		configCollection(model.Keys, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
 			required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
 	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveChannel, saveChannel, deleteChannel},
 		configCollection(channel.Collection, rules(authed, authed, admin, admin, admin), required(text("name")),

@@ -5,8 +5,9 @@ import (
 	"errors"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/note"
 	"pocketcoder/web/api"
 )
 
@@ -95,7 +96,7 @@ func deleteTarget(s *Records, ctx context.Context, w change) (string, uint64, er
 
 // saveModelSelection selects a model. The chat and the user of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	c := record.SelectModel{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),
+	c := model.Select{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),
 		Model: w.newText("model")}
 	switch {
 	case w.isNew:
@@ -106,5 +107,5 @@ func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint
 		return "", 0, api.BadField("chat", "validation_invalid_value",
 			"The chat of a selection cannot change. Create another selection.")
 	}
-	return s.Records.SelectModel(ctx, c)
+	return model.Choose(ctx, s.Records, c)
 }

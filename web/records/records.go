@@ -17,9 +17,9 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 )
@@ -30,7 +30,7 @@ type Records struct {
 	Chats        *chat.Chats
 	Records      *record.Records
 	Gate         permission.Gate
-	ProviderKeys *recordsecret.ProviderKeys
+	ProviderKeys *model.ProviderKeys
 	Channels     *channel.Channels
 }
 

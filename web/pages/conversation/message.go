@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"

@@ -14,7 +14,7 @@ import (
 
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -43,7 +43,7 @@ func (f ruleFields) request() routes.AlwaysRequest {
 // shownRule is the rule that the page of a request shows: its fields, what they make, and the request.
 type shownRule struct {
 	Fields  ruleFields
-	Rules   []record.Rule
+	Rules   []policy.Rule
 	Request string
 	Files   string // their hash
 }
@@ -178,4 +178,4 @@ func (v alwaysView) widest() dryrun.Result {
 	return v.proposal.Chat
 }
 
-func ruleText(r record.Rule) string { return r.String() }
+func ruleText(r policy.Rule) string { return r.String() }

@@ -14,8 +14,8 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/site"

@@ -20,7 +20,6 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
 	"pocketcoder/projections"
@@ -55,7 +54,7 @@ func (s Schedules) list(r *http.Request, caller api.Caller) (templ.Component, er
 	var all []query.Record
 	var o options
 	err := s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
-		all, err = s.List(r.Context(), db, caller, schedules.Collection, query.Query{Sort: "-created", PerPage: maxShown})
+		all, err = s.List(r.Context(), db, caller, schedule.Collection, query.Query{Sort: "-created", PerPage: maxShown})
 		if err != nil {
 			return err
 		}
@@ -88,10 +87,10 @@ func (s Schedules) options(ctx context.Context, db dbx.Builder, caller api.Calle
 	for _, m := range models.All {
 		o.models = append(o.models, option{m, m})
 	}
-	for _, value := range []string{schedules.Skip, schedules.Once} {
+	for _, value := range []string{schedule.Skip, schedule.Once} {
 		o.missed = append(o.missed, option{value, missedRuns[value]})
 	}
-	for _, value := range []string{schedules.Skip, schedules.Queue} {
+	for _, value := range []string{schedule.Skip, schedule.Queue} {
 		o.overlap = append(o.overlap, option{value, overlappingRuns[value]})
 	}
 	return o, err
@@ -136,7 +135,7 @@ func (v view) settings() (all [][2]string) {
 
 func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, error) {
 	id := r.PathValue("id")
-	record, err := s.API.Find(r.Context(), caller, schedules.Collection, id)
+	record, err := s.API.Find(r.Context(), caller, schedule.Collection, id)
 	if err != nil {
 		return nil, err
 	}
@@ -158,15 +157,15 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 }
 
 // form returns the schedule of a form, and its fields as the API takes them.
-func form(r *http.Request) (one schedules.Schedule, fields map[string]any, err error) {
+func form(r *http.Request) (one schedule.Schedule, fields map[string]any, err error) {
 	text := func(name string) string { return strings.TrimSpace(site.Field(r, name)) }
-	one = schedules.Schedule{Name: text("name"), Prompt: text("prompt"), Cron: text("cron_expression"),
+	one = schedule.Schedule{Name: text("name"), Prompt: text("prompt"), Cron: text("cron_expression"),
 		Every: text("every"), TimeZone: text("time_zone"), Chat: text("chat"), Agent: text("agent"), Model: text("model"),
-		Missed: text("missed"), Overlap: text("overlap"), Mode: schedules.New, Enabled: true}
+		Missed: text("missed"), Overlap: text("overlap"), Mode: schedule.New, Enabled: true}
 	if one.Chat != "" {
-		one.Mode = schedules.Existing
+		one.Mode = schedule.Existing
 	}
-	if one.At, err = schedules.ParseTime("at", text("at"), one.TimeZone); err != nil {
+	if one.At, err = schedule.ParseTime("at", text("at"), one.TimeZone); err != nil {
 		return one, nil, err
 	}
 	if cost := text("max_cost"); cost != "" {
@@ -211,7 +210,7 @@ func (s Schedules) save(_ http.ResponseWriter, r *http.Request, caller api.Calle
 	if err != nil {
 		return "", err
 	}
-	id, err := s.Records.Create(r.Context(), caller, schedules.Collection, fields)
+	id, err := s.Records.Create(r.Context(), caller, schedule.Collection, fields)
 	return path(id), err
 }
 
@@ -219,11 +218,11 @@ func (s Schedules) command(_ http.ResponseWriter, r *http.Request, caller api.Ca
 	id := r.PathValue("id")
 	switch r.PathValue("command") {
 	case "pause":
-		return path(id), s.Records.Update(r.Context(), caller, schedules.Collection, id, map[string]any{"enabled": false})
+		return path(id), s.Records.Update(r.Context(), caller, schedule.Collection, id, map[string]any{"enabled": false})
 	case "resume":
-		return path(id), s.Records.Update(r.Context(), caller, schedules.Collection, id, map[string]any{"enabled": true})
+		return path(id), s.Records.Update(r.Context(), caller, schedule.Collection, id, map[string]any{"enabled": true})
 	case "delete":
-		return "/schedules", s.Records.Delete(r.Context(), caller, schedules.Collection, id)
+		return "/schedules", s.Records.Delete(r.Context(), caller, schedule.Collection, id)
 	case "run":
 		run, err := s.Schedules.Run(r, caller, id)
 		return site.ChatPath(run.Chat), err

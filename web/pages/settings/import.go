@@ -6,8 +6,8 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/rule"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
@@ -21,7 +21,7 @@ func (s Settings) checkImport(r *http.Request, caller api.Caller) (templ.Compone
 		return nil, err
 	}
 	text := site.Field(r, "text")
-	checked, err := s.Agents.Files.Import(r.Context(), agentfile.Import{Text: text, Check: true})
+	checked, err := s.Agents.Files.Import(r.Context(), agent.Import{Text: text, Check: true})
 	return importPage(text, checked), err
 }
 
@@ -31,10 +31,10 @@ func (s Settings) importAgent(_ http.ResponseWriter, r *http.Request, caller api
 		return "", err
 	}
 	before := site.Field(r, "before")
-	done, err := s.Agents.Files.Import(r.Context(), agentfile.Import{Command: handlers.Command{Actor: caller.Actor()},
+	done, err := s.Agents.Files.Import(r.Context(), agent.Import{Command: handlers.Command{Actor: caller.Actor()},
 		Text: site.Field(r, "text"), Base: &before})
 	if err != nil {
 		return "", err
 	}
-	return path(rulebook.Agents), s.API.Model.Wait(r.Context(), done.Seq)
+	return path(rule.Agents), s.API.Model.Wait(r.Context(), done.Seq)
 }

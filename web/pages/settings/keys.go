@@ -7,14 +7,13 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/model"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
 )
 
-const newKeyPath = "/settings/" + record.ProviderKeysCollection + "/key"
+const newKeyPath = "/settings/" + model.Keys + "/key"
 
 // createKey stores the key of a provider and tests it.
 func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component, error) {
@@ -27,7 +26,7 @@ func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component
 	if variable == "" {
 		provider, variable = site.Field(r, "provider_id"), site.Field(r, "variable")
 	}
-	id, err := s.Records.Create(r.Context(), caller, record.ProviderKeysCollection, map[string]any{
+	id, err := s.Records.Create(r.Context(), caller, model.Keys, map[string]any{
 		"provider_id": provider, "user": caller.Account, "env_vars": map[string]string{variable: site.Field(r, "key")}})
 	if err != nil {
 		return nil, err
@@ -37,7 +36,7 @@ func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component
 
 // testKey stores a new key in place of a stored one, unless the form has none, and tests what is stored.
 func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, error) {
-	found, err := s.API.Find(r.Context(), caller, record.ProviderKeysCollection, r.PathValue("id"))
+	found, err := s.API.Find(r.Context(), caller, model.Keys, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +44,7 @@ func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, 
 		return nil, api.NotFound()
 	}
 	if key := site.Field(r, "key"); key != "" {
-		err := s.Records.Update(r.Context(), caller, record.ProviderKeysCollection, found.ID(),
+		err := s.Records.Update(r.Context(), caller, model.Keys, found.ID(),
 			map[string]any{"env_vars": map[string]string{variableOf(found): key}})
 		if err != nil {
 			return nil, err
@@ -72,8 +71,8 @@ func variableOf(r query.Record) string {
 }
 
 // verdict says what a provider said about a key.
-func verdict(t recordsecret.KeyTest) string {
-	if t.Verdict == recordsecret.KeyAccepted || t.Verdict == recordsecret.NotTested {
+func verdict(t model.KeyTest) string {
+	if t.Verdict == model.KeyAccepted || t.Verdict == model.NotTested {
 		return fmt.Sprintf(keyVerdicts[t.Verdict], t.Provider)
 	}
 	return fmt.Sprintf(keyVerdicts[t.Verdict], t.Provider, t.Said)

@@ -8,8 +8,7 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/notes"
-	"pocketcoder/handlers/record/note"
+	"pocketcoder/handlers/note"
 	"pocketcoder/web/api"
 )
 
@@ -23,9 +22,9 @@ func versionPath(id string, version uint64) string {
 const maxVersions = 50
 
 // noteIn returns the note that a path names by its record.
-func (s Settings) noteIn(r *http.Request, caller api.Caller) (notes.Of, error) {
+func (s Settings) noteIn(r *http.Request, caller api.Caller) (note.Of, error) {
 	found, err := s.API.Find(r.Context(), caller, note.Collection, r.PathValue("id"))
-	return notes.Of{Agent: found.Text("agent"), Name: found.Text("name")}, err
+	return note.Of{Agent: found.Text("agent"), Name: found.Text("name")}, err
 }
 
 func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Component, error) {
@@ -49,7 +48,7 @@ func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller 
 }
 
 // authorOf names the author of a version: an account, or a file.
-func authorOf(v notes.Version) string {
+func authorOf(v note.Version) string {
 	if v.Actor == events.ActorSystem {
 		return "a file of the agent"
 	}

@@ -23,15 +23,13 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
-	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
-	"pocketcoder/handlers/record/proposals"
-	"pocketcoder/handlers/record/rulebook"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/rule"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -52,7 +50,7 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("POST "+importPath+"/check", s.Page(s.checkImport))
 	mux.Handle("POST "+importPath, s.Command(s.importAgent))
 	mux.Handle("POST "+newKeyPath, s.Page(s.createKey))
-	mux.Handle("POST /settings/"+record.ProviderKeysCollection+"/{id}/test", s.Page(s.testKey))
+	mux.Handle("POST /settings/"+model.Keys+"/{id}/test", s.Page(s.testKey))
 	mux.Handle("GET /settings/{collection}", s.Page(s.showRecords))
 	for _, collection := range []string{channel.Webhooks, channel.Targets} {
 		mux.Handle("POST /settings/"+collection, s.Page(s.createWithToken(collection)))
@@ -77,12 +75,12 @@ type view struct {
 	about     collection
 	form      records.Form
 	records   []query.Record
-	related   map[string][]relatedRecord   // by collection: what relations can point to
-	changes   map[string]proposal.Stored   // proposals and sealed procedures, by record
-	servers   map[string]mcpstate.State    // how MCP servers work, by record
-	more      bool                         // there are more records than are shown
-	providers []recordsecret.KnownProvider // whose keys a form stores
-	account   string                       // that sees the page
+	related   map[string][]relatedRecord // by collection: what relations can point to
+	changes   map[string]proposal.Stored // proposals and sealed procedures, by record
+	servers   map[string]mcpstate.State  // how MCP servers work, by record
+	more      bool                       // there are more records than are shown
+	providers []model.KnownProvider      // whose keys a form stores
+	account   string                     // that sees the page
 }
 
 // relatedRecord is a record that a relation can point to.
@@ -135,9 +133,9 @@ func (s Settings) proposed(ctx context.Context, collection string) (map[string]p
 	var all []proposal.Stored
 	var err error
 	switch collection {
-	case proposals.Collection:
+	case proposal.Collection:
 		all, err = s.Agents.Proposals.List(ctx)
-	case proposals.Procedures:
+	case proposal.Procedures:
 		all, err = s.Agents.Proposals.Procedures(ctx)
 	}
 	changes := map[string]proposal.Stored{}
@@ -149,7 +147,7 @@ func (s Settings) proposed(ctx context.Context, collection string) (map[string]p
 
 // limitsOf returns what a rule does not cover, though its pattern looks as if it did.
 func limitsOf(collection string, r query.Record) []string {
-	if collection != rulebook.ToolPermissions {
+	if collection != rule.ToolPermissions {
 		return nil
 	}
 	rule := policy.Rule{Permission: r.Text("tool"), Pattern: r.Text("pattern"), Action: policy.Action(r.Text("action"))}
@@ -168,7 +166,7 @@ func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Call
 
 // titleOf names a record in the list. A rule is named with its action and with the chat or agent that it is for.
 func (v view) titleOf(r query.Record) string {
-	if v.about.Name != rulebook.ToolPermissions {
+	if v.about.Name != rule.ToolPermissions {
 		return nameOf(r)
 	}
 	scope := "every chat"

@@ -1,0 +1,71 @@
+// Package agent stores agents, with their prompts and models, as configuration records. It exports an agent as a
+// Markdown file with front matter, in the format of OpenCode's own agents, and imports such files. A file holds the
+// agent, its prompt, the name of its model, and its rules.
+//
+// Promises: an exported file that is imported again changes nothing. If an agent cannot hold a part of a file, a note
+// names that part, or the file is refused. A rule that denies is never left out. A failed import can be repeated.
+//
+// It must not know how files are read or shown.
+package agent
+
+import (
+	"context"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/rule"
+)
+
+// The collections of agents, and of the prompts and models that they name.
+const (
+	Collection = rule.Agents
+	Prompts    = "ai_prompts"
+	Models     = "ai_models"
+)
+
+// Types are the types of the records of agents.
+var Types = []record.Type{{Name: Collection, Unique: []string{"name"}}, {Name: Prompts}, {Name: Models}}
+
+// Agent is an agent of ai_agents, with its prompt and its model.
+type Agent struct {
+	ID, Name    string
+	Prompt      string   // of ai_prompts; empty for none
+	Model       string   // "provider/model" of ai_models; empty for none
+	Temperature *float64 // nil if OpenCode chooses
+	TopP        *float64 `json:"top_p"`
+}
+
+// One returns the agent of a record. It is empty if there is no such record: in a chat that was opened in OpenCode's
+// own interface, the agent is one of OpenCode. An agent that was deleted is refused, because its rules would not hold.
+func One(ctx context.Context, h *record.Records, id string) (a Agent, err error) {
+	if id == "" {
+		return a, nil
+	}
+	a, found, err := record.One[Agent](ctx, h, Collection, id)
+	if err == nil && !found {
+		var deleted map[string]bool
+		if deleted, err = h.Deleted(ctx, Collection); deleted[id] {
+			err = handlers.Refuse(handlers.Conflict, "The agent of this chat was deleted. Choose another agent, or none.")
+		}
+	}
+	if err != nil || !found {
+		return a, err
+	}
+	prompt, _, err := record.One[struct{ Body string }](ctx, h, Prompts, a.Prompt)
+	if err != nil {
+		return a, err
+	}
+	model, _, err := record.One[struct{ Identifier string }](ctx, h, Models, a.Model)
+	a.ID, a.Prompt, a.Model = id, prompt.Body, model.Identifier
+	return a, err
+}
+
+// Names returns the names of the agents by record.
+func Names(ctx context.Context, h *record.Records) (names map[string]string, err error) {
+	all, err := record.All[struct{ Name string }](ctx, h, Collection)
+	names = map[string]string{}
+	for _, a := range all {
+		names[a.ID] = a.Value.Name
+	}
+	return names, err
+}

@@ -1,0 +1,54 @@
+package budget
+
+import (
+	"math"
+	"strings"
+
+	"pocketcoder/handlers/record"
+)
+
+// Collection is the config collection of the limits on spending.
+const Collection = "budgets"
+
+// Type is the type of the records of budgets.
+var Type = record.Type{Name: Collection, Unique: []string{"name"}, Complete: func(c record.Change) error {
+	now := c.Now()
+	return Budget{Name: now.Text("name"), Scope: now.Text("scope"), Cost: now.Number("cost"),
+		Tokens: now.Number("tokens")}.Check()
+}}
+
+// The scopes of a budget.
+const (
+	OfChat = "chat" // all that a chat spends
+	OfDay  = "day"  // spending from midnight to midnight UTC
+)
+
+// maxAmount keeps amounts in the range in which a float64 represents every integer.
+const maxAmount = 1 << 50
+
+// minAmount keeps the ratio of spending to a limit in a sensible range.
+const minAmount = 1e-6
+
+// Check refuses a budget that limits nothing, or is not valid.
+func (b Budget) Check() error {
+	amount := func(field string, v float64) error {
+		if math.IsNaN(v) || v < 0 || v > maxAmount || v > 0 && v < minAmount {
+			return record.Invalid(field, "%s: want 0 (no limit), or a number from %v to %d", field, minAmount, int64(maxAmount))
+		}
+		return nil
+	}
+	switch {
+	case strings.TrimSpace(b.Name) == "":
+		return record.Invalid("name", "name: a budget needs one")
+	case b.Scope != OfChat && b.Scope != OfDay:
+		return record.Invalid("scope", "scope: want %q or %q, got %q", OfChat, OfDay, b.Scope)
+	case b.Tokens != math.Trunc(b.Tokens):
+		return record.Invalid("tokens", "tokens: want a whole number")
+	case b.Cost == 0 && b.Tokens == 0:
+		return record.Invalid("cost", "cost, tokens: a budget needs one of them above 0")
+	}
+	if err := amount("cost", b.Cost); err != nil {
+		return err
+	}
+	return amount("tokens", b.Tokens)
+}
