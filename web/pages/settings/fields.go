@@ -127,17 +127,49 @@ var fieldLabels = map[string]string{
 	"target":            "Target",
 	"position":          "Position",
 	"cron_expression":   "Cron expression",
-	"every":             "Interval",
-	"at":                "Once at",
-	"time_zone":         "Time zone",
+	"every":             "or interval",
+	"at":                "or once at",
+	"time_zone":         "Time zone, if not the server's",
 	"starts":            "Not before",
 	"missed":            "After missed runs",
 	"overlap":           "If the last run is not over",
-	"session_mode":      "Chat for a run",
+	"session_mode":      "Chat of the runs",
+	"schedules.chat":    "The same chat",
+	"schedules.prompt":  "Prompt that each run submits",
+	"schedules.agent":   "Agent of new chats",
+	"schedules.model":   "Model of new chats",
 	"max_cost":          "Stop a run at cost, in US$",
 	"last_executed":     "Last run at",
 	"last_status":       "State of the last run",
 	"last_error":        "Reason of the last run",
 	"created":           "Created",
 	"updated":           "Changed",
+}
+
+// choiceText describes a value of a select: the text in choiceTexts, or the value.
+func choiceText(collection, field, value string) string {
+	if text, ok := choiceTexts[collection+"."+field][value]; ok {
+		return text
+	}
+	return value
+}
+
+// choiceTexts describe the values of selects, by COLLECTION.FIELD.
+var choiceTexts = map[string]map[string]string{
+	"schedules.missed": {"": "start none; for a single run, start it late", "skip": "start none",
+		"once": "start one run for all of them"},
+	"schedules.overlap":      {"": "skip the next run", "skip": "skip the next run", "queue": "start the next run anyway"},
+	"schedules.session_mode": {"new": "a new chat for each run", "existing": "the same chat for all runs"},
+	"schedules.agent":        {"": "OpenCode's own agent"},
+}
+
+// hints are examples of what a field takes, by COLLECTION.FIELD.
+var hints = map[string]string{
+	"schedules.cron_expression": "0 9 * * 1-5 (Mon to Fri at 9:00)",
+	"schedules.every":           "15m, 24h, 7d",
+	"schedules.at":              "2026-12-24 09:00",
+	"schedules.starts":          "2026-12-24 09:00",
+	"schedules.time_zone":       "Europe/Berlin",
+	"schedules.model":           "the default model",
+	"schedules.max_cost":        "empty for no limit",
 }
