@@ -1,6 +1,6 @@
 // Package settings serves the configuration: lists of the records of each collection, and forms to change them. Some
-// collections have more: the preview and the runs of schedules, the pairing of messengers, the test of a provider's key,
-// the state of MCP servers, what a proposal changes, and the versions of notes.
+// collections have more: the preview and the runs of schedules, the pairing of messengers, the test of the key of a
+// provider, the state of MCP servers, what a proposal changes, and the versions of notes.
 //
 // Promises: a form has the fields of the API's collection, so a new collection needs only a title here. A save changes
 // only the fields that a person changed, so that a secret that is shown hidden is not overwritten. A form is refused
