@@ -112,8 +112,8 @@ func retry(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void
 }
 
 // liveParts is the HTML of the parts that the stream of a chat keeps up to date. The number of requests is about
-// other chats too, the line before what is new is of the moment of the load, and for how long nothing was new is counted
-// by the page.
+// other chats too, the line before what is new is of the moment of the load, and the page itself counts for how long
+// nothing was new.
 const liveParts = `((page) => ["#head", "#menu", "#foot", "#entries"].map((s) => {
 	const part = page.querySelector(s).cloneNode(true);
 	part.querySelectorAll("#new-line").forEach((e) => e.remove());

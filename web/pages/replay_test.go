@@ -268,7 +268,7 @@ func TestAReplayOfALongChatIsBounded(t *testing.T) {
 		expect.Contains(t, page, "event 800 of 1002")
 	}
 	is.Equal(len(shown), 399)                 // the messages of event 800
-	is.True(slices.IsSorted(shown))            // in order
+	is.True(slices.IsSorted(shown))           // in order
 	is.Equal(len(slices.Compact(shown)), 399) // each once
 	var moments []json.RawMessage
 	is.NoErr(json.Unmarshal([]byte(b.visit(t, "/chats/"+chat+"/replay/moments?event=10&more=100000").body), &moments))
