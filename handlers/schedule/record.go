@@ -16,7 +16,34 @@ import (
 const Collection = "schedules"
 
 // Type is the type of the records of schedules. A new one is enabled.
-var Type = record.Type{Name: Collection, Defaults: map[string]any{"enabled": true}, Complete: complete}
+var Type = record.Type{Name: Collection, Alias: "cron_jobs",
+	Title: "Records of schedules", About: "every field of them",
+	Access:     record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
+	Assistants: record.Verbs{Create: true, Update: true, Delete: true},
+	Defaults:   map[string]any{"enabled": true}, Complete: complete,
+	Fields: []record.Field{
+		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+		{Name: "description", Kind: record.Text, Label: "Description"},
+		{Name: "cron_expression", Kind: record.Text, Label: "Cron expression"},
+		{Name: "every", Kind: record.Text, Label: "Interval"},
+		{Name: "at", Kind: record.Date, Label: "Once at"},
+		{Name: "time_zone", Kind: record.Text, Label: "Time zone"},
+		{Name: "starts", Kind: record.Date, Label: "Not before"},
+		{Name: "missed", Kind: record.Select, Label: "After missed runs", Values: []string{Skip, Once}},
+		{Name: "overlap", Kind: record.Select, Label: "If the last run is not over", Values: []string{Skip, Queue}},
+		{Name: "prompt", Kind: record.Text, Label: "Prompt", Required: true},
+		{Name: "session_mode", Kind: record.Select, Label: "Chat for a run", Values: []string{Existing, New}, Required: true},
+		{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
+		{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents"},
+		{Name: "model", Kind: record.Text, Label: "Model"},
+		{Name: "max_cost", Kind: record.Number, Label: "Stop a run at cost, in US$", Unit: record.Dollars},
+		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+		{Name: "enabled", Kind: record.Bool, Label: "Enabled"},
+		{Name: "last_executed", Kind: record.Date, Label: "Last run at", ReadOnly: true, Derived: true},
+		{Name: "last_status", Kind: record.Text, Label: "State of the last run", ReadOnly: true, Derived: true},
+		{Name: "last_error", Kind: record.Text, Label: "Reason of the last run", ReadOnly: true, Derived: true},
+		{Name: "ceiling", Kind: record.JSON, ReadOnly: true, Hidden: true},
+	}}
 
 // complete refuses a schedule that could not run. A record with a mistake, which an earlier version stored, can still
 // be disabled.

@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
@@ -29,12 +28,12 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
 )
@@ -93,8 +92,8 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	}
 	v := view{about: about, related: map[string][]relatedRecord{}, account: caller.Account,
 		providers: s.Records.ProviderKeys.Known}
-	v.form, _ = records.FormOf(about.Name)
-	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
+	v.form, _ = s.Records.Collections.FormOf(about.Name)
+	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return f.Name == shownDefinition })
 	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 		}
 		v.more = len(v.records) == maxRecords
 		for _, f := range v.form.Fields {
-			if f.Kind != schema.Relation || v.related[f.Relation] != nil {
+			if f.Kind != record.Relation || v.related[f.Relation] != nil {
 				continue
 			}
 			if v.related[f.Relation], err = s.relatedIn(r.Context(), db, caller, f.Relation); err != nil {
@@ -123,7 +122,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	}
 	if about.Name == routes.MCPServerCollection {
 		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
-		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return !isEditedServerField(f) })
+		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return !isEditedServerField(f) })
 	}
 	return recordsPage(caller, v), nil
 }
@@ -214,7 +213,7 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return "" })
+	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return "" })
 	if err != nil {
 		return "", err
 	}
@@ -225,7 +224,7 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 // createWithToken creates a record of a collection, and shows the token that the system makes for it.
 func (s Settings) createWithToken(collection string) func(*http.Request, api.Caller) (templ.Component, error) {
 	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
-		fields, err := fieldsIn(r, collection, func(f schema.Field) string { return "" })
+		fields, err := s.fieldsIn(r, collection, func(f record.Field) string { return "" })
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +265,7 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return fieldText(now, f.Name) })
+	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return fieldText(now, f.Name) })
 	if err != nil || len(fields) == 0 {
 		return path(about.Name), err
 	}
@@ -296,7 +295,7 @@ const shownPrefix = "shown_"
 const newRecord = "new"
 
 // initialValue returns what the form of a new record shows in a field. New records are enabled, as over the API.
-func initialValue(f schema.Field) string {
+func initialValue(f record.Field) string {
 	if f.Name == "enabled" {
 		return "true"
 	}
@@ -305,8 +304,8 @@ func initialValue(f schema.Field) string {
 
 // fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of
 // the record.
-func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {
-	form, _ := records.FormOf(collection)
+func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.Field) string) (map[string]any, error) {
+	form, _ := s.Records.Collections.FormOf(collection)
 	fields := map[string]any{}
 	for _, f := range form.Fields {
 		if f.Name == shownDefinition { // with other fields only
@@ -330,9 +329,9 @@ func fieldsIn(r *http.Request, collection string, now func(schema.Field) string)
 }
 
 // valueOf returns the value of a field that a person wrote as text.
-func valueOf(f schema.Field, text string) (any, error) {
+func valueOf(f record.Field, text string) (any, error) {
 	switch f.Kind {
-	case schema.Number:
+	case record.Number:
 		if text == "" {
 			return nil, nil
 		}
@@ -342,12 +341,9 @@ func valueOf(f schema.Field, text string) (any, error) {
 				f.Name, api.Truncate(text, 40))
 		}
 		return n, nil
-	case schema.Bool:
+	case record.Bool:
 		return text == "true", nil
-	case schema.JSON:
-		if isPassword(f) {
-			return text, nil
-		}
+	case record.JSON:
 		if text != "" && !json.Valid([]byte(text)) {
 			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be JSON", f.Name)
 		}
@@ -381,18 +377,13 @@ func fieldText(r query.Record, name string) string {
 	return ""
 }
 
-// isPassword reports whether a field holds a password or a token. The API has no kind for them.
-func isPassword(f schema.Field) bool {
-	return f.Name == "token" || strings.Contains(strings.ToLower(f.Name), "password")
-}
-
 // isLong reports whether a field holds a text of several lines.
-func isLong(f schema.Field) bool {
+func isLong(f record.Field) bool {
 	switch f.Name {
 	case "body", "content", "description", "prompt", "public_key", "note", "reason":
 		return true
 	}
-	return f.Kind == schema.JSON && !isPassword(f)
+	return f.Kind == record.JSON
 }
 
 func path(collection string) string { return "/settings/" + url.PathEscape(collection) }
@@ -400,10 +391,10 @@ func path(collection string) string { return "/settings/" + url.PathEscape(colle
 func recordPath(collection, id string) string { return path(collection) + "/" + url.PathEscape(id) }
 
 // fieldsOf returns the labels and texts of the fields of a read-only record.
-func fieldsOf(collection string, r query.Record) (all [][2]string) {
+func fieldsOf(form records.Form, r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
 		if text := fieldText(r, name); text != "" {
-			all = append(all, [2]string{fieldLabel(collection, name), text})
+			all = append(all, [2]string{fieldLabel(form, name), text})
 		}
 	}
 	return all
@@ -411,7 +402,7 @@ func fieldsOf(collection string, r query.Record) (all [][2]string) {
 
 // isEditedServerField reports whether a person sets a field of an MCP server. The gateway sets who approved a server
 // and when, and the other fields are for gateways elsewhere.
-func isEditedServerField(f schema.Field) bool {
+func isEditedServerField(f record.Field) bool {
 	return !slices.Contains([]string{"requested_by", "approved_by", "approved_at", "config", "catalog", "image",
 		"config_schema"}, f.Name)
 }
@@ -428,9 +419,9 @@ func serverOf(r query.Record) (s mcpserver.Server) {
 }
 
 // shownText returns what a read-only field shows: the name of a related record, or else the value.
-func (v view) shownText(f schema.Field, value string) string {
+func (v view) shownText(f record.Field, value string) string {
 	for _, one := range v.related[f.Relation] {
-		if f.Kind == schema.Relation && one.id == value {
+		if f.Kind == record.Relation && one.id == value {
 			return one.name
 		}
 	}
