@@ -37,9 +37,11 @@ type Field struct {
 	Kind     Kind
 	Label    string // for people; empty for the name
 	About    string // a sentence for people and for the API's description; empty for that of the kind
+	Example  string // of a value
 	Unit     string // of a number, such as Dollars; empty for none
 	Relation string // of a relation: the name of the collection it points to
 	Values   []string
+	Choices  map[string]string // of a select: what a value means, if that is not clear; also of the empty one
 	Required bool
 	ReadOnly bool // only PocketCoder sets it
 	Computed bool // PocketCoder sets it if it is required and missing

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
-	"pocketcoder/web/pages/schedules"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
 )
@@ -29,7 +28,6 @@ type Pages struct{ *site.Site }
 func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
-	schedules.Schedules{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	replay.New(s, exports).Handle(mux)
 
@@ -45,9 +43,6 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	mux.Handle("POST /account/browsers", p.Command(p.addBrowser))
 	mux.Handle("POST /account/browsers/{device}/test", p.Command(p.testBrowser))
 	mux.Handle("POST /account/browsers/{device}/remove", p.Command(p.removeBrowser))
-	mux.Handle("GET /messengers", p.Page(p.showMessengers))
-	mux.Handle("POST /messengers/code", p.Page(p.showPairingCode))
-	mux.Handle("POST /messengers/pairings/{id}/revoke", p.Command(p.revokePairing))
 	mux.Handle("GET /chats/{id}/changes", p.Page(p.showChanges))
 	mux.Handle("GET /chats/{id}/terminal", p.Page(p.showTerminal))
 	mux.Handle("GET /chats/{id}/terminal/live", p.Live(p.liveTerminal))

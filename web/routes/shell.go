@@ -49,7 +49,7 @@ const aboutShell = "A WebSocket to a shell of the caller's own in the sandbox of
 
 func (s *Shells) Routes() []api.Route {
 	return []api.Route{{
-		Method: "GET", Path: "/api/chats/{id}/shell", About: aboutShell, Access: api.Accounts, Answer: ShellEnding{}, Serve: s.Serve,
+		Method: "GET", Path: "/api/chats/{id}/shell", About: aboutShell, Access: api.Accounts, Answer: ending{}, Serve: s.Serve,
 		Query: []openapi.Param{
 			{Name: "cols", About: "columns of the terminal, 80 without it", Integer: true}, {Name: "rows", About: "rows of the terminal, 24 without it", Integer: true},
 			{Name: "private", About: "true does not record what the shell prints"},
@@ -57,8 +57,8 @@ func (s *Shells) Routes() []api.Route {
 	}}
 }
 
-// ShellEnding is how a shell ended.
-type ShellEnding struct {
+// ending is how a shell ended.
+type ending struct {
 	ExitCode int    `json:"exit_code"`
 	Reason   string `json:"reason"` // why it did not end by itself, such as refused or cancelled; empty when it did
 	Error    string `json:"error"`  // for a person
@@ -102,7 +102,7 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller
 	if err != nil {
 		result = wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
 	}
-	c.finish(ctx, ShellEnding{result.ExitCode, string(result.Reason), result.Error})
+	c.finish(ctx, ending{result.ExitCode, string(result.Reason), result.Error})
 	return nil
 }
 
@@ -206,12 +206,12 @@ func (c *shellConnection) ping(ctx context.Context) {
 }
 
 // finish says how the shell ended, to a client that is still there.
-func (c *shellConnection) finish(ctx context.Context, ending ShellEnding) {
+func (c *shellConnection) finish(ctx context.Context, how ending) {
 	if ctx.Err() != nil {
 		c.conn.Close(websocket.StatusPolicyViolation, "the shell has ended")
 		return
 	}
-	body, _ := json.Marshal(ending) // a struct of texts and a number
+	body, _ := json.Marshal(how) // a struct of texts and a number
 	if c.conn.Write(ctx, websocket.MessageText, body) == nil {
 		c.conn.Close(websocket.StatusNormalClosure, "")
 	}

@@ -137,20 +137,18 @@ func hostPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(
 
 func alwaysPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/always") }
 
-// option is a choice of a form.
-type option struct{ value, text string }
-
 // scopes are those that an account may choose.
-func scopes(caller api.Caller) []option {
-	all := []option{{permission.ScopeChat, "this chat"}}
+func scopes(caller api.Caller) []site.Option {
+	all := []site.Option{{Value: permission.ScopeChat, Text: "this chat"}}
 	if caller.Is("admin") {
-		all = append(all, option{permission.ScopeAgent, "the agent that asks, in all chats"},
-			option{permission.ScopeAll, "all chats"})
+		all = append(all, site.Option{Value: permission.ScopeAgent, Text: "the agent that asks, in all chats"},
+			site.Option{Value: permission.ScopeAll, Text: "all chats"})
 	}
 	return all
 }
 
-var durations = []option{{"1h", "1 hour"}, {"24h", "1 day"}, {"720h", "30 days"}, {"", "until you revoke it"}}
+var durations = []site.Option{{Value: "1h", Text: "1 hour"}, {Value: "24h", Text: "1 day"},
+	{Value: "720h", Text: "30 days"}, {Text: "until you revoke it"}}
 
 // resultText sums up a dry run.
 func resultText(text string, r dryrun.Result) string { return fmt.Sprintf(text, r.Allowed, r.Asks) }

@@ -2,18 +2,15 @@ package settings
 
 import (
 	"cmp"
-	"slices"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/records"
 )
 
-// fieldLabel returns the label of a field: that of its type, or the one in fieldLabels, or its name.
-func fieldLabel(form records.Form, name string) string {
-	all := slices.Concat(form.Fields, form.Fixed, []record.Field{{Name: name}})
-	f := all[slices.IndexFunc(all, func(f record.Field) bool { return f.Name == name })]
-	return cmp.Or(f.Label, fieldLabels[name], f.Title())
-}
+// fieldLabel returns the label of a field: its own, or the one in fieldLabels, or its name.
+func fieldLabel(f record.Field) string { return cmp.Or(f.Label, fieldLabels[f.Name], f.Title()) }
+
+// choiceText describes a value of a select.
+func choiceText(f record.Field, value string) string { return cmp.Or(f.Choices[value], value) }
 
 // fieldLabels are the labels of fields of read models.
 var fieldLabels = map[string]string{

@@ -3,12 +3,6 @@ package settings
 // collection is a collection of the settings.
 type collection struct{ Name, Title, About string }
 
-// groupPages are the pages at the top of groups, by the titles of the groups.
-var groupPages = map[string]struct{ Path, Title, About string }{
-	"Messengers": {"/messengers", "Pairing", "a code for your account, and the people in messengers who act for it"},
-	"Work":       {"/schedules", "Schedules", "prompts that start at a time: next runs, last runs, run now"},
-}
-
 // groups are the collections of the settings, in order.
 var groups = []struct {
 	Title       string
@@ -41,15 +35,15 @@ var groups = []struct {
 		{"notification_rules", "Notification rules", "what you are notified about"},
 	}},
 	{"Messengers", []collection{
+		{"pairings", "Pairing", "a code for your account, and the people in messengers who act for it"},
 		{"channels", "Channels", "bots and mailboxes through which people talk to the assistant"},
 		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
 		{"webhook_targets", "Webhook targets", "URLs that get events"},
 		{"webhook_failures", "Failures of webhooks", "events that a target did not accept"},
-		{"pairings", "Records of pairings", "every field of them"},
 		{"conversations", "Conversations", "and the chats that they write to"},
 		{"channel_messages", "Sent messages", "that were sent, wait or failed"},
 	}},
 	{"Work", []collection{
-		{"schedules", "Records of schedules", "every field of them"},
+		{"schedules", "Schedules", "prompts that start at a time: next runs, last runs, run now"},
 	}},
 }

@@ -1,10 +1,12 @@
-// Package settings serves the configuration: lists of the records of each collection, and forms to change them.
+// Package settings serves the configuration: lists of the records of each collection, and forms to change them. Some
+// collections have more: the preview and the runs of schedules, the pairing of messengers, the test of the key of a
+// provider, the state of MCP servers, what a proposal changes, and the versions of notes.
 //
 // Promises: a form has the fields of the API's collection, so a new collection needs only a title here. A save changes
 // only the fields that a person changed, so that a secret that is shown hidden is not overwritten. A form is refused
-// with the same words as the same request to the API.
+// with the same words as the same request to the API. A token and the code of a pairing are shown once.
 //
-// It must not depend on the meaning of a record.
+// It must not decide what a record may hold, and must not know how a code, a key or a schedule is used.
 package settings
 
 import (
@@ -17,6 +19,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
@@ -30,12 +33,13 @@ import (
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
 	"pocketcoder/web/records"
-	"pocketcoder/web/routes"
 )
 
 // Settings serves the configuration.
@@ -55,9 +59,25 @@ func (s Settings) Handle(mux *http.ServeMux) {
 		mux.Handle("POST /settings/"+collection, s.Page(s.createWithToken(collection)))
 		mux.Handle("POST /settings/"+collection+"/{id}/token", s.Page(s.renewToken(collection)))
 	}
+	mux.Handle("GET /settings/{collection}/{id}", s.Page(s.showRecord))
 	mux.Handle("POST /settings/{collection}", s.Command(s.create))
 	mux.Handle("POST /settings/{collection}/{id}", s.Command(s.update))
 	mux.Handle("POST /settings/{collection}/{id}/delete", s.Command(s.remove))
+	mux.Handle("GET /schedules", s.Page(of(schedule.Collection, s.showRecords)))
+	mux.Handle("GET /schedules/{id}", s.Page(of(schedule.Collection, s.showRecord)))
+	mux.Handle("POST /schedules/preview", s.Page(of(schedule.Collection, s.previewSchedule)))
+	mux.Handle("POST /schedules/{id}/run", s.Command(s.runSchedule))
+	mux.Handle("GET /messengers", s.Page(of(channel.Pairings, s.showRecords)))
+	mux.Handle("POST /messengers/code", s.Page(of(channel.Pairings, s.showPairingCode)))
+}
+
+// of serves the page of a collection at a path that does not name it.
+func of(collection string, show func(*http.Request, api.Caller) (templ.Component, error)) func(*http.Request,
+	api.Caller) (templ.Component, error) {
+	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
+		r.SetPathValue("collection", collection)
+		return show(r, caller)
+	}
 }
 
 func (s Settings) showIndex(*http.Request, api.Caller) (templ.Component, error) {
@@ -74,57 +94,89 @@ type view struct {
 	about     collection
 	form      records.Form
 	records   []query.Record
-	related   map[string][]relatedRecord // by collection: what relations can point to
+	related   map[string][]site.Option   // by collection: what relations can point to
 	changes   map[string]proposal.Stored // proposals and sealed procedures, by record
 	servers   map[string]mcpstate.State  // how MCP servers work, by record
+	models    []string                   // that a text can name
 	more      bool                       // there are more records than are shown
 	providers []model.KnownProvider      // whose keys a form stores
 	account   string                     // that sees the page
+	draft     func(field string) string  // what a person wrote in the form of a new record, nil for nothing
+	schedule  *scheduleView              // what one schedule does, or the draft of one
+	pairing   *pairingView               // how messengers are paired
 }
 
-// relatedRecord is a record that a relation can point to.
-type relatedRecord struct{ id, name string }
-
 func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Component, error) {
-	about, err := collectionOf(r)
-	if err != nil {
-		return nil, err
+	v, err := s.read(r, caller)
+	return recordsPage(caller, v), err
+}
+
+// showRecord shows one record, and what is known of it.
+func (s Settings) showRecord(r *http.Request, caller api.Caller) (templ.Component, error) {
+	v, err := s.read(r, caller)
+	if err == nil && v.about.Name == schedule.Collection {
+		v.schedule, err = s.scheduleOf(r.Context(), v.records[0].ID())
 	}
-	v := view{about: about, related: map[string][]relatedRecord{}, account: caller.Account,
-		providers: s.Records.ProviderKeys.Known}
-	v.form, _ = s.Records.Collections.FormOf(about.Name)
+	return recordPage(v), err
+}
+
+// read reads the records of the collection that a path names, or the record that it names.
+func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
+	if v.about, err = collectionOf(r); err != nil {
+		return v, err
+	}
+	v.related, v.account, v.providers = map[string][]site.Option{}, caller.Account, s.Records.ProviderKeys.Known
+	v.form, _ = s.Records.Collections.FormOf(v.about.Name)
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return f.Name == shownDefinition })
-	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
-		return nil, err
+	if v.changes, err = s.proposed(r.Context(), v.about.Name); err != nil {
+		return v, err
 	}
-	if about.Name == routes.MCPServerCollection {
+	if v.about.Name == mcpserver.Collection {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
-			return nil, err
+			return v, err
 		}
-	}
-	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
-		if v.records, err = s.List(r.Context(), db, caller, about.Name, newest); err != nil {
-			return err
-		}
-		v.more = len(v.records) == maxRecords
-		for _, f := range v.form.Fields {
-			if f.Kind != record.Relation || v.related[f.Relation] != nil {
-				continue
-			}
-			if v.related[f.Relation], err = s.relatedIn(r.Context(), db, caller, f.Relation); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if about.Name == routes.MCPServerCollection {
 		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
 		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return !isEditedServerField(f) })
 	}
-	return recordsPage(caller, v), nil
+	if id := r.PathValue("id"); id != "" {
+		found, err := s.API.Find(r.Context(), caller, v.about.Name, id)
+		if err != nil {
+			return v, err
+		}
+		v.records = []query.Record{found}
+	}
+	return v, s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+		return s.addRows(r.Context(), db, caller, &v)
+	})
+}
+
+// addRows adds the records, if there are none, and what their forms and pages need of others.
+func (s Settings) addRows(ctx context.Context, db dbx.Builder, caller api.Caller, v *view) (err error) {
+	if v.records == nil {
+		if v.records, err = s.List(ctx, db, caller, v.about.Name, newest); err != nil {
+			return err
+		}
+		v.more = len(v.records) == maxRecords
+	}
+	for _, f := range slices.Concat(v.form.Fields, v.form.Fixed) {
+		if f.Kind != record.Relation || v.related[f.Relation] != nil {
+			continue
+		}
+		all, err := s.List(ctx, db, caller, f.Relation, newest)
+		if err != nil {
+			return err
+		}
+		v.related[f.Relation] = []site.Option{}
+		for _, r := range all {
+			v.related[f.Relation] = append(v.related[f.Relation], site.Option{Value: r.ID(), Text: nameOf(r)})
+		}
+		if f.Relation == channel.Collection && v.about.Name == channel.Pairings {
+			v.pairing = &pairingView{channels: all}
+		}
+	}
+	models, err := timeline.ModelsOf(ctx, db, "")
+	v.models = models.All
+	return err
 }
 
 // proposed returns the proposals or the sealed procedures, if the collection has them, by record.
@@ -153,16 +205,6 @@ func limitsOf(collection string, r query.Record) []string {
 	return rule.Limits()
 }
 
-// relatedIn returns the records of a collection that an account may list, with the field that names each.
-func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Caller,
-	name string) (all []relatedRecord, err error) {
-	found, err := s.List(ctx, db, caller, name, newest)
-	for _, r := range found {
-		all = append(all, relatedRecord{r.ID(), nameOf(r)})
-	}
-	return all, err
-}
-
 // titleOf names a record in the list. A rule is named with its action and with the chat or agent that it is for.
 func (v view) titleOf(r query.Record) string {
 	if v.about.Name != rule.ToolPermissions {
@@ -171,12 +213,7 @@ func (v view) titleOf(r query.Record) string {
 	scope := "every chat"
 	for _, f := range v.form.Fields {
 		if id := r.Text(f.Name); id != "" && (f.Name == "chat" || f.Name == "agent") {
-			i := slices.IndexFunc(v.related[f.Relation], func(other relatedRecord) bool { return other.id == id })
-			name := id
-			if i >= 0 {
-				name = v.related[f.Relation][i].name
-			}
-			scope = f.Name + " " + name
+			scope = f.Name + " " + v.shownText(f, id)
 			break
 		}
 	}
@@ -218,7 +255,7 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 		return "", err
 	}
 	_, err = s.Records.Create(r.Context(), caller, about.Name, fields)
-	return path(about.Name), err
+	return pagePath(about.Name), err
 }
 
 // createWithToken creates a record of a collection, and shows the token that the system makes for it.
@@ -267,12 +304,12 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	}
 	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return fieldText(now, f.Name) })
 	if err != nil || len(fields) == 0 {
-		return path(about.Name), err
+		return pagePath(about.Name), err
 	}
 	if r.PostForm.Has(shownDefinition) {
 		fields[shownDefinition] = site.Field(r, shownDefinition)
 	}
-	return path(about.Name), s.Records.Update(r.Context(), caller, about.Name, r.PathValue("id"), fields)
+	return pagePath(about.Name), s.Records.Update(r.Context(), caller, about.Name, r.PathValue("id"), fields)
 }
 
 func (s Settings) remove(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
@@ -280,121 +317,33 @@ func (s Settings) remove(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	return path(about.Name), s.Records.Delete(r.Context(), caller, about.Name, r.PathValue("id"))
-}
-
-// shownDefinition is the field with which a save names the definition of an MCP server that the form showed.
-const shownDefinition = "shown_definition"
-
-// shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It
-// differs from that of the record if another person has changed the record since, or if the record has hidden
-// characters.
-const shownPrefix = "shown_"
-
-// newRecord stands for the id of a record that does not exist yet.
-const newRecord = "new"
-
-// initialValue returns what the form of a new record shows in a field. New records are enabled, as over the API.
-func initialValue(f record.Field) string {
-	if f.Name == "enabled" {
-		return "true"
-	}
-	return ""
-}
-
-// fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of
-// the record.
-func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.Field) string) (map[string]any, error) {
-	form, _ := s.Records.Collections.FormOf(collection)
-	fields := map[string]any{}
-	for _, f := range form.Fields {
-		if f.Name == shownDefinition { // with other fields only
-			continue
-		}
-		text := site.Field(r, f.Name)
-		before := now(f)
-		if r.PostForm.Has(shownPrefix + f.Name) {
-			before = site.Field(r, shownPrefix+f.Name)
-		}
-		if !r.PostForm.Has(f.Name) || text == before {
-			continue
-		}
-		value, err := valueOf(f, text)
-		if err != nil {
-			return nil, err
-		}
-		fields[f.Name] = value
-	}
-	return fields, nil
-}
-
-// valueOf returns the value of a field that a person wrote as text.
-func valueOf(f record.Field, text string) (any, error) {
-	switch f.Kind {
-	case record.Number:
-		if text == "" {
-			return nil, nil
-		}
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be a number, not %q",
-				f.Name, api.Truncate(text, 40))
-		}
-		return n, nil
-	case record.Bool:
-		return text == "true", nil
-	case record.JSON:
-		if text != "" && !json.Valid([]byte(text)) {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be JSON", f.Name)
-		}
-		if text == "" {
-			return nil, nil
-		}
-		return json.RawMessage(text), nil
-	}
-	return text, nil
-}
-
-// fieldText returns a field of a record as the text that a person edits, "" for a number that is not set.
-func fieldText(r query.Record, name string) string {
-	if !r.IsSet(name) {
-		return ""
-	}
-	switch v := r.Get(name).(type) {
-	case string:
-		return v
-	case bool:
-		return strconv.FormatBool(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	case json.RawMessage:
-		if string(v) != "null" {
-			return string(v)
-		}
-	}
-	return ""
-}
-
-// isLong reports whether a field holds a text of several lines.
-func isLong(f record.Field) bool {
-	switch f.Name {
-	case "body", "content", "description", "prompt", "public_key", "note", "reason":
-		return true
-	}
-	return f.Kind == record.JSON
+	return pagePath(about.Name), s.Records.Delete(r.Context(), caller, about.Name, r.PathValue("id"))
 }
 
 func path(collection string) string { return "/settings/" + url.PathEscape(collection) }
 
+// pagePath is the address of the page of a collection.
+func pagePath(collection string) string {
+	switch collection {
+	case schedule.Collection:
+		return "/schedules"
+	case channel.Pairings:
+		return "/messengers"
+	}
+	return path(collection)
+}
+
 func recordPath(collection, id string) string { return path(collection) + "/" + url.PathEscape(id) }
 
 // fieldsOf returns the labels and texts of the fields of a read-only record.
-func fieldsOf(form records.Form, r query.Record) (all [][2]string) {
+func (v view) fieldsOf(r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
 		if text := fieldText(r, name); text != "" {
-			all = append(all, [2]string{fieldLabel(form, name), text})
+			f := record.Field{Name: name}
+			if i := slices.IndexFunc(v.form.Fixed, func(f record.Field) bool { return f.Name == name }); i >= 0 {
+				f = v.form.Fixed[i]
+			}
+			all = append(all, [2]string{fieldLabel(f), v.shownText(f, text)})
 		}
 	}
 	return all
@@ -418,20 +367,26 @@ func serverOf(r query.Record) (s mcpserver.Server) {
 	return s
 }
 
-// shownText returns what a read-only field shows: the name of a related record, or else the value.
+// shownText returns what a field shows: the name of a related record, or else the value.
 func (v view) shownText(f record.Field, value string) string {
 	for _, one := range v.related[f.Relation] {
-		if f.Kind == record.Relation && one.id == value {
-			return one.name
+		if f.Kind == record.Relation && one.Value == value {
+			return one.Text
 		}
 	}
 	return value
 }
 
-// stateOf returns the status of a record, and whether an MCP server works.
+// stateOf returns the status of a record: whether an MCP server works, or when a schedule is due.
 func (v view) stateOf(r query.Record) string {
 	if server, ok := v.servers[r.ID()]; ok {
 		return server.State
+	}
+	if v.about.Name == schedule.Collection {
+		return scheduleState(r)
+	}
+	if v.about.Name == channel.Pairings {
+		return pairingState(r, time.Now())
 	}
 	return fieldText(r, "status")
 }
@@ -454,8 +409,4 @@ func address(c network.Connection) string {
 		return fmt.Sprintf("allowed %s", at)
 	}
 	return fmt.Sprintf("refused %s", at)
-}
-
-func contains(all []relatedRecord, id string) bool {
-	return slices.ContainsFunc(all, func(r relatedRecord) bool { return r.id == id })
 }

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"slices"
 	"time"
 
 	"pocketcoder/events"
@@ -30,4 +31,11 @@ func humanTime(at string) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04") + " UTC"
+}
+
+// Option is a value that a person can select.
+type Option struct{ Value, Text string }
+
+func contains(all []Option, value string) bool {
+	return slices.ContainsFunc(all, func(o Option) bool { return o.Value == value })
 }

@@ -209,7 +209,7 @@ document.addEventListener("submit", (event) => {
   if (/^\/(logout|account\/logins\/end)$/.test(event.target.getAttribute("action"))) {
     forgetDrafts();
   }
-  if ("send" in event.target.dataset) {
+  if ("send" in event.target.dataset && !event.submitter?.hasAttribute("formaction")) { // which leads to a page
     event.preventDefault();
     if (event.target.closest(".card, .group")) {
       still = Date.now() + 600;
