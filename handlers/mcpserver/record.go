@@ -31,7 +31,7 @@ func (p Programs) Type() record.Type {
 			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
 			{Name: "config", Kind: record.JSON, Label: "Configuration"},
 			{Name: "catalog", Kind: record.Text, Label: "Catalogue"},
-			{Name: "reason", Kind: record.Text, Label: "Reason"},
+			{Name: "reason", Kind: record.Text, Label: "Reason", Lines: true},
 			{Name: "image", Kind: record.Text, Label: "Image"},
 			{Name: "config_schema", Kind: record.JSON, Label: "Schema of the configuration"},
 			{Name: "command", Kind: record.Text, Label: "Command"},

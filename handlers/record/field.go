@@ -47,6 +47,7 @@ type Field struct {
 	Computed bool // PocketCoder sets it if it is required and missing
 	Nullable bool // shown as null while it is empty
 	Derived  bool // the read models compute it: it is not stored
+	Lines    bool // a text of several lines
 	Hidden   bool // it is stored, and shown to no client
 	Argument bool // it is part of a command, and not stored
 }

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -22,9 +23,6 @@ const shownPrefix = "shown_"
 
 // newRecord stands for the id of a record that does not exist yet.
 const newRecord = "new"
-
-// initialValues are what the form of a new record shows, by field. New records are enabled, as over the API.
-var initialValues = map[string]string{"enabled": "true", "session_mode": schedule.New}
 
 // input is a field of a form.
 type input struct {
@@ -65,7 +63,10 @@ func (v view) newInputs() []input {
 		if v.draft != nil {
 			return v.draft(f.Name)
 		}
-		return initialValues[f.Name]
+		if value, ok := v.form.Defaults[f.Name]; ok {
+			return fmt.Sprint(value)
+		}
+		return ""
 	})
 }
 
@@ -147,13 +148,4 @@ func fieldText(r query.Record, name string) string {
 		}
 	}
 	return ""
-}
-
-// isLong reports whether a field holds a text of several lines.
-func isLong(f record.Field) bool {
-	switch f.Name {
-	case "body", "content", "description", "prompt", "public_key", "note", "reason":
-		return true
-	}
-	return f.Kind == record.JSON
 }
