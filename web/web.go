@@ -153,9 +153,7 @@ func (s *Server) Document() openapi.Document { return s.API.Document(s.routes().
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	pages.Handle(mux, s.Site, s.Exports)
-	mux.Handle("GET /docs", page(docs(s.Document())))
-	mux.Handle("GET /static/{file}", staticFiles())
+	pages.Handle(mux, s.Site, s.Exports, s.Document())
 	routes := confined(s.Routes())
 	return s.Ports.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// the mux would answer a path that is not clean with a redirect, as a page
