@@ -226,6 +226,24 @@ func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
 	}
 }
 
+// A list of texts is edited in lines.
+func TestAListIsShownAndChangedInLines(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	_, server := s.Call(t, token, "POST", webtest.RecordsPath("mcp_servers"), webtest.Object{"name": "notes",
+		"status": "pending", "command": "notes", "hosts": []string{"api.example.org", "example.org"}})
+	path := "/settings/mcp_servers/" + server["id"].(string)
+	form := formOf(t, b.visit(t, "/settings/mcp_servers").body, path)
+	is.Equal(form.Get("hosts"), "api.example.org\r\nexample.org")
+	form.Set("hosts", " *.example.org \r\n\r\n")
+	is.Equal(b.submit(t, path, form).status, http.StatusOK)
+	_, now := s.Call(t, token, "GET", webtest.RecordsPath("mcp_servers")+"/"+server["id"].(string), nil)
+	is.Equal(now["hosts"], []any{"*.example.org"})
+}
+
 // A new type needs nothing but its declaration to be among the settings.
 func TestATypeOfRecordsIsShownAsItIsDeclared(t *testing.T) {
 	t.Parallel()

@@ -157,7 +157,7 @@ func editForm(v view, r query.Record) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, in := range v.inputsOf(r.ID(), func(f record.Field) string { return fieldText(r, f.Name) }) {
+		for _, in := range v.inputsOf(r.ID(), func(f record.Field) string { return formText(f, r) }) {
 			templ_7745c5c3_Err = field(in).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

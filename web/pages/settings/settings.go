@@ -297,7 +297,7 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	fields, err := s.fieldsIn(r, form.Name, func(f record.Field) string { return fieldText(now, f.Name) })
+	fields, err := s.fieldsIn(r, form.Name, func(f record.Field) string { return formText(f, now) })
 	if err != nil || len(fields) == 0 {
 		return pagePath(form.Name), err
 	}
