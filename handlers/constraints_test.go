@@ -24,10 +24,10 @@ func TestSavedRecordsObeyTheConstraintsOfTheirCollection(t *testing.T) {
 	}{
 		"an agent approves a server":                   {collection: "mcp_servers", role: account.Agent, fields: `{"name":"m","status":"approved"}`, want: "an administrator decides"},
 		"an administrator approves one":                {collection: "mcp_servers", role: account.Admin, fields: `{"name":"m","status":"approved"}`},
-		"an account approves a proposal":               {collection: "proposals", role: account.User, fields: `{"name":"p","status":"approved"}`, want: "an administrator approves"},
-		"a command without a role approves a proposal": {collection: "proposals", fields: `{"name":"p","status":"approved"}`, want: "an administrator approves"},
+		"an account approves a proposal":               {collection: "proposals", role: account.User, fields: `{"name":"p","content":"c","authored_by":"human","status":"approved"}`, want: "an administrator approves"},
+		"a command without a role approves a proposal": {collection: "proposals", fields: `{"name":"p","content":"c","authored_by":"human","status":"approved"}`, want: "an administrator approves"},
 		"a second agent of a name":                     {collection: "ai_agents", first: `{"name":"a"}`, fields: `{"name":"a"}`, want: "name: another record has the same value"},
-		"a second device of a token":                   {collection: "devices", first: `{"user":"u","push_token":"t"}`, fields: `{"user":"u","push_token":"t","name":"n"}`},
+		"a second device of a token":                   {collection: "devices", first: `{"user":"u","push_token":"t","name":"m","push_service":"fcm"}`, fields: `{"user":"u","push_token":"t","name":"n","push_service":"fcm"}`},
 		"a rule that cannot be read":                   {collection: "tool_permissions", fields: `{"tool":"bash","pattern":"git 'status","action":"allow"}`, want: "column 5"},
 		"a budget that limits nothing":                 {collection: "budgets", fields: `{"name":"b","scope":"day"}`, want: "a budget needs one of them"},
 		"an invalid SSH key":                           {collection: "ssh_keys", fields: `{"public_key":"ssh-ed25519 x"}`, want: "one public key on one line"},

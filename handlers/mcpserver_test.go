@@ -32,7 +32,8 @@ func newServers(t *testing.T) *servers {
 
 func (s *servers) try(role string, isNew bool, fields string) (string, error) {
 	id, _, err := s.Save(s.t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Role: role,
-		Collection: mcpserver.Collection, Record: s.id, New: isNew, Set: handlerstest.Fields(fields)})
+		Collection: mcpserver.Collection, Record: s.id, New: isNew,
+		Set: handlerstest.Fields(fields), Trusted: true})
 	return id, err
 }
 

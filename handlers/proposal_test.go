@@ -26,7 +26,8 @@ const (
 func approve(t *testing.T, h proposal.Proposals, p proposal.Stored) events.Event {
 	t.Helper()
 	is := is.New(t)
-	set := record.Fields(map[string]any{"kind": p.Kind, "name": p.Name, "content": p.Content, "status": "approved"})
+	set := record.Fields(map[string]any{"kind": p.Kind, "name": p.Name, "content": p.Content, "status": "approved",
+		"authored_by": "human"})
 	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
 		Role: "admin", Collection: proposal.Collection, New: true, Set: set})
 	is.NoErr(err)
@@ -213,7 +214,7 @@ func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 		return err
 	}
 	is.Equal(handlers.CodeOf(save(`{"content":"other"}`)), handlers.Invalid)
-	is.Equal(handlers.CodeOf(save(`{"authored_by":"root"}`)), handlers.Conflict) // would look like a new approval
+	is.Equal(handlers.CodeOf(save(`{"authored_by":"poco"}`)), handlers.Conflict) // would look like a new approval
 	is.NoErr(save(`{"status":"denied"}`))
 	is.NoErr(h.Apply(t.Context(), approval))
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")

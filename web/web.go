@@ -32,6 +32,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
@@ -103,14 +104,19 @@ type Server struct {
 
 // New returns a server with all routes.
 func New(o Options) *Server {
+	types := recordtype.All(nil)
+	if o.Records != nil {
+		types = o.Records.Types()
+	}
+	collections := records.CollectionsOf(types)
 	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: collections.Catalogue(), Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
 	}
 	s := &Server{
 		API:   core,
 		Chats: &routes.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
+			Collections: collections, API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
@@ -147,9 +153,7 @@ func (s *Server) Document() openapi.Document { return s.API.Document(s.routes().
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	pages.Handle(mux, s.Site, s.Exports)
-	mux.Handle("GET /docs", page(docs(s.Document())))
-	mux.Handle("GET /static/{file}", staticFiles())
+	pages.Handle(mux, s.Site, s.Exports, s.Document())
 	routes := confined(s.Routes())
 	return s.Ports.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// the mux would answer a path that is not clean with a redirect, as a page

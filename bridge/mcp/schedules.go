@@ -69,8 +69,13 @@ func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (st
 	if err != nil {
 		return "", err
 	}
+	fixed := record.Values{}
+	if ceiling, has := set["ceiling"]; has {
+		fixed["ceiling"] = ceiling
+		delete(set, "ceiling")
+	}
 	id, _, err := s.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
-		Collection: schedule.Collection, Set: set, New: true, Role: account.Agent})
+		Collection: schedule.Collection, Set: set, Fixed: fixed, New: true, Role: account.Agent})
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +266,7 @@ func (s *Server) cancelTask(ctx context.Context, c call, in taskIDArguments) (st
 		return "", err
 	}
 	_, err := s.Records.Delete(ctx, record.Delete{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
-		Collection: schedule.Collection, Record: in.Task})
+		Collection: schedule.Collection, Record: in.Task, Role: account.Agent})
 	if err != nil {
 		return "", err
 	}

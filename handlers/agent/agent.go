@@ -24,7 +24,32 @@ const (
 )
 
 // Types are the types of the records of agents.
-var Types = []record.Type{{Name: Collection, Unique: []string{"name"}}, {Name: Prompts}, {Name: Models}}
+var Types = []record.Type{
+	{Name: Prompts, Title: "Prompts", About: "texts for agents",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
+		Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "body", Kind: record.Text, Label: "Text", Required: true},
+		}},
+	{Name: Models, Title: "Models of agents", About: "names and identifiers",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
+		Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "identifier", Kind: record.Text, Label: "Identifier, as PROVIDER/MODEL", Required: true},
+		}},
+	{Name: Collection, Title: "Agents", About: "with their prompts and models",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
+		Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "description", Kind: record.Text, Label: "Description"},
+			{Name: "mode", Kind: record.Select, Label: "Mode", Values: []string{"primary", "sandbox_agent"}},
+			{Name: "temperature", Kind: record.Number, Label: "Temperature"},
+			{Name: "top_p", Kind: record.Number, Label: "Top P"},
+			{Name: "is_init", Kind: record.Bool, Label: "Initial agent"},
+			{Name: "prompt", Kind: record.Relation, Label: "Prompt", Relation: "ai_prompts"},
+			{Name: "model", Kind: record.Relation, Label: "Model", Relation: "ai_models"},
+		}},
+}
 
 // Agent is an agent of ai_agents, with its prompt and its model.
 type Agent struct {

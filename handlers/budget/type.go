@@ -11,11 +11,28 @@ import (
 const Collection = "budgets"
 
 // Type is the type of the records of budgets.
-var Type = record.Type{Name: Collection, Unique: []string{"name"}, Complete: func(c record.Change) error {
+var Type = record.Type{Name: Collection, Title: "Budgets", About: "limit the cost of a chat or of a day",
+	Access: record.Rules(own, own, record.Admins, record.Admins, record.Admins), AllUsers: true,
+	Unique: []string{"name"}, Complete: complete,
+	Fields: []record.Field{
+		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+		{Name: "scope", Kind: record.Select, Label: "Applies to a", Values: []string{OfChat, OfDay}, Required: true},
+		{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
+		{Name: "user", Kind: record.Relation, Label: "Account, for a day", Relation: "users"},
+		{Name: "cost", Kind: record.Number, Label: "Most cost, in US$", Unit: record.Dollars},
+		{Name: "tokens", Kind: record.Number, Label: "Most tokens"},
+		{Name: "active", Kind: record.Bool, Label: "In force"},
+	}}
+
+// own admits accounts to the budgets that may limit them.
+var own = record.Rule(record.IsStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && ` +
+	`(chat = "" || chat.user = @request.auth.id))`)
+
+func complete(c record.Change) error {
 	now := c.Now()
 	return Budget{Name: now.Text("name"), Scope: now.Text("scope"), Cost: now.Number("cost"),
 		Tokens: now.Number("tokens")}.Check()
-}}
+}
 
 // The scopes of a budget.
 const (

@@ -163,7 +163,7 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 	if id, seq, err = h.save(ctx, c, tokenKey(c.Record), token); err != nil || token == "" {
 		return id, seq, err
 	}
-	c.ID, c.Record, c.New = "", id, false
+	c.ID, c.Record, c.New, c.Trusted = "", id, false, true
 	c.Set = record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})
 	return h.Records.Save(ctx, c)
 }

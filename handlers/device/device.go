@@ -24,8 +24,23 @@ const (
 
 // Types are the types of the records of devices and of the rules on notifications.
 var Types = []record.Type{
-	{Name: Collection, Unique: []string{"user", "push_token"}, Upsert: true},
-	{Name: Rules, Unique: []string{"user"}, Upsert: true},
+	{Name: Collection, Title: "Devices", About: "that receive notifications",
+		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
+		Unique: []string{"user", "push_token"}, Upsert: true,
+		Fields: []record.Field{
+			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "push_token", Kind: record.Text, Label: "Address for notifications", Required: true},
+			{Name: "push_service", Kind: record.Select, Label: "Notification service", Values: []string{"fcm", ServiceUnifiedPush, "webpush"}, Required: true},
+			{Name: "is_active", Kind: record.Bool, Label: "Enabled"},
+		}},
+	{Name: Rules, Title: "Notification rules", About: "what you are notified about",
+		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
+		Unique: []string{"user"}, Upsert: true,
+		Fields: []record.Field{
+			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+			{Name: "rules", Kind: record.JSON, Label: "Rules, as JSON"},
+		}},
 }
 
 // Commands are the commands that can be sent over NATS.

@@ -20,12 +20,44 @@ type Programs func(command string) []string
 
 // Type is the type of the records of MCP servers.
 func (p Programs) Type() record.Type {
-	t := record.Type{Name: Collection, Complete: complete}
+	t := record.Type{Name: Collection, Title: "MCP servers", About: "that administrators and agents added",
+		Access:     record.Rules(record.Staff, record.Staff, record.Staff, record.Admins, record.Admins),
+		Assistants: record.Verbs{Create: true}, Complete: complete,
+		Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "status", Kind: record.Select, Label: "Status", Values: []string{Pending, Approved, Denied, Revoked}, Required: true},
+			{Name: "requested_by", Kind: record.Text, Label: "Requested by"},
+			{Name: "approved_by", Kind: record.Relation, Label: "Approved by", Relation: "users"},
+			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
+			{Name: "config", Kind: record.JSON, Label: "Configuration"},
+			{Name: "catalog", Kind: record.Text, Label: "Catalogue"},
+			{Name: "reason", Kind: record.Text, Label: "Reason"},
+			{Name: "image", Kind: record.Text, Label: "Image"},
+			{Name: "config_schema", Kind: record.JSON, Label: "Schema of the configuration"},
+			{Name: "command", Kind: record.Text, Label: "Command"},
+			{Name: "url", Kind: record.Text, Label: "URL"},
+			{Name: "environment", Kind: record.JSON, Label: "Environment variables"},
+			{Name: "hosts", Kind: record.JSON, Label: "Hosts that it may reach"},
+			{Name: "limits", Kind: record.JSON, Label: "Limits of its own"},
+			{Name: "version", Kind: record.Text, Label: "Version", ReadOnly: true},
+			{Name: "tools", Kind: record.JSON, Label: "Tools", ReadOnly: true},
+			{Name: "found_version", Kind: record.Text, Label: "Version found", ReadOnly: true},
+			{Name: "found_tools", Kind: record.JSON, Label: "Tools found", ReadOnly: true},
+			{Name: "difference", Kind: record.Text, Label: "Difference to what was approved", ReadOnly: true},
+			{Name: "problem", Kind: record.Text, Label: "Problem", ReadOnly: true},
+			{Name: "not_offered", Kind: record.Text, Label: "Tools that are not offered", ReadOnly: true},
+			{Name: "definition", Kind: record.Text, Label: "Definition", ReadOnly: true},
+			{Name: "programs", Kind: record.JSON, ReadOnly: true, Hidden: true},
+			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, About: shownServer},
+		}}
 	if p != nil {
 		t.Prepare = p.prepare
 	}
 	return t
 }
+
+const shownServer = "The definition that was shown. An approval is refused if the server has another one, or has one and " +
+	"this field is missing."
 
 // Commands are the queries that can be sent over NATS.
 func Commands(h *record.Records) handlers.Commands {

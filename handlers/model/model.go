@@ -31,10 +31,38 @@ const (
 
 // Types are the types of the records of models.
 var Types = []record.Type{
-	{Name: Providers},
-	{Name: Keys, Unique: []string{"provider_id", "user"}, Upsert: true, Complete: completeKey},
-	{Name: Selections, Unique: []string{"user", "chat"}, Upsert: true},
+	{Name: Providers, Title: "Providers", About: "that OpenCode knows",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
+		Fields: []record.Field{
+			{Name: "provider_id", Kind: record.Text, Label: "Provider", ReadOnly: true},
+			{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},
+			{Name: "env_vars", Kind: record.JSON, Label: "Environment variables", ReadOnly: true},
+			{Name: "models", Kind: record.JSON, Label: "Models", ReadOnly: true},
+			{Name: "reads", Kind: record.JSON, Label: "Files that each model reads", ReadOnly: true},
+			{Name: "is_connected", Kind: record.Bool, Label: "Can be used", ReadOnly: true},
+			{Name: "key_error", Kind: record.Text, Label: "Problem with the key", ReadOnly: true},
+		}},
+	{Name: Keys, Title: "Provider keys", About: "are stored as secrets and never shown",
+		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.Own, record.OwnOrAdmin),
+		Unique: []string{"provider_id", "user"}, Upsert: true, Complete: completeKey,
+		Fields: []record.Field{
+			{Name: "provider_id", Kind: record.Text, Label: "Provider", Required: true},
+			{Name: "env_vars", Kind: record.JSON, Label: "Variables and keys, as JSON: {\"NAME\": \"KEY\"}"},
+			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+		}},
+	{Name: Selections, Title: "Selected models", About: "of chats and accounts",
+		Access: record.Rules(record.OwnOrStaff, record.OwnOrStaff, ownSelection, record.OwnOrAdmin, record.OwnOrAdmin),
+		Unique: []string{"user", "chat"}, Upsert: true,
+		Fields: []record.Field{
+			{Name: "model", Kind: record.Text, Label: "Model", Required: true},
+			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+			{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats", Nullable: true},
+		}},
 }
+
+// ownSelection admits accounts to a selection for themselves, or for a chat of theirs.
+var ownSelection = record.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` +
+	record.IsAdmin + `)`)
 
 // Commands are the commands on models that can be sent over NATS. configured returns the model of chats without a
 // selection; nil when there is no OpenCode.

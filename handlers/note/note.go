@@ -18,7 +18,14 @@ const (
 )
 
 // Type is the type of the records of notes.
-var Type = record.Type{Name: Collection, Complete: complete}
+var Type = record.Type{Name: Collection, Title: "Notes of agents", About: "what agents remember, with its versions",
+	Access: record.Rules(record.Staff, record.Staff, record.Admins, record.Admins, record.Admins), Complete: complete,
+	ID: func(v record.Values) string { return Note{Agent: v.Text("agent"), Name: v.Text("name")}.ID() },
+	Fields: []record.Field{
+		{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents", Required: true},
+		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+		{Name: "content", Kind: record.Text, Label: "Text"},
+	}}
 
 // complete refuses a note that cannot be a file, and a note under another id than its own: its name and its agent stay
 // as they are.

@@ -49,9 +49,42 @@ var shown = []string{"kind", "name", "description", "content"}
 
 // Types are the types of the records of proposals, and of the procedures in force.
 var Types = []record.Type{
-	{Name: Collection, Complete: complete},
-	{Name: Procedures, Unique: []string{"name"}, Complete: completeProcedure},
+	{Name: Collection, Title: "Proposals", About: "of procedures, agents and prompts, to read and approve",
+		Access:     record.Rules(record.Accounts, record.Accounts, record.Accounts, record.Admins, record.Admins),
+		Assistants: record.Verbs{Create: true}, Complete: complete,
+		Fields: []record.Field{
+			{Name: "kind", Kind: record.Select, Label: "Kind", Values: []string{Procedure, Agent, Prompt}},
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "description", Kind: record.Text, Label: "Description"},
+			{Name: "content", Kind: record.Text, Label: "Text", Required: true},
+			{Name: "authored_by", Kind: record.Select, Label: "Written by", Values: []string{"human", "poco"}, Required: true},
+			{Name: "status", Kind: record.Select, Label: "Status", Values: []string{Draft, Approved, Denied}, Required: true},
+			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
+			{Name: "definition", Kind: record.Text, Label: "Definition", ReadOnly: true},
+			{Name: "in_force", Kind: record.Text, Label: "Text in force", ReadOnly: true, Derived: true},
+			{Name: "problem", Kind: record.Text, Label: "Problem", ReadOnly: true},
+			{Name: "effect", Kind: record.Select, Label: "Effect of the approval", Values: []string{Pending, Done}, ReadOnly: true},
+			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, About: shownProposal},
+		}},
+	{Name: Procedures, Title: "Procedures", About: "that OpenCode gets as skills",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
+		Complete: completeProcedure,
+		Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "description", Kind: record.Text, Label: "Description", Required: true},
+			{Name: "content", Kind: record.Text, Label: "Text", Required: true},
+			{Name: "signature", Kind: record.Text, Label: "SHA-256 of the text", Computed: true, Required: true},
+			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
+			{Name: "proposal", Kind: record.Relation, Label: "Proposal", Relation: Collection},
+			{Name: "sealed_at", Kind: record.Date, Label: "Sealed at"},
+			{Name: "sealed_by", Kind: record.Text, Label: "Sealed by"},
+			{Name: "version", Kind: record.Text, Label: "Version"},
+		}},
 }
+
+const shownProposal = "The definition that was shown. The change is refused if the proposal has another one. An approval " +
+	"of an agent or a prompt is refused without it. An approval of a procedure without it is not bound to what was " +
+	"shown: it approves the current text."
 
 // complete lets only administrators decide, about the definition that was shown. The author of an agent's proposal is
 // poco.

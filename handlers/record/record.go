@@ -28,19 +28,18 @@ import (
 // Records carries out the commands on configuration records, and reads them. It is safe for concurrent use.
 type Records struct {
 	Log   *log.Log
-	types map[string]Type // by collection
+	types []Type
 
 	collections handlers.Folds[*collection] // by name
 	states      sync.Map                    // folds of State, by name
 }
 
+// Types returns the types in the order of Open.
+func (h *Records) Types() []Type { return h.types }
+
 // Open returns the records of the types.
 func Open(l *log.Log, types ...Type) *Records {
-	h := &Records{Log: l, types: map[string]Type{}}
-	for _, t := range types {
-		h.types[t.Name] = t
-	}
-	return h
+	return &Records{Log: l, types: types}
 }
 
 // State returns the fold of a state that follows from the records of several collections. Each name has one fold, which
@@ -71,12 +70,19 @@ type Save struct {
 	// Unique are the unique fields in place of those of the type.
 	Unique []string `json:"-"`
 	Found  any      `json:"-"` // what Prepare has read, for Complete
+	// Fixed are further fields, which PocketCoder itself sets: read-only ones too.
+	Fixed Values `json:"-"`
+	// Trusted says that the caller has checked what the account may do, and may set read-only fields.
+	Trusted bool `json:"-"`
 }
 
+// Delete deletes a record.
 type Delete struct {
 	handlers.Command
 	Collection string `json:"collection"`
 	Record     string `json:"record"`
+	Role       string `json:"-"` // of the account that gives the command
+	Trusted    bool   `json:"-"` // the caller has checked what the account may do
 }
 
 // MaxRecord is the largest record, in bytes of its JSON.
@@ -234,11 +240,24 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if c.Record == "" && c.New {
 		c.Record = events.NewID()
 	}
-	if err := checkRecordID(c.Collection, c.Record); err != nil {
+	t, err := h.typeOf(c.Collection)
+	if err != nil {
 		return "", 0, err
 	}
 	set, err := compactFields(c.Set)
+	if err == nil && !c.Trusted && !bySystem(c.Actor) {
+		err = t.refuseAccess(c.Command, c.Role, map[bool]string{true: "create", false: "update"}[c.New])
+	}
+	if err == nil {
+		set, err = t.check(c, set)
+	}
 	if err != nil {
+		return "", 0, err
+	}
+	if c.New && t.ID != nil {
+		c.Record = t.ID(set)
+	}
+	if err := checkRecordID(c.Record); err != nil {
 		return "", 0, err
 	}
 	if c.Actor == events.ActorSystem {
@@ -246,7 +265,6 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	} else if err := h.refuseSecrets(set); err != nil {
 		return "", 0, err
 	}
-	t := h.types[c.Collection]
 	if t.Prepare != nil {
 		if err := t.Prepare(ctx, h, &c); err != nil {
 			return "", 0, err
@@ -276,7 +294,14 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 
 // Delete has no effect on a record that is deleted already.
 func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
-	if err := checkRecordID(c.Collection, c.Record); err != nil {
+	t, err := h.typeOf(c.Collection)
+	if err == nil {
+		err = checkRecordID(c.Record)
+	}
+	if err == nil && !c.Trusted && !bySystem(c.Actor) {
+		err = t.refuseAccess(c.Command, c.Role, "delete")
+	}
+	if err != nil {
 		return 0, err
 	}
 	return h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
@@ -320,10 +345,16 @@ func (h *Records) Edit(ctx context.Context, by handlers.Command, name, id string
 	return err
 }
 
-func checkRecordID(collection, record string) error {
-	if _, err := events.ParseID(collection); err != nil {
-		return handlers.RefuseField(handlers.Invalid, "collection", "collection: %v", err)
+// typeOf refuses a collection that no type has.
+func (h *Records) typeOf(collection string) (Type, error) {
+	i := slices.IndexFunc(h.types, func(t Type) bool { return t.Name == collection })
+	if i < 0 {
+		return Type{}, Invalid("collection", "collection: there is no collection %.80q of configuration records.", collection)
 	}
+	return h.types[i], nil
+}
+
+func checkRecordID(record string) error {
 	if _, err := events.ParseID(record); err != nil {
 		return handlers.RefuseField(handlers.Invalid, "id", "id: %v", err)
 	}

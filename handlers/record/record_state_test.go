@@ -91,7 +91,8 @@ func saved(id, fields string) handlerstest.Fact {
 func TestAnAccountMakesNoMoreRecordsThanTheLimit(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := &Records{Log: eventstest.Log(t)}
+	h := Open(eventstest.Log(t), Type{Name: "ai_prompts", Access: Rules(Admins, Admins, Admins, Admins, Admins),
+		Fields: []Field{{Name: "name", Kind: Text}}})
 	save := func(actor, id, name string) handlers.Code {
 		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "ai_prompts",
 			Role: account.Admin, Record: id, New: true,

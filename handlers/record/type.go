@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	"pocketcoder/events"
@@ -13,9 +14,19 @@ import (
 
 // Type is a type of configuration records: all records of one collection.
 type Type struct {
-	Name   string   // of the collection
+	Name   string // of the collection
+	Alias  string // second name of the collection in the API
+	Title  string // for people, such as Budgets
+	About  string // continues the title, such as: limit the cost of a chat or of a day
+	Fields []Field
+	Access
+	Assistants Verbs // what the assistants of chats may do by their tools
+	AllUsers   bool  // a record without a user is for all users; elsewhere it is of the account that makes it
+
 	Unique []string // fields whose values together identify one record
 	Upsert bool     // a new record with the same unique values changes the existing one
+	// ID returns the id of a new record from its fields; nil for a random one, or that of the client.
+	ID func(Values) string
 	// Defaults are the values of a new record that does not set them.
 	Defaults map[string]any
 	// Complete sets fields that follow from others, and refuses fields that contradict each other; nil for none.
@@ -29,6 +40,50 @@ type Change struct {
 	Save
 	Set, Old Values // the fields to set, and the record's fields before; Old is nil for a new record
 	all      *collection
+}
+
+// Field returns the field with a name.
+func (t Type) Field(name string) (Field, bool) {
+	i := slices.IndexFunc(t.Fields, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		return Field{}, false
+	}
+	return t.Fields[i], true
+}
+
+// check returns the fields that a command sets, as they are stored. It refuses a field that the type does not have or
+// that the command may not set, and a value of another kind.
+func (t Type) check(c Save, set Values) (Values, error) {
+	checked := Values{}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		f, known := t.Field(name)
+		switch {
+		case !known || f.Derived:
+			return nil, Invalid(name, "%s: %s has no such field.", name, t.Name)
+		case f.ReadOnly && !c.Trusted && !bySystem(c.Actor):
+			return nil, Invalid(name, "%s: only PocketCoder itself sets this field.", name)
+		}
+		value, err := f.Normalize(set[name])
+		if err != nil {
+			return nil, Invalid(name, "%s: %v", name, err)
+		}
+		if checked[name] = value; bySystem(c.Actor) {
+			checked[name] = set[name]
+		}
+	}
+	return checked, nil
+}
+
+// refuseBlank refuses a record without a required field, as far as a command sets it.
+func (c Change) refuseBlank(t Type) error {
+	for _, f := range t.Fields {
+		_, given := c.Set[f.Name]
+		// a record without an account is of the operator
+		if f.Required && f.Name != "user" && (given || c.New) && string(c.Now().Value(f.Name)) == `""` {
+			return Invalid(f.Name, "%s: Cannot be blank.", f.Name)
+		}
+	}
+	return nil
 }
 
 // account returns the account that gives the command. ok is false for a command of the system.
@@ -128,10 +183,16 @@ func (s *collection) complete(t Type, c Save, set Values) (Values, error) {
 			ch.Put(name, value)
 		}
 	}
+	maps.Copy(ch.Set, c.Fixed)
 	if t.Complete != nil {
-		return ch.Set, t.Complete(ch)
+		if err := t.Complete(ch); err != nil {
+			return nil, err
+		}
 	}
-	return ch.Set, nil
+	if c.Trusted || bySystem(c.Actor) {
+		return ch.Set, nil
+	}
+	return ch.Set, ch.refuseBlank(t)
 }
 
 // Values are the fields of a record, by name.

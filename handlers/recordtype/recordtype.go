@@ -28,10 +28,18 @@ const HealthChecks = "healthchecks"
 // All returns all types of configuration records.
 func All(programs mcpserver.Programs) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, device.Types, channel.Types, model.Types, []record.Type{
-		note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), {Name: HealthChecks}})
+		note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.
 func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
 	return record.Open(l, All(programs)...)
 }
+
+var healthChecks = record.Type{Name: HealthChecks,
+	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
+	Fields: []record.Field{
+		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},
+		{Name: "status", Kind: record.Select, Label: "Status", Values: []string{"starting", "ready", "degraded", "offline", "error"}, ReadOnly: true},
+		{Name: "last_ping", Kind: record.Date, ReadOnly: true},
+	}}

@@ -22,12 +22,47 @@ import (
 // active is the default of a new rule: a rule that its author believes to be in force must be.
 var active = map[string]any{"active": true}
 
+// The rules of access to rules: every account sees records without a chat, and the owner of a chat sees those of the
+// chat. Agents never approve.
+var (
+	globalOrOwnChat = record.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` +
+		record.IsStaff + `)`)
+	chatOwner = record.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + record.IsAdmin)
+)
+
 // Types are the types of the records of rules.
 var Types = []record.Type{
-	{Name: ToolPermissions, Unique: []string{"agent", "tool", "pattern", "chat"}, Defaults: active,
-		Complete: completeToolPermission},
-	{Name: WhitelistActions, Defaults: active, Complete: completeAction},
-	{Name: WhitelistTargets, Defaults: active, Complete: completeTarget},
+	{Name: ToolPermissions, Title: "Rules", About: "decide permission requests without you",
+		Access: record.Rules(globalOrOwnChat, globalOrOwnChat, chatOwner, chatOwner, chatOwner),
+		Unique: []string{"agent", "tool", "pattern", "chat"}, Defaults: active, Complete: completeToolPermission,
+		Fields: []record.Field{
+			{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents"},
+			{Name: "tool", Kind: record.Text, Label: "Permission", Required: true},
+			{Name: "pattern", Kind: record.Text, Label: "Pattern", Required: true},
+			{Name: "action", Kind: record.Select, Label: "Action", Values: []string{"allow", "ask", "deny"}, Required: true},
+			{Name: "active", Kind: record.Bool, Label: "In force"},
+			{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
+			{Name: "expires_at", Kind: record.Date, Label: "Expires"},
+			{Name: "author", Kind: record.Relation, Label: "Author", Relation: "users", ReadOnly: true},
+			{Name: "note", Kind: record.Text, Label: "Note"},
+		}},
+	{Name: WhitelistActions, Title: "Allowed actions", About: "kinds of requests that are allowed for all chats",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,
+		Complete: completeAction,
+		Fields: []record.Field{
+			{Name: "permission", Kind: record.Text, Label: "Permission", Required: true},
+			{Name: "kind", Kind: record.Select, Label: "Kind", Values: []string{"strict", "pattern"}},
+			{Name: "value", Kind: record.Text, Label: "Value"},
+			{Name: "active", Kind: record.Bool, Label: "In force"},
+		}},
+	{Name: WhitelistTargets, Title: "Allowed targets", About: "files that are allowed for all chats",
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,
+		Complete: completeTarget,
+		Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "pattern", Kind: record.Text, Label: "Pattern", Required: true},
+			{Name: "active", Kind: record.Bool, Label: "In force"},
+		}},
 }
 
 // completeToolPermission stores the author of a rule. Only administrators move a rule to another chat.
@@ -166,7 +201,7 @@ func Allow(ctx context.Context, h *record.Records, c AllowRule) (id string, err 
 			"action": string(policy.Allow)})
 	}
 	stored, _, err = h.Save(ctx, record.Save{
-		Command: c.Command, Collection: ToolPermissions, Record: stored, Set: record.Fields(set), New: isNew,
+		Command: c.Command, Collection: ToolPermissions, Record: stored, Set: record.Fields(set), New: isNew, Trusted: true,
 	})
 	return ToolPermissions + "/" + stored, err
 }

@@ -16,7 +16,39 @@ import (
 const Collection = "schedules"
 
 // Type is the type of the records of schedules. A new one is enabled.
-var Type = record.Type{Name: Collection, Defaults: map[string]any{"enabled": true}, Complete: complete}
+var Type = record.Type{Name: Collection, Alias: "cron_jobs",
+	Title: "Records of schedules", About: "every field of them",
+	Access:     record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
+	Assistants: record.Verbs{Create: true, Update: true, Delete: true},
+	Defaults:   map[string]any{"enabled": true}, Complete: complete,
+	Fields: []record.Field{
+		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+		{Name: "description", Kind: record.Text, Label: "Description"},
+		{Name: "cron_expression", Kind: record.Text, Label: "Cron expression", Example: "0 9 * * 1-5 (Mon to Fri at 9:00)"},
+		{Name: "every", Kind: record.Text, Label: "or interval", Example: "15m, 24h, 7d"},
+		{Name: "at", Kind: record.Date, Label: "or once at", Example: "2026-12-24 09:00"},
+		{Name: "time_zone", Kind: record.Text, Label: "Time zone, if not the server's", Example: "Europe/Berlin"},
+		{Name: "starts", Kind: record.Date, Label: "Not before", Example: "2026-12-24 09:00"},
+		{Name: "missed", Kind: record.Select, Label: "After missed runs", Values: []string{Skip, Once},
+			Choices: map[string]string{"": "start none; for a single run, start it late", Skip: "start none",
+				Once: "start one run for all of them"}},
+		{Name: "overlap", Kind: record.Select, Label: "If the last run is not over", Values: []string{Skip, Queue},
+			Choices: map[string]string{"": "skip the next run", Skip: "skip the next run", Queue: "start the next run anyway"}},
+		{Name: "prompt", Kind: record.Text, Label: "Prompt that each run submits", Required: true},
+		{Name: "session_mode", Kind: record.Select, Label: "Chat of the runs", Values: []string{Existing, New}, Required: true,
+			Choices: map[string]string{New: "a new chat for each run", Existing: "the same chat for all runs"}},
+		{Name: "chat", Kind: record.Relation, Label: "The same chat", Relation: "chats"},
+		{Name: "agent", Kind: record.Relation, Label: "Agent of new chats", Relation: "ai_agents",
+			Choices: map[string]string{"": "OpenCode's own agent"}},
+		{Name: "model", Kind: record.Text, Label: "Model of new chats", Example: "the default model"},
+		{Name: "max_cost", Kind: record.Number, Label: "Stop a run at cost, in US$", Unit: record.Dollars, Example: "empty for no limit"},
+		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+		{Name: "enabled", Kind: record.Bool, Label: "Enabled"},
+		{Name: "last_executed", Kind: record.Date, Label: "Last run at", ReadOnly: true, Derived: true},
+		{Name: "last_status", Kind: record.Text, Label: "State of the last run", ReadOnly: true, Derived: true},
+		{Name: "last_error", Kind: record.Text, Label: "Reason of the last run", ReadOnly: true, Derived: true},
+		{Name: "ceiling", Kind: record.JSON, ReadOnly: true, Hidden: true},
+	}}
 
 // complete refuses a schedule that could not run. A record with a mistake, which an earlier version stored, can still
 // be disabled.

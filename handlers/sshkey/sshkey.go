@@ -23,7 +23,21 @@ import (
 const Collection = "ssh_keys"
 
 // Type is the type of the records of keys. A fingerprint is unique among all accounts: a key identifies one.
-var Type = record.Type{Name: Collection, Unique: []string{"fingerprint"}, Complete: complete}
+var Type = record.Type{Name: Collection, Title: "SSH keys", About: "that give people access to the sandbox",
+	Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
+	Unique: []string{"fingerprint"}, Complete: complete,
+	Fields: []record.Field{
+		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users"},
+		{Name: "public_key", Kind: record.Text, Label: "Public key", Required: true},
+		{Name: "device_name", Kind: record.Text, Label: "Device"},
+		{Name: "fingerprint", Kind: record.Text, Label: "Fingerprint", Computed: true, Required: true},
+		{Name: "algorithm", Kind: record.Text, Label: "Algorithm"},
+		{Name: "key_size", Kind: record.Number, Label: "Bits"},
+		{Name: "comment", Kind: record.Text, Label: "Comment"},
+		{Name: "expires_at", Kind: record.Date, Label: "Expires"},
+		{Name: "last_used", Kind: record.Date, Label: "Last used"},
+		{Name: "is_active", Kind: record.Bool, Label: "Enabled"},
+	}}
 
 // Commands are the commands that can be sent over NATS.
 func Commands(h *record.Records) handlers.Commands {

@@ -14,6 +14,7 @@ import (
 	"net/http"
 
 	"pocketcoder/web/export"
+	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
@@ -25,7 +26,7 @@ import (
 type Pages struct{ *site.Site }
 
 // Handle adds all pages to a mux.
-func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
+func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api openapi.Document) {
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
@@ -53,5 +54,7 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	mux.Handle("GET /operations", p.Page(p.showOperations))
 	mux.Handle("GET "+offlinePath, p.Open(p.showOffline))
 	mux.Handle("GET /sw.js", p.Open(p.serveServiceWorker))
+	mux.Handle("GET /docs", serveDocs(api))
+	mux.HandleFunc("GET /static/{file}", site.ServeStatic)
 	mux.Handle("GET /", s.NoPage())
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/net/html"
 
 	"pocketcoder/expect"
-	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
 
@@ -206,7 +205,7 @@ func TestTheVersionsOfANoteAreShownAndRestored(t *testing.T) {
 	is.True(other.submit(t, restore[0][1], url.Values{}).status >= 400)
 }
 
-// A new field needs a label in settings/fields.go.
+// A new field needs a label in its type.
 func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
@@ -214,7 +213,7 @@ func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
 	b := loggedIn(t, s, "root")
 	links := regexp.MustCompile(`href="/settings/(\w+)"`)
 	for _, link := range links.FindAllStringSubmatch(b.visit(t, "/settings").body, -1) {
-		form, _ := records.FormOf(link[1])
+		form, _ := s.Web.Records.Collections.FormOf(link[1])
 		page := b.visit(t, "/settings/"+link[1]).body
 		for _, f := range form.Fields {
 			if strings.Contains(page, ">"+strings.ReplaceAll(f.Name, "_", " ")+"</label>") {

@@ -52,7 +52,7 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := run(t)
-	save(t, p, "p1", `{"name":"Deploy","content":"Push.\n","status":"draft"}`, true)
+	save(t, p, "p1", `{"name":"Deploy","content":"Push.\n","status":"draft","authored_by":"human"}`, true)
 	approved := save(t, p, "p1", `{"status":"approved"}`, false)
 	expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposal.Procedures)) == 1 })
 	one := all[procedure](t, p, proposal.Procedures)[0]
@@ -80,7 +80,7 @@ func TestASkillThatChangedOnDiskBecomesADraftOnce(t *testing.T) {
 	is := is.New(t)
 	p := run(t)
 	approve := func(id, name string, sealed int) {
-		save(t, p, id, `{"name":"`+name+`","content":"Push.\n","status":"draft"}`, true)
+		save(t, p, id, `{"name":"`+name+`","content":"Push.\n","status":"draft","authored_by":"human"}`, true)
 		save(t, p, id, `{"status":"approved"}`, false)
 		expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposal.Procedures)) == sealed })
 	}
@@ -122,7 +122,7 @@ func TestAnApprovalWithoutEffectIsADraftAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := run(t)
-	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft"}`, true)
+	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft","authored_by":"human"}`, true)
 	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposal.Collection)[0].Value }
 	save(t, p, "p1", `{"status":"approved","shown_definition":"`+now().Definition+`"}`, false)
 	expect.Eventually(t, "it is a draft again", func() bool { return now().Status == "draft" })

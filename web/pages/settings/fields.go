@@ -1,175 +1,45 @@
 package settings
 
-import "strings"
+import (
+	"cmp"
 
-// fieldLabel returns the label of a field of a collection: the one in fieldLabels, or its name.
-func fieldLabel(collection, field string) string {
-	for _, key := range []string{collection + "." + field, field} {
-		if label := fieldLabels[key]; label != "" {
-			return label
-		}
-	}
-	return strings.ReplaceAll(field, "_", " ")
-}
+	"pocketcoder/handlers/record"
+)
 
-// fieldLabels are the labels of fields, by COLLECTION.FIELD or FIELD.
+// fieldLabel returns the label of a field: its own, or the one in fieldLabels, or its name.
+func fieldLabel(f record.Field) string { return cmp.Or(f.Label, fieldLabels[f.Name], f.Title()) }
+
+// choiceText describes a value of a select.
+func choiceText(f record.Field, value string) string { return cmp.Or(f.Choices[value], value) }
+
+// fieldLabels are the labels of fields of read models.
 var fieldLabels = map[string]string{
-	"name":              "Name",
-	"title":             "Title",
-	"description":       "Description",
-	"note":              "Note",
-	"active":            "In force",
-	"enabled":           "Enabled",
-	"is_active":         "Enabled",
-	"disabled":          "Disabled",
-	"user":              "Account",
-	"chat":              "Chat",
-	"agent":             "Agent",
-	"model":             "Model",
-	"kind":              "Kind",
-	"value":             "Value",
-	"pattern":           "Pattern",
-	"tool":              "Permission",
-	"action":            "Action",
-	"permission":        "Permission",
-	"expires_at":        "Expires",
-	"author":            "Author",
-	"scope":             "Limits",
-	"cost":              "Cost, in US$",
-	"tokens":            "Tokens",
-	"budgets.scope":     "Applies to a",
-	"budgets.cost":      "Most cost, in US$",
-	"budgets.tokens":    "Most tokens",
-	"budgets.user":      "Account, for a day",
-	"provider_id":       "Provider",
-	"env_vars":          "Environment variables",
-	"models":            "Models",
-	"reads":             "Files that each model reads",
-	"is_connected":      "Can be used",
-	"key_error":         "Problem with the key",
-	"llm_keys.env_vars": "Variables and keys, as JSON: {\"NAME\": \"KEY\"}",
-	"mode":              "Mode",
-	"temperature":       "Temperature",
-	"top_p":             "Top P",
-	"is_init":           "Initial agent",
-	"prompt":            "Prompt",
-	"body":              "Text",
-	"identifier":        "Identifier, as PROVIDER/MODEL",
-	"content":           "Text",
-	"signature":         "SHA-256 of the text",
-	"approved_at":       "Approved at",
-	"approved_by":       "Approved by",
-	"proposal":          "Proposal",
-	"sealed_at":         "Sealed at",
-	"sealed_by":         "Sealed by",
-	"version":           "Version",
-	"authored_by":       "Written by",
-	"status":            "Status",
-	"definition":        "Definition",
-	"effect":            "Effect of the approval",
-	"in_force":          "Text in force",
-	"requested_by":      "Requested by",
-	"config":            "Configuration",
-	"catalog":           "Catalogue",
-	"reason":            "Reason",
-	"hosts":             "Hosts that it may reach",
-	"limits":            "Limits of its own",
-	"image":             "Image",
-	"config_schema":     "Schema of the configuration",
-	"command":           "Command",
-	"url":               "URL",
-	"environment":       "Environment variables",
-	"tools":             "Tools",
-	"found_version":     "Version found",
-	"found_tools":       "Tools found",
-	"difference":        "Difference to what was approved",
-	"problem":           "Problem",
-	"not_offered":       "Tools that are not offered",
-	"email":             "Email",
-	"role":              "Role",
-	"password":          "New password",
-	"passwordConfirm":   "New password again",
-	"oldPassword":       "Current password",
-	"emailVisibility":   "Others see the email",
-	"verified":          "Email verified",
-	"avatar":            "Picture",
-	"push_token":        "Address for notifications",
-	"push_service":      "Notification service",
-	"public_key":        "Public key",
-	"device_name":       "Device",
-	"fingerprint":       "Fingerprint",
-	"algorithm":         "Algorithm",
-	"key_size":          "Bits",
-	"comment":           "Comment",
-	"last_used":         "Last used",
-	"rules":             "Rules, as JSON",
-	"server":            "URL of the server: Bot API, or IMAP for email",
-	"trigger":           "Trigger word in groups",
-	"token":             "Secret",
-	"smtp":              "SMTP server, for email",
-	"authserv_id":       "First word of the Authentication-Results headers, for email",
-	"subject":           "Subject",
-	"thread":            "Thread",
-	"channels.address":  "Email address",
-	"channels.token":    "Token of the bot, or password of the mailbox",
-	"token_changed":     "Token changed at",
-	"types":             "Types of events, with blanks between them",
-	"channel":           "Channel",
-	"address":           "Sender",
-	"place":             "Conversation",
-	"group":             "Group",
-	"type":              "Type",
-	"text":              "Text",
-	"about":             "About",
-	"state":             "State",
-	"attempts":          "Attempts",
-	"event":             "Event",
-	"target":            "Target",
-	"position":          "Position",
-	"cron_expression":   "Cron expression",
-	"every":             "or interval",
-	"at":                "or once at",
-	"time_zone":         "Time zone, if not the server's",
-	"starts":            "Not before",
-	"missed":            "After missed runs",
-	"overlap":           "If the last run is not over",
-	"session_mode":      "Chat of the runs",
-	"schedules.chat":    "The same chat",
-	"schedules.prompt":  "Prompt that each run submits",
-	"schedules.agent":   "Agent of new chats",
-	"schedules.model":   "Model of new chats",
-	"max_cost":          "Stop a run at cost, in US$",
-	"last_executed":     "Last run at",
-	"last_status":       "State of the last run",
-	"last_error":        "Reason of the last run",
-	"created":           "Created",
-	"updated":           "Changed",
-}
-
-// choiceText describes a value of a select: the text in choiceTexts, or the value.
-func choiceText(collection, field, value string) string {
-	if text, ok := choiceTexts[collection+"."+field][value]; ok {
-		return text
-	}
-	return value
-}
-
-// choiceTexts describe the values of selects, by COLLECTION.FIELD.
-var choiceTexts = map[string]map[string]string{
-	"schedules.missed": {"": "start none; for a single run, start it late", "skip": "start none",
-		"once": "start one run for all of them"},
-	"schedules.overlap":      {"": "skip the next run", "skip": "skip the next run", "queue": "start the next run anyway"},
-	"schedules.session_mode": {"new": "a new chat for each run", "existing": "the same chat for all runs"},
-	"schedules.agent":        {"": "OpenCode's own agent"},
-}
-
-// hints are examples of what a field takes, by COLLECTION.FIELD.
-var hints = map[string]string{
-	"schedules.cron_expression": "0 9 * * 1-5 (Mon to Fri at 9:00)",
-	"schedules.every":           "15m, 24h, 7d",
-	"schedules.at":              "2026-12-24 09:00",
-	"schedules.starts":          "2026-12-24 09:00",
-	"schedules.time_zone":       "Europe/Berlin",
-	"schedules.model":           "the default model",
-	"schedules.max_cost":        "empty for no limit",
+	"name":            "Name",
+	"title":           "Title",
+	"description":     "Description",
+	"note":            "Note",
+	"disabled":        "Disabled",
+	"user":            "Account",
+	"chat":            "Chat",
+	"reason":          "Reason",
+	"email":           "Email",
+	"role":            "Role",
+	"password":        "New password",
+	"passwordConfirm": "New password again",
+	"oldPassword":     "Current password",
+	"emailVisibility": "Others see the email",
+	"verified":        "Email verified",
+	"avatar":          "Picture",
+	"channel":         "Channel",
+	"place":           "Conversation",
+	"type":            "Type",
+	"text":            "Text",
+	"about":           "About",
+	"state":           "State",
+	"attempts":        "Attempts",
+	"event":           "Event",
+	"target":          "Target",
+	"position":        "Position",
+	"created":         "Created",
+	"updated":         "Changed",
 }

@@ -4,15 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
-	"pocketcoder/web/records"
 )
 
 // shownDefinition is the field with which a save names the definition of an MCP server that the form showed.
@@ -31,35 +28,31 @@ var initialValues = map[string]string{"enabled": "true", "session_mode": schedul
 
 // input is a field of a form.
 type input struct {
-	schema.Field
-	collection string
+	record.Field
 	id         string // of the element, one of a kind on the page
 	value      string
 	sendsShown bool          // the form sends along the text that it showed
 	options    []site.Option // of a select
 }
 
-// hint is an example of what the field takes.
-func (in input) hint() string { return hints[in.collection+"."+in.Name] }
-
 // inputsOf returns the fields of the form of a record, or of a new one, with the values that value returns.
-func (v view) inputsOf(id string, value func(schema.Field) string) (all []input) {
+func (v view) inputsOf(id string, value func(record.Field) string) (all []input) {
 	for _, f := range v.form.Fields {
-		in := input{Field: f, collection: v.about.Name, id: id + "-" + f.Name, value: value(f),
-			sendsShown: id != newRecord && !isPassword(f)}
+		in := input{Field: f, id: id + "-" + f.Name, value: value(f),
+			sendsShown: id != newRecord && f.Kind != record.Secret}
 		switch f.Kind {
-		case schema.Bool:
+		case record.Bool:
 			in.options = []site.Option{{Value: "false", Text: "no"}, {Value: "true", Text: "yes"}}
 			in.value = strconv.FormatBool(in.value == "true")
-		case schema.Select:
+		case record.Select:
 			if !f.Required || in.value == "" {
-				in.options = []site.Option{{Text: choiceText(v.about.Name, f.Name, "")}}
+				in.options = []site.Option{{Text: choiceText(f, "")}}
 			}
 			for _, value := range f.Values {
-				in.options = append(in.options, site.Option{Value: value, Text: choiceText(v.about.Name, f.Name, value)})
+				in.options = append(in.options, site.Option{Value: value, Text: choiceText(f, value)})
 			}
-		case schema.Relation:
-			in.options = append([]site.Option{{Text: choiceText(v.about.Name, f.Name, "")}}, v.related[f.Relation]...)
+		case record.Relation:
+			in.options = append([]site.Option{{Text: choiceText(f, "")}}, v.related[f.Relation]...)
 		}
 		all = append(all, in)
 	}
@@ -68,7 +61,7 @@ func (v view) inputsOf(id string, value func(schema.Field) string) (all []input)
 
 // newInputs returns the fields of the form of a new record.
 func (v view) newInputs() []input {
-	return v.inputsOf(newRecord, func(f schema.Field) string {
+	return v.inputsOf(newRecord, func(f record.Field) string {
 		if v.draft != nil {
 			return v.draft(f.Name)
 		}
@@ -78,8 +71,8 @@ func (v view) newInputs() []input {
 
 // fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of
 // the record.
-func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {
-	form, _ := records.FormOf(collection)
+func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.Field) string) (map[string]any, error) {
+	form, _ := s.Records.Collections.FormOf(collection)
 	fields := map[string]any{}
 	for _, f := range form.Fields {
 		if f.Name == shownDefinition { // with other fields only
@@ -103,14 +96,14 @@ func fieldsIn(r *http.Request, collection string, now func(schema.Field) string)
 }
 
 // valueOf returns the value of a field that a person wrote as text. zone is that of times, empty for the server's.
-func valueOf(f schema.Field, text, zone string) (any, error) {
+func valueOf(f record.Field, text, zone string) (any, error) {
 	switch f.Kind {
-	case schema.Date:
+	case record.Date:
 		if _, err := record.ParseDate(text); err == nil {
 			return text, nil // as the API writes it
 		}
 		return schedule.ParseTime(f.Name, text, zone)
-	case schema.Number:
+	case record.Number:
 		if text == "" {
 			return nil, nil
 		}
@@ -120,12 +113,9 @@ func valueOf(f schema.Field, text, zone string) (any, error) {
 				f.Name, api.Truncate(text, 40))
 		}
 		return n, nil
-	case schema.Bool:
+	case record.Bool:
 		return text == "true", nil
-	case schema.JSON:
-		if isPassword(f) {
-			return text, nil
-		}
+	case record.JSON:
 		if text != "" && !json.Valid([]byte(text)) {
 			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be JSON", f.Name)
 		}
@@ -159,16 +149,11 @@ func fieldText(r query.Record, name string) string {
 	return ""
 }
 
-// isPassword reports whether a field holds a password or a token. The API has no kind for them.
-func isPassword(f schema.Field) bool {
-	return f.Name == "token" || strings.Contains(strings.ToLower(f.Name), "password")
-}
-
 // isLong reports whether a field holds a text of several lines.
-func isLong(f schema.Field) bool {
+func isLong(f record.Field) bool {
 	switch f.Name {
 	case "body", "content", "description", "prompt", "public_key", "note", "reason":
 		return true
 	}
-	return f.Kind == schema.JSON && !isPassword(f)
+	return f.Kind == record.JSON
 }

@@ -14,10 +14,10 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // newForm is the form of a new record.
@@ -157,7 +157,7 @@ func editForm(v view, r query.Record) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, in := range v.inputsOf(r.ID(), func(f schema.Field) string { return fieldText(r, f.Name) }) {
+		for _, in := range v.inputsOf(r.ID(), func(f record.Field) string { return fieldText(r, f.Name) }) {
 			templ_7745c5c3_Err = field(in).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -207,7 +207,7 @@ func editForm(v view, r query.Record) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = site.DetailRow(fieldLabel(v.about.Name, f.Name), v.shownText(f, value)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = site.DetailRow(fieldLabel(f), v.shownText(f, value)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -264,9 +264,9 @@ func field(in input) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var9 string
-		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(fieldLabel(in.collection, in.Name))
+		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(fieldLabel(in.Field))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 62, Col: 58}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 62, Col: 44}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 		if templ_7745c5c3_Err != nil {
@@ -309,7 +309,7 @@ func field(in input) templ.Component {
 			}
 		}
 		switch {
-		case isPassword(in.Field):
+		case in.Kind == record.Secret:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<input id=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -380,7 +380,7 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case isLong(in.Field) || strings.Contains(in.value, "\n"):
-			var templ_7745c5c3_Var16 = []any{templ.KV("command", in.Kind == schema.JSON || in.Name == "public_key")}
+			var templ_7745c5c3_Var16 = []any{templ.KV("command", in.Kind == record.JSON || in.Name == "public_key")}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var16...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -486,9 +486,9 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var24 string
-			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(in.hint())
+			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(in.Example)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 76, Col: 97}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 76, Col: 98}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -548,9 +548,9 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var29 string
-			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(in.hint())
+			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(in.Example)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 78, Col: 97}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 78, Col: 98}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 			if templ_7745c5c3_Err != nil {

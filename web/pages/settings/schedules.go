@@ -10,12 +10,12 @@ import (
 
 	"github.com/a-h/templ"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // Limits of what the page of a schedule shows.
@@ -61,7 +61,7 @@ func (s Settings) previewSchedule(r *http.Request, caller api.Caller) (templ.Com
 }
 
 func (s Settings) preview(r *http.Request, caller api.Caller) (v schedule.Preview, err error) {
-	fields, err := fieldsIn(r, schedule.Collection, func(schema.Field) string { return "" })
+	fields, err := s.fieldsIn(r, schedule.Collection, func(record.Field) string { return "" })
 	if err != nil {
 		return v, err
 	}

@@ -31,6 +31,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
@@ -38,7 +39,6 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
 )
 
@@ -126,8 +126,8 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 		return v, err
 	}
 	v.related, v.account, v.providers = map[string][]site.Option{}, caller.Account, s.Records.ProviderKeys.Known
-	v.form, _ = records.FormOf(v.about.Name)
-	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
+	v.form, _ = s.Records.Collections.FormOf(v.about.Name)
+	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return f.Name == shownDefinition })
 	if v.changes, err = s.proposed(r.Context(), v.about.Name); err != nil {
 		return v, err
 	}
@@ -136,7 +136,7 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 			return v, err
 		}
 		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
-		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return !isEditedServerField(f) })
+		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return !isEditedServerField(f) })
 	}
 	if id := r.PathValue("id"); id != "" {
 		found, err := s.API.Find(r.Context(), caller, v.about.Name, id)
@@ -159,7 +159,7 @@ func (s Settings) addRows(ctx context.Context, db dbx.Builder, caller api.Caller
 		v.more = len(v.records) == maxRecords
 	}
 	for _, f := range slices.Concat(v.form.Fields, v.form.Fixed) {
-		if f.Kind != schema.Relation || v.related[f.Relation] != nil {
+		if f.Kind != record.Relation || v.related[f.Relation] != nil {
 			continue
 		}
 		all, err := s.List(ctx, db, caller, f.Relation, newest)
@@ -250,7 +250,7 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return "" })
+	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return "" })
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +261,7 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 // createWithToken creates a record of a collection, and shows the token that the system makes for it.
 func (s Settings) createWithToken(collection string) func(*http.Request, api.Caller) (templ.Component, error) {
 	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
-		fields, err := fieldsIn(r, collection, func(f schema.Field) string { return "" })
+		fields, err := s.fieldsIn(r, collection, func(f record.Field) string { return "" })
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +302,7 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return fieldText(now, f.Name) })
+	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return fieldText(now, f.Name) })
 	if err != nil || len(fields) == 0 {
 		return pagePath(about.Name), err
 	}
@@ -339,11 +339,11 @@ func recordPath(collection, id string) string { return path(collection) + "/" + 
 func (v view) fieldsOf(r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
 		if text := fieldText(r, name); text != "" {
-			f := schema.Field{Name: name}
-			if i := slices.IndexFunc(v.form.Fixed, func(f schema.Field) bool { return f.Name == name }); i >= 0 {
+			f := record.Field{Name: name}
+			if i := slices.IndexFunc(v.form.Fixed, func(f record.Field) bool { return f.Name == name }); i >= 0 {
 				f = v.form.Fixed[i]
 			}
-			all = append(all, [2]string{fieldLabel(v.about.Name, name), v.shownText(f, text)})
+			all = append(all, [2]string{fieldLabel(f), v.shownText(f, text)})
 		}
 	}
 	return all
@@ -351,7 +351,7 @@ func (v view) fieldsOf(r query.Record) (all [][2]string) {
 
 // isEditedServerField reports whether a person sets a field of an MCP server. The gateway sets who approved a server
 // and when, and the other fields are for gateways elsewhere.
-func isEditedServerField(f schema.Field) bool {
+func isEditedServerField(f record.Field) bool {
 	return !slices.Contains([]string{"requested_by", "approved_by", "approved_at", "config", "catalog", "image",
 		"config_schema"}, f.Name)
 }
@@ -368,9 +368,9 @@ func serverOf(r query.Record) (s mcpserver.Server) {
 }
 
 // shownText returns what a field shows: the name of a related record, or else the value.
-func (v view) shownText(f schema.Field, value string) string {
+func (v view) shownText(f record.Field, value string) string {
 	for _, one := range v.related[f.Relation] {
-		if f.Kind == schema.Relation && one.Value == value {
+		if f.Kind == record.Relation && one.Value == value {
 			return one.Text
 		}
 	}

@@ -1,4 +1,4 @@
-package visible
+package pages_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/expect/random"
+	"pocketcoder/web/pages/visible"
 )
 
 func TestCodeIsSplitIntoTokens(t *testing.T) {
@@ -24,7 +25,7 @@ func TestCodeIsSplitIntoTokens(t *testing.T) {
 		{"go", "\"open\nfunc", "s:\"open \n k:func"},
 	} {
 		var got []string
-		for _, token := range Code(c.language, c.text) {
+		for _, token := range visible.Code(c.language, c.text) {
 			if token.Class != "" {
 				token.Text = token.Class + ":" + token.Text
 			}
@@ -40,7 +41,7 @@ func TestCodeKeepsEveryCharacter(t *testing.T) {
 		name := rapid.SampledFrom([]string{"go", "py", "sql", "html", "json", ""}).Draw(t, "language")
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab1_ \n\t\"'`\\/*#-<>!é{}"))).Draw(t, "text")
 		var whole strings.Builder
-		for _, token := range Code(name, text) {
+		for _, token := range visible.Code(name, text) {
 			if token.Text == "" || !utf8.ValidString(token.Text) {
 				t.Fatalf("token %q of %q", token, text)
 			}
@@ -56,6 +57,6 @@ func TestTheLanguageOfAFileIsThatOfItsName(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{"a/b.go": "go", "Makefile": "makefile", "x/Dockerfile": "dockerfile",
 		"a.TS": "ts", "a": "", "a.unknown": "", "": ""} {
-		is.New(t).Equal(LanguageOf(file), want)
+		is.New(t).Equal(visible.LanguageOf(file), want)
 	}
 }

@@ -1,4 +1,4 @@
-package visible_test
+package pages_test
 
 import (
 	"fmt"

@@ -1,15 +1,27 @@
-package web
+package pages
 
 import (
 	"cmp"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/a-h/templ"
 
 	"pocketcoder/web/openapi"
+	"pocketcoder/web/pages/site"
 )
+
+// serveDocs shows the description of the API, also while the read models are loaded.
+func serveDocs(d openapi.Document) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site.SetHeaders(w.Header())
+		if err := site.Render(w, r, http.StatusOK, docs(d)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
+}
 
 // examples has a command to begin with for each group of operations.
 var examples = map[string]string{
