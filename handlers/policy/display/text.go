@@ -1,7 +1,7 @@
 // Package display makes texts from outside visible to a person: pages, notifications, messengers and the terminal show
 // them as this package says. A sign stands for each character that shows nothing, or that moves or hides what is
-// around it. The package also quotes a text for a sentence, says why a text may look different to a person than it is, shortens
-// runs of blanks, and splits a diff into its lines.
+// around it. The package also quotes a text for a sentence, says why a text may look different to a person than it is,
+// shortens runs of blanks, and splits a diff into its lines.
 //
 // Promises: a text of Exact, Prose or Quote holds only characters that can be seen, line ends, tabs and, in prose,
 // spaces and joiners. A shortened text shows the length of each run that it replaces.
