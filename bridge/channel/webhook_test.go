@@ -26,6 +26,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 )
 
@@ -91,7 +92,7 @@ func newSystem(t *testing.T) *system {
 	check(t, err)
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
-	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: &record.Records{Log: s.log}}
+	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: recordtype.Open(s.log, nil)}
 	s.start()
 	t.Cleanup(func() { s.stop() })
 	return s

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
@@ -25,7 +26,7 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	s := openedModel(t)
 	var lines expect.Buffer
 	s.o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-	s.records, s.engineNode, s.web = &record.Records{Log: s.log}, &sharedEngine{}, &web.Server{API: &api.Server{}}
+	s.records, s.engineNode, s.web = recordtype.Open(s.log, nil), &sharedEngine{}, &web.Server{API: &api.Server{}}
 	var err error
 	s.secrets, err = secret.Open(t.Context(), s.nc, 1)
 	is.NoErr(err)

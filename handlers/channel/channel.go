@@ -163,17 +163,13 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 	if id, seq, err = h.save(ctx, c, tokenKey(c.Record), token); err != nil || token == "" {
 		return id, seq, err
 	}
-	c.ID, c.Record, c.New = "", id, false
+	c.ID, c.Record, c.New, c.Trusted = "", id, false, true
 	c.Set = record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})
 	return h.Records.Save(ctx, c)
 }
 
-// save saves a record, and stores its secret, "" for none, under its key. A new record is enabled unless it says
-// otherwise.
+// save saves a record, and stores its secret, "" for none, under its key.
 func (h *Channels) save(ctx context.Context, c record.Save, key, text string) (id string, seq uint64, err error) {
-	if _, given := c.Set["enabled"]; c.New && !given {
-		c.Set["enabled"] = json.RawMessage("true")
-	}
 	if text == "" {
 		return h.Records.Save(ctx, c)
 	}

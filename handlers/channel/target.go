@@ -12,7 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/record"
 )
 
@@ -108,14 +108,14 @@ func validTypes(all []string) bool {
 		!slices.ContainsFunc(all, func(typ string) bool {
 			s, err := events.ParseSubject(strings.Replace(filterOf(typ), "*", "id", 1))
 			return err != nil || !typePattern.MatchString(typ) ||
-				s.Collection == Targets || s.Collection == record.DeviceCollection
+				s.Collection == Targets || s.Collection == device.Collection
 		})
 }
 
 // touch changes a target, so that its deliveries begin anew.
 func (h *Channels) touch(ctx context.Context, actor, id string) (string, uint64, error) {
 	return h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Targets, Record: id,
-		Role: account.Admin, Set: record.Fields(map[string]any{"restart": events.NewID()})})
+		Trusted: true, Set: record.Fields(map[string]any{"restart": events.NewID()})})
 }
 
 func targetKey(id string) string { return targetPrefix + "." + id }

@@ -149,7 +149,7 @@ func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made NewToken,
 	if c.Collection != Targets && slices.ContainsFunc(hooks, func(w Webhook) bool { return is(w.ID) }) {
 		err = h.store(ctx, webhookKey(c.Record), made.Token, func() error {
 			_, seq, err = h.Records.Save(ctx, record.Save{Command: c.Command, Collection: Webhooks, Record: c.Record,
-				Role: account.Admin, Set: record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})})
+				Trusted: true, Set: record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})})
 			return err
 		})
 		return made, seq, err

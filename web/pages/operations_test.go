@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/web/webtest"
 )
 
@@ -51,14 +52,14 @@ func TestEveryCollectionOfTheSettingsIsShownAndChanged(t *testing.T) {
 	expect.Contains(t, root.submit(t, "/settings/ai_prompts/"+id,
 		url.Values{"name": {"Review 2"}, "body": {"Be brief.\r\nBe kind."}}).body, "Review 2")
 	is.Equal(ada.submit(t, "/settings/ai_prompts/"+id, url.Values{"name": {"mine"}}).status, http.StatusNotFound)
-	agent := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"},
+	page := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"},
 		"temperature": {"0.5"}, "is_init": {"true"}, "prompt": {id}}).body
-	expect.Contains(t, agent, `<option value="`+id+`" selected>Review 2</option>`)
-	_, rest, _ = strings.Cut(agent, `id="record-`)
+	expect.Contains(t, page, `<option value="`+id+`" selected>Review 2</option>`)
+	_, rest, _ = strings.Cut(page, `id="record-`)
 	agentID, _, _ := strings.Cut(rest, `"`)
 	cleared := root.submit(t, "/settings/ai_agents/"+agentID, url.Values{"name": {"reviewer"}, "temperature": {""}})
 	is.Equal(cleared.status, http.StatusOK)
-	stored, err := s.Records.Agent(t.Context(), agentID)
+	stored, err := agent.One(t.Context(), s.Records, agentID)
 	is.NoErr(err)
 	is.True(stored.Temperature == nil) // not 0, which is a temperature too
 	for _, bad := range []url.Values{{"name": {"x"}, "temperature": {"warm"}}, {"name": {""}},

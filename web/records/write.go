@@ -175,10 +175,10 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	}
 	var allowed bool
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		if err := checkRelations(ctx, db, c, w.set, caller.Request(), fresh); err != nil {
+		if err := s.checkRelations(ctx, db, c, w.set, caller.Request(), fresh); err != nil {
 			return err
 		}
-		allowed, err = query.AllowedNew(ctx, db, Catalogue, c.Collection, values, c.Create, caller.Request())
+		allowed, err = query.AllowedNew(ctx, db, s.API.Catalogue, c.Collection, values, c.Create, caller.Request())
 		return err
 	})
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Records) update(ctx context.Context, caller api.Caller, c collection, i
 		return "", 0, err
 	}
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		return checkRelations(ctx, db, c, w.changed(), caller.Request(), fresh)
+		return s.checkRelations(ctx, db, c, w.changed(), caller.Request(), fresh)
 	})
 	if err != nil {
 		return "", 0, err
@@ -247,7 +247,7 @@ func (s *Records) changeOf(ctx context.Context, caller api.Caller, c collection,
 		return w, api.Forbidden("Only superusers can perform this action.")
 	}
 	return w, s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.createdFields, rule, caller.Request())
+		allowed, err := query.AllowedNew(ctx, db, s.API.Catalogue, c.Collection, w.createdFields, rule, caller.Request())
 		if err == nil && !allowed {
 			err = api.NotFound()
 		}

@@ -23,6 +23,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 )
 
@@ -60,7 +61,7 @@ func New(t *testing.T, fields map[string]any,
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	check(t, err)
 	s.Accounts.HashMemory = 64
-	s.Records = &record.Records{Log: s.Log}
+	s.Records = recordtype.Open(s.Log, nil)
 	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log},
 		Accounts: s.Accounts, Decide: (&permission.Permissions{Log: s.Log}).Decide, AwaitReadModels: s.Model.Wait,
 		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
