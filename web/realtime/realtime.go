@@ -35,7 +35,7 @@ import (
 // is disconnected if its queue is full, or if the bytes queued for all clients of its account exceed the limit.
 //
 // A reconnecting client first gets the changes that it missed, page by page; PocketBase loses these changes.
-// endings.go stores the sequence up to which each topic of a session was delivered. A record that changed several
+// resume.go stores the sequence up to which each topic of a session was delivered. A record that changed several
 // times is sent once, in its current state. A record that may have been lost in transit is sent again, whole.
 
 // Realtime serves realtime. Run must run while it serves.

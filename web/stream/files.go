@@ -20,6 +20,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/realdir"
 	"pocketcoder/web/api"
 )
 
@@ -134,14 +135,12 @@ func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, notFile
 	}
-	// if a pipe has replaced the file, opening it must not wait for a writer
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, info, err := realdir.OpenFile(root, name)
+	if errors.Is(err, realdir.ErrNotRegular) { // it was replaced
+		return nil, nil, notFile
+	}
 	if err != nil {
 		return nil, nil, fileProblem(err)
-	}
-	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, nil, notFile
 	}
 	return f, info, nil
 }
