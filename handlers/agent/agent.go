@@ -29,7 +29,7 @@ var Types = []record.Type{
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-			{Name: "body", Kind: record.Text, Label: "Text", Required: true},
+			{Name: "body", Kind: record.Text, Label: "Text", Required: true, Lines: true},
 		}},
 	{Name: Models, Title: "Models of agents", About: "names and identifiers",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
@@ -41,7 +41,7 @@ var Types = []record.Type{
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-			{Name: "description", Kind: record.Text, Label: "Description"},
+			{Name: "description", Kind: record.Text, Label: "Description", Lines: true},
 			{Name: "mode", Kind: record.Select, Label: "Mode", Values: []string{"primary", "sandbox_agent"}},
 			{Name: "temperature", Kind: record.Number, Label: "Temperature"},
 			{Name: "top_p", Kind: record.Number, Label: "Top P"},

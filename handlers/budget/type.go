@@ -19,7 +19,7 @@ var Type = record.Type{Name: Collection, Title: "Budgets", About: "limit the cos
 		{Name: "scope", Kind: record.Select, Label: "Applies to a", Values: []string{OfChat, OfDay}, Required: true},
 		{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
 		{Name: "user", Kind: record.Relation, Label: "Account, for a day", Relation: "users"},
-		{Name: "cost", Kind: record.Number, Label: "Most cost, in US$", Unit: record.Dollars},
+		{Name: "cost", Kind: record.Number, Label: "Most cost", Unit: record.Dollars},
 		{Name: "tokens", Kind: record.Number, Label: "Most tokens"},
 		{Name: "active", Kind: record.Bool, Label: "In force"},
 	}}

@@ -28,7 +28,7 @@ var Types = []record.Type{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
 			{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
-			{Name: "prompt", Kind: record.Text, Label: "Prompt"},
+			{Name: "prompt", Kind: record.Text, Label: "Prompt", Lines: true},
 			{Name: "enabled", Kind: record.Bool, Label: "Enabled"},
 			{Name: "token_changed", Kind: record.Date, Label: "Token changed at", ReadOnly: true},
 		}},
@@ -41,7 +41,7 @@ var Types = []record.Type{
 			{Name: "enabled", Kind: record.Bool, Label: "Enabled"},
 			{Name: "restart", Kind: record.Text, ReadOnly: true, Hidden: true},
 		}},
-	{Name: Pairings, Title: "Records of pairings", About: "every field of them",
+	{Name: Pairings, Title: "Pairing", About: "a code for your account, and the people in messengers who act for it",
 		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Never, record.Never, record.OwnOrAdmin),
 		Fields: []record.Field{
 			{Name: "channel", Kind: record.Relation, Label: "Channel", Relation: Collection, ReadOnly: true},

@@ -47,7 +47,7 @@ var Types = []record.Type{
 		Unique: []string{"provider_id", "user"}, Upsert: true, Complete: completeKey,
 		Fields: []record.Field{
 			{Name: "provider_id", Kind: record.Text, Label: "Provider", Required: true},
-			{Name: "env_vars", Kind: record.JSON, Label: "Variables and keys, as JSON: {\"NAME\": \"KEY\"}"},
+			{Name: "env_vars", Kind: record.JSON, Label: "Variables and keys, as lines NAME=KEY", Pairs: true},
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
 		}},
 	{Name: Selections, Title: "Selected models", About: "of chats and accounts",

@@ -24,7 +24,7 @@ var Type = record.Type{Name: Collection, Title: "Notes of agents", About: "what 
 	Fields: []record.Field{
 		{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents", Required: true},
 		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-		{Name: "content", Kind: record.Text, Label: "Text"},
+		{Name: "content", Kind: record.Text, Label: "Text", Lines: true},
 	}}
 
 // complete refuses a note that cannot be a file, and a note under another id than its own: its name and its agent stay

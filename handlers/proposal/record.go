@@ -55,8 +55,8 @@ var Types = []record.Type{
 		Fields: []record.Field{
 			{Name: "kind", Kind: record.Select, Label: "Kind", Values: []string{Procedure, Agent, Prompt}},
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-			{Name: "description", Kind: record.Text, Label: "Description"},
-			{Name: "content", Kind: record.Text, Label: "Text", Required: true},
+			{Name: "description", Kind: record.Text, Label: "Description", Lines: true},
+			{Name: "content", Kind: record.Text, Label: "Text", Required: true, Lines: true},
 			{Name: "authored_by", Kind: record.Select, Label: "Written by", Values: []string{"human", "poco"}, Required: true},
 			{Name: "status", Kind: record.Select, Label: "Status", Values: []string{Draft, Approved, Denied}, Required: true},
 			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
@@ -71,8 +71,8 @@ var Types = []record.Type{
 		Complete: completeProcedure,
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-			{Name: "description", Kind: record.Text, Label: "Description", Required: true},
-			{Name: "content", Kind: record.Text, Label: "Text", Required: true},
+			{Name: "description", Kind: record.Text, Label: "Description", Required: true, Lines: true},
+			{Name: "content", Kind: record.Text, Label: "Text", Required: true, Lines: true},
 			{Name: "signature", Kind: record.Text, Label: "SHA-256 of the text", Computed: true, Required: true},
 			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
 			{Name: "proposal", Kind: record.Relation, Label: "Proposal", Relation: Collection},

@@ -47,6 +47,9 @@ type Field struct {
 	Computed bool // PocketCoder sets it if it is required and missing
 	Nullable bool // shown as null while it is empty
 	Derived  bool // the read models compute it: it is not stored
+	Lines    bool // a text of several lines
+	Texts    bool // a JSON list of texts: a form shows each in a line
+	Pairs    bool // a JSON object of texts: a form shows each as a line NAME=VALUE
 	Hidden   bool // it is stored, and shown to no client
 	Argument bool // it is part of a command, and not stored
 }

@@ -44,7 +44,7 @@ var Types = []record.Type{
 			{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
 			{Name: "expires_at", Kind: record.Date, Label: "Expires"},
 			{Name: "author", Kind: record.Relation, Label: "Author", Relation: "users", ReadOnly: true},
-			{Name: "note", Kind: record.Text, Label: "Note"},
+			{Name: "note", Kind: record.Text, Label: "Note", Lines: true},
 		}},
 	{Name: WhitelistActions, Title: "Allowed actions", About: "kinds of requests that are allowed for all chats",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,

@@ -28,7 +28,7 @@ var Type = record.Type{Name: Collection, Title: "SSH keys", About: "that give pe
 	Unique: []string{"fingerprint"}, Complete: complete,
 	Fields: []record.Field{
 		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users"},
-		{Name: "public_key", Kind: record.Text, Label: "Public key", Required: true},
+		{Name: "public_key", Kind: record.Text, Label: "Public key", Required: true, Lines: true},
 		{Name: "device_name", Kind: record.Text, Label: "Device"},
 		{Name: "fingerprint", Kind: record.Text, Label: "Fingerprint", Computed: true, Required: true},
 		{Name: "algorithm", Kind: record.Text, Label: "Algorithm"},

@@ -76,7 +76,7 @@ func TestASecretOfTheSettingsIsNotOverwrittenByWhatIsShown(t *testing.T) {
 	_, token := s.User(t, "root", "admin")
 	b := loggedIn(t, s, "root")
 	page := b.submit(t, "/settings/llm_keys", url.Values{"provider_id": {"acme"},
-		"env_vars": {`{"ACME_API_KEY":"sk-very-secret"}`}, "user": {idOf(t, s, token)}})
+		"env_vars": {"ACME_API_KEY=sk-very-secret"}, "user": {idOf(t, s, token)}})
 	is.Equal(page.status, http.StatusOK)
 	expect.Contains(t, page.body, "acme")
 	expect.Lacks(t, page.body, "sk-very-secret")
@@ -87,8 +87,7 @@ func TestASecretOfTheSettingsIsNotOverwrittenByWhatIsShown(t *testing.T) {
 	shown, _, _ = strings.Cut(shown, "</textarea>")
 	last, err := s.Log.Last(t.Context())
 	is.NoErr(err)
-	same := url.Values{"provider_id": {"acme"}, "env_vars": {strings.ReplaceAll(strings.TrimPrefix(shown, "\n"), "&#34;",
-		`"`)}, "user": {idOf(t, s, token)}}
+	same := url.Values{"provider_id": {"acme"}, "env_vars": {strings.TrimPrefix(shown, "\n")}, "user": {idOf(t, s, token)}}
 	is.Equal(b.submit(t, "/settings/llm_keys/"+id, same).status, http.StatusOK)
 	now, err := s.Log.Last(t.Context())
 	is.NoErr(err)

@@ -47,7 +47,7 @@ func TestAScheduleIsPreviewedSavedPausedAndRun(t *testing.T) {
 		[]any{agent["id"], "demo/demo", "once", "queue"})
 	// a number that is not set is shown as empty
 	expect.Contains(t, list, `name="max_cost" value=""`)
-	expect.Contains(t, list, "Stop a run at cost, in US$</label>")
+	expect.Contains(t, list, "Stop a run at cost, in US dollars</label>")
 	page = b.visit(t, "/schedules/"+id).body
 	expect.Contains(t, page, "The schedule has not run yet.")
 	path := "/settings/schedules/" + id

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/net/html"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
+	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
 
@@ -220,6 +223,52 @@ func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
 				t.Errorf("%s.%s has no label", link[1], f.Name)
 			}
 		}
+	}
+}
+
+// A list of texts is edited in lines.
+func TestAListIsShownAndChangedInLines(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	_, server := s.Call(t, token, "POST", webtest.RecordsPath("mcp_servers"), webtest.Object{"name": "notes",
+		"status": "pending", "command": "notes", "hosts": []string{"api.example.org", "example.org"}})
+	path := "/settings/mcp_servers/" + server["id"].(string)
+	form := formOf(t, b.visit(t, "/settings/mcp_servers").body, path)
+	is.Equal(form.Get("hosts"), "api.example.org\r\nexample.org")
+	form.Set("hosts", " *.example.org \r\n\r\n")
+	is.Equal(b.submit(t, path, form).status, http.StatusOK)
+	_, now := s.Call(t, token, "GET", webtest.RecordsPath("mcp_servers")+"/"+server["id"].(string), nil)
+	is.Equal(now["hosts"], []any{"*.example.org"})
+}
+
+// A new type needs nothing but its declaration to be among the settings.
+func TestATypeOfRecordsIsShownAsItIsDeclared(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	s.User(t, "root", "admin")
+	all := records.CollectionsOf(append(recordtype.All(nil), record.Type{Name: "lamps", Title: "Lamps",
+		About:    "that blink",
+		Access:   record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
+		Defaults: map[string]any{"state": "off"},
+		Fields: []record.Field{
+			{Name: "price", Kind: record.Number, Label: "Price", Unit: record.Dollars, Example: "9.99"},
+			{Name: "state", Kind: record.Select, Values: []string{"on", "off"}, Choices: map[string]string{"on": "shines"}},
+			{Name: "pin", Kind: record.Secret, Label: "PIN"},
+			{Name: "memo", Kind: record.Text, Label: "Memo", Lines: true},
+		}}))
+	s.Web.Records.Collections, s.Web.API.Catalogue = all, all.Catalogue()
+	b := loggedIn(t, s, "root")
+	expect.Contains(t, b.visit(t, "/settings").body, `<a href="/settings/lamps">Lamps</a> <small>that blink</small>`)
+	page := b.visit(t, "/settings/lamps").body
+	for _, want := range []string{
+		`<label for="new-price">Price, in US dollars</label>`, `placeholder="9.99"`,
+		`<option value="on">shines</option>`, `<option value="off" selected>off</option>`,
+		`name="pin" type="password"`, `<textarea id="new-memo"`,
+	} {
+		expect.Contains(t, page, want)
 	}
 }
 

@@ -23,6 +23,8 @@ type collection struct {
 	ofAllUsers    bool           // a record without a user is for all users; elsewhere it is the caller's
 	madeToken     bool           // a new record gets a token, which the system makes; a body with one is refused
 	inCreatedChat bool           // a batch may create a record in a chat that it creates: no rule finds that chat yet
+	title, about  string         // for people; see record.Type
+	defaults      map[string]any // of a new record
 }
 
 // writer sends the changes of one collection as commands. Each function returns the record's id and the sequence of
@@ -61,8 +63,9 @@ const ConfigTable = "config"
 
 // ofType returns the collection of a type of configuration records.
 func ofType(t record.Type) collection {
-	c := collection{write: configuration, ofAllUsers: t.AllUsers, Collection: schema.Collection{Name: t.Name,
-		Alias: t.Alias, Table: ConfigTable, Key: "t.record", Where: "t.collection = '" + t.Name + "'", Access: t.Access}}
+	c := collection{write: configuration, ofAllUsers: t.AllUsers, title: t.Title, about: t.About, defaults: t.Defaults,
+		Collection: schema.Collection{Name: t.Name,
+			Alias: t.Alias, Table: ConfigTable, Key: "t.record", Where: "t.collection = '" + t.Name + "'", Access: t.Access}}
 	for _, f := range t.Fields {
 		sql := "json_extract(t.fields, '$." + f.Name + "')"
 		switch {
@@ -137,7 +140,8 @@ var readModels = []collection{
 		Collection: schema.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(self, self, record.Admins, self, record.Admins),
 			Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
 				choice("role", "admin", "agent", "user"), flag("disabled"))},
-		write: writer{createUser, updateUser, deleteUser}, notInBatch: true,
+		write: writer{createUser, updateUser, deleteUser}, notInBatch: true, title: "Accounts",
+		about: "of people and agents",
 		options: options(of("password", record.Secret), of("passwordConfirm", record.Secret),
 			of("oldPassword", record.Secret), raw("emailVisibility")),
 	},
@@ -270,12 +274,14 @@ var readModels = []collection{
 				fixed(text("text")), fixed(text("about")),
 				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
 				fixed(number("attempts")), fixed(number("position")))},
+		title: "Sent messages", about: "that were sent, wait or failed",
 	},
 	{
 		Collection: schema.Collection{Name: "webhook_failures", Table: "webhook_failures", Live: ofLivingTarget,
 			Access: record.Rules(record.Admins, record.Admins, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("target", channel.Targets)), fixed(number("event")), fixed(text("type")),
 				fixed(number("attempts")), fixed(text("reason")), fixed(number("position")))},
+		title: "Failures of webhooks", about: "events that a target did not accept",
 	},
 }
 

@@ -67,8 +67,10 @@ func (all Collections) recordInput(create bool) openapi.Form {
 	return form
 }
 
-// Form describes what clients may write in a collection.
+// Form describes a collection, and what clients may write in it.
 type Form struct {
+	Name, Title, About     string         // the title is empty for a collection that people have no use for
+	Defaults               map[string]any // of a new record
 	Fields                 []record.Field
 	Fixed                  []record.Field // that only the system writes
 	Create, Update, Delete bool           // whether any client may
@@ -81,7 +83,19 @@ func (all Collections) FormOf(name string) (f Form, found bool) {
 	if i < 0 {
 		return f, false
 	}
-	c := all[i]
+	return all[i].form(), true
+}
+
+// Forms returns the forms of all collections.
+func (all Collections) Forms() (forms []Form) {
+	for _, c := range all {
+		forms = append(forms, c.form())
+	}
+	return forms
+}
+
+func (c collection) form() Form {
+	f := Form{Name: c.Name, Title: c.title, About: c.about, Defaults: c.defaults}
 	for _, field := range c.inputs() {
 		if field.ReadOnly {
 			f.Fixed = append(f.Fixed, field)
@@ -92,5 +106,5 @@ func (all Collections) FormOf(name string) (f Form, found bool) {
 	f.Token = c.madeToken
 	f.Create, f.Update, f.Delete = c.write.create != nil && c.Create != nil,
 		c.write.update != nil && c.Collection.Update != nil, c.write.remove != nil && c.Delete != nil
-	return f, true
+	return f
 }

@@ -6,8 +6,14 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// fieldLabel returns the label of a field: its own, or the one in fieldLabels, or its name.
-func fieldLabel(f record.Field) string { return cmp.Or(f.Label, fieldLabels[f.Name], f.Title()) }
+// fieldLabel returns the label of a field with its unit: its own, or the one in fieldLabels, or its name.
+func fieldLabel(f record.Field) string {
+	label := cmp.Or(f.Label, fieldLabels[f.Name], f.Title())
+	if f.Unit != "" {
+		label += ", in " + f.Unit
+	}
+	return label
+}
 
 // choiceText describes a value of a select.
 func choiceText(f record.Field, value string) string { return cmp.Or(f.Choices[value], value) }

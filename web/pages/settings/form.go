@@ -2,8 +2,12 @@ package settings
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
@@ -22,9 +26,6 @@ const shownPrefix = "shown_"
 
 // newRecord stands for the id of a record that does not exist yet.
 const newRecord = "new"
-
-// initialValues are what the form of a new record shows, by field. New records are enabled, as over the API.
-var initialValues = map[string]string{"enabled": "true", "session_mode": schedule.New}
 
 // input is a field of a form.
 type input struct {
@@ -65,7 +66,10 @@ func (v view) newInputs() []input {
 		if v.draft != nil {
 			return v.draft(f.Name)
 		}
-		return initialValues[f.Name]
+		if value, ok := v.form.Defaults[f.Name]; ok {
+			return fmt.Sprint(value)
+		}
+		return ""
 	})
 }
 
@@ -116,6 +120,9 @@ func valueOf(f record.Field, text, zone string) (any, error) {
 	case record.Bool:
 		return text == "true", nil
 	case record.JSON:
+		if f.Texts || f.Pairs {
+			return linesOf(f, text)
+		}
 		if text != "" && !json.Valid([]byte(text)) {
 			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be JSON", f.Name)
 		}
@@ -125,6 +132,42 @@ func valueOf(f record.Field, text, zone string) (any, error) {
 		return json.RawMessage(text), nil
 	}
 	return text, nil
+}
+
+// linesOf returns the list or the object that a person wrote in lines.
+func linesOf(f record.Field, text string) (any, error) {
+	list, pairs := []string{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if f.Pairs && !ok {
+			return nil, api.BadField(f.Name, "validation_invalid_value", "%s: write NAME=VALUE in each line", f.Name)
+		}
+		list, pairs[strings.TrimSpace(name)] = append(list, line), strings.TrimSpace(value)
+	}
+	if f.Pairs {
+		return pairs, nil
+	}
+	return list, nil
+}
+
+// formText returns a field of a record as a form shows it.
+func formText(f record.Field, r query.Record) string {
+	text := fieldText(r, f.Name)
+	var list []string
+	var pairs map[string]string
+	switch {
+	case f.Texts && json.Unmarshal([]byte(text), &list) == nil:
+		return strings.Join(list, "\n")
+	case f.Pairs && json.Unmarshal([]byte(text), &pairs) == nil:
+		for _, name := range slices.Sorted(maps.Keys(pairs)) {
+			list = append(list, name+"="+pairs[name])
+		}
+		return strings.Join(list, "\n")
+	}
+	return text
 }
 
 // fieldText returns a field of a record as the text that a person edits, "" for a number that is not set.
@@ -147,13 +190,4 @@ func fieldText(r query.Record, name string) string {
 		}
 	}
 	return ""
-}
-
-// isLong reports whether a field holds a text of several lines.
-func isLong(f record.Field) bool {
-	switch f.Name {
-	case "body", "content", "description", "prompt", "public_key", "note", "reason":
-		return true
-	}
-	return f.Kind == record.JSON
 }

@@ -1,49 +1,47 @@
 package settings
 
-// collection is a collection of the settings.
-type collection struct{ Name, Title, About string }
+import (
+	"slices"
 
-// groups are the collections of the settings, in order.
+	"pocketcoder/web/records"
+)
+
+// groups are the collections of the settings by their names, in order.
 var groups = []struct {
-	Title       string
-	collections []collection
+	title string
+	names []string
 }{
-	{"What is allowed", []collection{
-		{"tool_permissions", "Rules", "decide permission requests without you"},
-		{"whitelist_actions", "Allowed actions", "kinds of requests that are allowed for all chats"},
-		{"whitelist_targets", "Allowed targets", "files that are allowed for all chats"},
-		{"budgets", "Budgets", "limit the cost of a chat or of a day"},
-	}},
-	{"Models", []collection{
-		{"llm_keys", "Provider keys", "are stored as secrets and never shown"},
-		{"llm_providers", "Providers", "that OpenCode knows"},
-		{"model_selection", "Selected models", "of chats and accounts"},
-	}},
-	{"Agents", []collection{
-		{"ai_agents", "Agents", "with their prompts and models"},
-		{"agent_notes", "Notes of agents", "what agents remember, with its versions"},
-		{"ai_prompts", "Prompts", "texts for agents"},
-		{"ai_models", "Models of agents", "names and identifiers"},
-		{"sops", "Procedures", "that OpenCode gets as skills"},
-		{"proposals", "Proposals", "of procedures, agents and prompts, to read and approve"},
-		{"mcp_servers", "MCP servers", "that administrators and agents added"},
-	}},
-	{"People and devices", []collection{
-		{"users", "Accounts", "of people and agents"},
-		{"devices", "Devices", "that receive notifications"},
-		{"ssh_keys", "SSH keys", "that give people access to the sandbox"},
-		{"notification_rules", "Notification rules", "what you are notified about"},
-	}},
-	{"Messengers", []collection{
-		{"pairings", "Pairing", "a code for your account, and the people in messengers who act for it"},
-		{"channels", "Channels", "bots and mailboxes through which people talk to the assistant"},
-		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
-		{"webhook_targets", "Webhook targets", "URLs that get events"},
-		{"webhook_failures", "Failures of webhooks", "events that a target did not accept"},
-		{"conversations", "Conversations", "and the chats that they write to"},
-		{"channel_messages", "Sent messages", "that were sent, wait or failed"},
-	}},
-	{"Work", []collection{
-		{"schedules", "Schedules", "prompts that start at a time: next runs, last runs, run now"},
-	}},
+	{"What is allowed", []string{"tool_permissions", "whitelist_actions", "whitelist_targets", "budgets"}},
+	{"Models", []string{"llm_keys", "llm_providers", "model_selection"}},
+	{"Agents", []string{"ai_agents", "agent_notes", "ai_prompts", "ai_models", "sops", "proposals", "mcp_servers"}},
+	{"People and devices", []string{"users", "devices", "ssh_keys", "notification_rules"}},
+	{"Messengers", []string{"pairings", "channels", "webhooks", "webhook_targets", "webhook_failures", "conversations",
+		"channel_messages"}},
+	{"Work", []string{"schedules"}},
+	{"Other records", nil}, // those with a title that no other group names
+}
+
+// group is a group of the settings.
+type group struct {
+	title string
+	forms []records.Form
+}
+
+// grouped returns the groups with the forms of their collections.
+func grouped(forms []records.Form) (all []group) {
+	for _, g := range groups {
+		one := group{title: g.title}
+		for _, name := range g.names {
+			i := slices.IndexFunc(forms, func(f records.Form) bool { return f.Name == name })
+			one.forms = append(one.forms, forms[i])
+			forms = slices.Delete(forms, i, i+1)
+		}
+		if g.names == nil {
+			one.forms = slices.DeleteFunc(forms, func(f records.Form) bool { return f.Title == "" })
+		}
+		if len(one.forms) > 0 {
+			all = append(all, one)
+		}
+	}
+	return all
 }

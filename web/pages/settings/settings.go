@@ -81,7 +81,7 @@ func of(collection string, show func(*http.Request, api.Caller) (templ.Component
 }
 
 func (s Settings) showIndex(*http.Request, api.Caller) (templ.Component, error) {
-	return indexPage(), nil
+	return indexPage(grouped(s.Records.Collections.Forms())), nil
 }
 
 // maxRecords is the number of records that a page shows.
@@ -91,7 +91,6 @@ var newest = query.Query{Sort: "-created", PerPage: maxRecords}
 
 // view is the records of a collection that an account may list, at one moment.
 type view struct {
-	about     collection
 	form      records.Form
 	records   []query.Record
 	related   map[string][]site.Option   // by collection: what relations can point to
@@ -114,7 +113,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 // showRecord shows one record, and what is known of it.
 func (s Settings) showRecord(r *http.Request, caller api.Caller) (templ.Component, error) {
 	v, err := s.read(r, caller)
-	if err == nil && v.about.Name == schedule.Collection {
+	if err == nil && v.form.Name == schedule.Collection {
 		v.schedule, err = s.scheduleOf(r.Context(), v.records[0].ID())
 	}
 	return recordPage(v), err
@@ -122,16 +121,15 @@ func (s Settings) showRecord(r *http.Request, caller api.Caller) (templ.Componen
 
 // read reads the records of the collection that a path names, or the record that it names.
 func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
-	if v.about, err = collectionOf(r); err != nil {
+	if v.form, err = s.formOf(r); err != nil {
 		return v, err
 	}
 	v.related, v.account, v.providers = map[string][]site.Option{}, caller.Account, s.Records.ProviderKeys.Known
-	v.form, _ = s.Records.Collections.FormOf(v.about.Name)
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return f.Name == shownDefinition })
-	if v.changes, err = s.proposed(r.Context(), v.about.Name); err != nil {
+	if v.changes, err = s.proposed(r.Context(), v.form.Name); err != nil {
 		return v, err
 	}
-	if v.about.Name == mcpserver.Collection {
+	if v.form.Name == mcpserver.Collection {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
 			return v, err
 		}
@@ -139,7 +137,7 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return !isEditedServerField(f) })
 	}
 	if id := r.PathValue("id"); id != "" {
-		found, err := s.API.Find(r.Context(), caller, v.about.Name, id)
+		found, err := s.API.Find(r.Context(), caller, v.form.Name, id)
 		if err != nil {
 			return v, err
 		}
@@ -153,7 +151,7 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 // addRows adds the records, if there are none, and what their forms and pages need of others.
 func (s Settings) addRows(ctx context.Context, db dbx.Builder, caller api.Caller, v *view) (err error) {
 	if v.records == nil {
-		if v.records, err = s.List(ctx, db, caller, v.about.Name, newest); err != nil {
+		if v.records, err = s.List(ctx, db, caller, v.form.Name, newest); err != nil {
 			return err
 		}
 		v.more = len(v.records) == maxRecords
@@ -170,7 +168,7 @@ func (s Settings) addRows(ctx context.Context, db dbx.Builder, caller api.Caller
 		for _, r := range all {
 			v.related[f.Relation] = append(v.related[f.Relation], site.Option{Value: r.ID(), Text: nameOf(r)})
 		}
-		if f.Relation == channel.Collection && v.about.Name == channel.Pairings {
+		if f.Relation == channel.Collection && v.form.Name == channel.Pairings {
 			v.pairing = &pairingView{channels: all}
 		}
 	}
@@ -207,7 +205,7 @@ func limitsOf(collection string, r query.Record) []string {
 
 // titleOf names a record in the list. A rule is named with its action and with the chat or agent that it is for.
 func (v view) titleOf(r query.Record) string {
-	if v.about.Name != rule.ToolPermissions {
+	if v.form.Name != rule.ToolPermissions {
 		return nameOf(r)
 	}
 	scope := "every chat"
@@ -233,29 +231,26 @@ func nameOf(r query.Record) string {
 	return r.ID()
 }
 
-// collectionOf returns the collection of the settings that a path names.
-func collectionOf(r *http.Request) (collection, error) {
-	for _, g := range groups {
-		for _, c := range g.collections {
-			if c.Name == r.PathValue("collection") {
-				return c, nil
-			}
-		}
+// formOf returns the form of the collection of the settings that a path names.
+func (s Settings) formOf(r *http.Request) (records.Form, error) {
+	form, found := s.Records.Collections.FormOf(r.PathValue("collection"))
+	if !found || form.Title == "" {
+		return form, api.NotFound()
 	}
-	return collection{}, api.NotFound()
+	return form, nil
 }
 
 func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	about, err := collectionOf(r)
+	form, err := s.formOf(r)
 	if err != nil {
 		return "", err
 	}
-	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return "" })
+	fields, err := s.fieldsIn(r, form.Name, func(f record.Field) string { return "" })
 	if err != nil {
 		return "", err
 	}
-	_, err = s.Records.Create(r.Context(), caller, about.Name, fields)
-	return pagePath(about.Name), err
+	_, err = s.Records.Create(r.Context(), caller, form.Name, fields)
+	return pagePath(form.Name), err
 }
 
 // createWithToken creates a record of a collection, and shows the token that the system makes for it.
@@ -294,30 +289,30 @@ func (s Settings) showToken(r *http.Request, caller api.Caller, collection, id, 
 // update changes the fields that differ from the texts that the form showed. If the form names no such text, it
 // compares with the current record.
 func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	about, err := collectionOf(r)
+	form, err := s.formOf(r)
 	if err != nil {
 		return "", err
 	}
-	now, err := s.API.Find(r.Context(), caller, about.Name, r.PathValue("id"))
+	now, err := s.API.Find(r.Context(), caller, form.Name, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
-	fields, err := s.fieldsIn(r, about.Name, func(f record.Field) string { return fieldText(now, f.Name) })
+	fields, err := s.fieldsIn(r, form.Name, func(f record.Field) string { return formText(f, now) })
 	if err != nil || len(fields) == 0 {
-		return pagePath(about.Name), err
+		return pagePath(form.Name), err
 	}
 	if r.PostForm.Has(shownDefinition) {
 		fields[shownDefinition] = site.Field(r, shownDefinition)
 	}
-	return pagePath(about.Name), s.Records.Update(r.Context(), caller, about.Name, r.PathValue("id"), fields)
+	return pagePath(form.Name), s.Records.Update(r.Context(), caller, form.Name, r.PathValue("id"), fields)
 }
 
 func (s Settings) remove(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	about, err := collectionOf(r)
+	form, err := s.formOf(r)
 	if err != nil {
 		return "", err
 	}
-	return pagePath(about.Name), s.Records.Delete(r.Context(), caller, about.Name, r.PathValue("id"))
+	return pagePath(form.Name), s.Records.Delete(r.Context(), caller, form.Name, r.PathValue("id"))
 }
 
 func path(collection string) string { return "/settings/" + url.PathEscape(collection) }
@@ -382,10 +377,10 @@ func (v view) stateOf(r query.Record) string {
 	if server, ok := v.servers[r.ID()]; ok {
 		return server.State
 	}
-	if v.about.Name == schedule.Collection {
+	if v.form.Name == schedule.Collection {
 		return scheduleState(r)
 	}
-	if v.about.Name == channel.Pairings {
+	if v.form.Name == channel.Pairings {
 		return pairingState(r, time.Now())
 	}
 	return fieldText(r, "status")

@@ -123,7 +123,7 @@ func page(title, heading, back, backTitle string) templ.Component {
 	})
 }
 
-func indexPage() templ.Component {
+func indexPage(groups []group) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -170,7 +170,7 @@ func indexPage() templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var8 string
-				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(g.Title)
+				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(g.title)
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/settings.templ`, Line: 39, Col: 18}
 				}
@@ -182,7 +182,7 @@ func indexPage() templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				for _, c := range g.collections {
+				for _, c := range g.forms {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<li><a href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -305,7 +305,7 @@ func recordsPage(caller api.Caller, v view) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if v.form.Create {
-				if v.about.Name == model.Keys {
+				if v.form.Name == model.Keys {
 					templ_7745c5c3_Err = newKey(v.providers).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -324,7 +324,7 @@ func recordsPage(caller api.Caller, v view) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if v.about.Name == rule.Agents && caller.Is("admin") {
+			if v.form.Name == rule.Agents && caller.Is("admin") {
 				templ_7745c5c3_Err = importForm().Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -379,7 +379,7 @@ func recordsPage(caller api.Caller, v view) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = page(v.about.Title, v.about.Title, "/settings", "Settings").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = page(v.form.Title, v.form.Title, "/settings", "Settings").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -445,7 +445,7 @@ func recordPage(v view) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = page(nameOf(v.records[0]), visible.Line(v.titleOf(v.records[0])), pagePath(v.about.Name), v.about.Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = page(nameOf(v.records[0]), visible.Line(v.titleOf(v.records[0])), pagePath(v.form.Name), v.form.Title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -639,7 +639,7 @@ func oneRecord(v view, r query.Record, open bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, limit := range limitsOf(v.about.Name, r) {
+		for _, limit := range limitsOf(v.form.Name, r) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<p class=\"hint\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -664,7 +664,7 @@ func oneRecord(v view, r query.Record, open bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if v.about.Name == model.Keys && v.account == r.Text("user") {
+		if v.form.Name == model.Keys && v.account == r.Text("user") {
 			templ_7745c5c3_Err = storedKey(r).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -691,13 +691,13 @@ func oneRecord(v view, r query.Record, open bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if v.about.Name == schedule.Collection {
+		if v.form.Name == schedule.Collection {
 			templ_7745c5c3_Err = scheduleLinks(r.ID()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if v.about.Name == rule.Agents {
+		if v.form.Name == rule.Agents {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "<p><a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -716,7 +716,7 @@ func oneRecord(v view, r query.Record, open bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if v.about.Name == note.Collection {
+		if v.form.Name == note.Collection {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<p><a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -741,9 +741,9 @@ func oneRecord(v view, r query.Record, open bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var30 templ.SafeURL
-			templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(recordPath(v.about.Name, r.ID()) + "/token"))
+			templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(recordPath(v.form.Name, r.ID()) + "/token"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/settings.templ`, Line: 142, Col: 90}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/settings.templ`, Line: 142, Col: 89}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 			if templ_7745c5c3_Err != nil {
@@ -760,9 +760,9 @@ func oneRecord(v view, r query.Record, open bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var31 templ.SafeURL
-			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(recordPath(v.about.Name, r.ID()) + "/delete"))
+			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(recordPath(v.form.Name, r.ID()) + "/delete"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/settings.templ`, Line: 150, Col: 92}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/settings.templ`, Line: 150, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
