@@ -23,6 +23,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 	}
 	s.log.Conceal(secret.Environment, "admin", s.o.Admin[1])
 	s.records = recordtype.Open(s.log, s.programs)
+	s.records.Secrets = s.secrets
 	s.providerKeys = &model.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
 		Paths: []string{s.o.Workspace, string(s.o.Data)}, Known: provider.Known(), Try: provider.KeyTests{}.Try}
 	if err := s.providerKeys.Restore(ctx); err != nil {

@@ -30,12 +30,15 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	var err error
 	s.secrets, err = secret.Open(t.Context(), s.nc, 1)
 	is.NoErr(err)
+	s.records.Secrets = s.secrets
 	s.wireChannels()
 	s.wirePush()
 	is.True(!s.push.Sender.AllowPrivate)
 
-	save := func(fields map[string]any) record.Save {
-		return record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem}, Set: record.Fields(fields)}
+	save := func(collection string, fields map[string]any) {
+		_, _, err := s.records.Save(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: collection, Set: record.Fields(fields)})
+		is.NoErr(err)
 	}
 	for _, fields := range []map[string]any{
 		{"name": "bot", "kind": channel.Telegram, "server": "https://127.0.0.1:1"},
@@ -43,12 +46,9 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 			"address": "assistant@example.org", "authserv_id": "mx.example.org"},
 	} {
 		fields["token"] = telegramtest.Token
-		_, _, err := s.channels.Save(t.Context(), save(fields))
-		is.NoErr(err)
+		save(channel.Collection, fields)
 	}
-	_, _, _, err = s.channels.SaveTarget(t.Context(), save(map[string]any{"name": "target",
-		"url": "https://127.0.0.1:1", "types": "turn.lost"}))
-	is.NoErr(err)
+	save(channel.Targets, map[string]any{"name": "target", "url": "https://127.0.0.1:1", "types": "turn.lost"})
 	for _, run := range []func(context.Context) error{s.runChannels, s.runWebhooks} {
 		t.Cleanup(background(run))
 	}

@@ -413,7 +413,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
 	g.Add(actor(rest, again(s.accounts.Run)))
-	g.Add(actor(rest, again(s.channels.Follow)))
+	g.Add(actor(rest, again(s.records.Follow)))
 	g.Add(actor(rest, again(s.mcpSecrets().Follow)))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))

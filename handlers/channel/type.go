@@ -1,6 +1,9 @@
 package channel
 
-import "pocketcoder/handlers/record"
+import (
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers/record"
+)
 
 // enabled is the default of a new record.
 var enabled = map[string]any{"enabled": true}
@@ -8,7 +11,9 @@ var enabled = map[string]any{"enabled": true}
 // Types are the types of the records of channels and webhooks.
 var Types = []record.Type{
 	{Name: Collection, Title: "Channels", About: "bots and mailboxes through which people talk to the assistant",
-		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
+		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
+		Unique: []string{"name"}, Complete: completeChannel, Deleted: deletePairings,
+		Secret:   record.SecretStorage{Field: "token", Prefix: "channel", Source: secret.Channels, Changed: "token_changed"},
 		Defaults: enabled,
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
@@ -20,10 +25,13 @@ var Types = []record.Type{
 			{Name: "smtp", Kind: record.Text, Label: "SMTP server, for email"},
 			{Name: "authserv_id", Kind: record.Text, Label: "First word of the Authentication-Results headers, for email"},
 			{Name: "token_changed", Kind: record.Date, Label: "Token changed at", ReadOnly: true},
-			{Name: "token", Kind: record.Secret, Argument: true, Label: "Token of the bot, or password of the mailbox"},
+			{Name: "token", Kind: record.Secret, Label: "Token of the bot, or password of the mailbox"},
 		}},
 	{Name: Webhooks, Title: "Webhooks", About: "through which other systems write to the assistant",
-		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin), Defaults: enabled,
+		Access:   record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
+		Defaults: enabled, Complete: completeWebhook,
+		Secret: record.SecretStorage{Field: "token", Prefix: webhookPrefix, Source: secret.Webhooks, Made: true,
+			Changed: "token_changed", Renewed: true},
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
@@ -33,7 +41,9 @@ var Types = []record.Type{
 			{Name: "token_changed", Kind: record.Date, Label: "Token changed at", ReadOnly: true},
 		}},
 	{Name: Targets, Title: "Webhook targets", About: "URLs that get events",
-		Access: record.Rules(record.Admins, record.Admins, record.Admins, record.Admins, record.Admins), Defaults: enabled,
+		Access:   record.Rules(record.Admins, record.Admins, record.Admins, record.Admins, record.Admins),
+		Defaults: enabled, Complete: completeTarget,
+		Secret: record.SecretStorage{Field: "token", Prefix: "target", Source: secret.Targets, Made: true, Changed: "restart"},
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "url", Kind: record.Text, Label: "URL", Required: true},

@@ -21,14 +21,16 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
 
 // Records carries out the commands on configuration records, and reads them. It is safe for concurrent use.
 type Records struct {
-	Log   *log.Log
-	types []Type
+	Log     *log.Log
+	Secrets *secret.Store // of types with secrets
+	types   []Type
 
 	collections handlers.Folds[*collection] // by name
 	states      sync.Map                    // folds of State, by name
@@ -52,9 +54,24 @@ func State[S handlers.State](h *Records, name string, start func() *handlers.Fol
 // Commands are the commands on configuration records that can be sent over NATS.
 func (h *Records) Commands() handlers.Commands {
 	return handlers.Commands{
-		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, handlers.Created(h.Save)),
+		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, h.carryOut),
 		"record.delete": handlers.CommandOf(func(c *Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Delete)),
 	}
+}
+
+// Token is a secret that is shown only once.
+type Token struct {
+	Token string `json:"token"`
+}
+
+// carryOut carries out a save over NATS. The result has the secret that PocketCoder makes for a new record.
+func (h *Records) carryOut(ctx context.Context, c Save) (a handlers.Accepted, err error) {
+	var made Token
+	c.Made = &made.Token
+	if a.ID, a.Seq, err = h.Save(ctx, c); err == nil && made.Token != "" {
+		a.Result, err = json.Marshal(made)
+	}
+	return a, err
 }
 
 // Save changes a record of a config collection, or makes it when New.
@@ -74,6 +91,8 @@ type Save struct {
 	Fixed Values `json:"-"`
 	// Trusted says that the caller has checked what the account may do, and may set read-only fields.
 	Trusted bool `json:"-"`
+	// Made receives the secret that PocketCoder makes for a new record; nil if the caller does not need it.
+	Made *string `json:"-"`
 }
 
 // Delete deletes a record.
@@ -260,6 +279,10 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if err := checkRecordID(c.Record); err != nil {
 		return "", 0, err
 	}
+	text, err := t.takeSecret(c, set)
+	if err != nil {
+		return "", 0, err
+	}
 	if c.Actor == events.ActorSystem {
 		set = h.redacted(set)
 	} else if err := h.refuseSecrets(set); err != nil {
@@ -270,9 +293,28 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 			return "", 0, err
 		}
 	}
+	if text == "" {
+		return h.save(ctx, t, c, set, "")
+	}
+	err = h.storeSecret(ctx, t, c.Record, text, func() (err error) {
+		id, seq, err = h.save(ctx, t, c, set, text)
+		return err
+	})
+	if err == nil && t.Secret.Changed != "" && !t.Secret.Renewed {
+		seq, err = h.announce(ctx, t, handlers.Command{Actor: c.Actor}, id)
+	}
+	if c.Made != nil && t.Secret.Made {
+		*c.Made = text
+	}
+	return id, seq, err
+}
+
+// save stores the fields of a command, which are checked. text is the secret that the command sets.
+func (h *Records) save(ctx context.Context, t Type, c Save, set Values, text string) (id string, seq uint64,
+	err error) {
 	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
-			found, now, seq, err := s.save(t, c, set)
+			found, now, seq, err := s.save(t, c, set, text)
 			if id = found; err != nil || now == nil {
 				return nil, seq, err
 			}
@@ -292,7 +334,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	return id, seq, nil
 }
 
-// Delete has no effect on a record that is deleted already.
+// Delete deletes a record and its secret. It has no effect on a record that is deleted already.
 func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	t, err := h.typeOf(c.Collection)
 	if err == nil {
@@ -304,7 +346,7 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	return h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
+	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
 			switch have, ok := s.records[c.Record]; {
 			case !ok:
@@ -315,6 +357,14 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 			e, err := events.NewConfig(c.Collection, c.Record, c.Actor, events.Deleted{})
 			return []events.Event{e}, 0, err
 		})
+	if err != nil {
+		return 0, err
+	}
+	if err := h.deleteSecret(ctx, t, c.Record); err != nil || t.Deleted == nil {
+		return seq, err
+	}
+	later, err := t.Deleted(ctx, h, c)
+	return max(seq, later), err
 }
 
 // Edit changes a record to what edit returns: fields to set, in which secrets are replaced. Edit stores nothing if they
@@ -412,7 +462,7 @@ func (f Values) encode() ([]byte, error) {
 
 // save returns the id of the record to save and its new fields. They are nil if nothing changes; seq is then the
 // sequence of the record's last change.
-func (s *collection) save(t Type, c Save, set Values) (id string, now Values, seq uint64, err error) {
+func (s *collection) save(t Type, c Save, set Values, text string) (id string, now Values, seq uint64, err error) {
 	if earlier, ok := s.saved[c.ID]; ok {
 		return earlier.record, nil, earlier.seq, nil
 	}
@@ -421,7 +471,7 @@ func (s *collection) save(t Type, c Save, set Values) (id string, now Values, se
 	if !exists && !c.New {
 		return "", nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
 	}
-	if set, err = s.complete(t, c, set); err != nil {
+	if set, err = s.complete(t, c, set, text); err != nil {
 		return "", nil, 0, err
 	}
 	switch {

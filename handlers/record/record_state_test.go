@@ -66,7 +66,7 @@ func TestSaveRecord(t *testing.T) {
 				s.Apply(e)
 			}
 			c.when.Collection = "tools"
-			id, now, seq, err := s.save(Type{}, c.when, handlerstest.Fields(c.set))
+			id, now, seq, err := s.save(Type{}, c.when, handlerstest.Fields(c.set), "")
 			is.Equal(handlerstest.Refusal(t, err), c.code)
 			is.Equal(id, c.id)
 			is.Equal(seq, c.seq)

@@ -31,6 +31,9 @@ type Type struct {
 	Defaults map[string]any
 	// Complete sets fields that follow from others, and refuses fields that contradict each other; nil for none.
 	Complete func(Change) error
+	// Deleted deletes what belongs to a deleted record, and returns the sequence of the last event; nil for nothing.
+	Deleted func(context.Context, *Records, Delete) (uint64, error)
+	Secret  SecretStorage
 	// Prepare changes a command before it is decided: it reads what is outside the collection; nil for none.
 	Prepare func(context.Context, *Records, *Save) error
 }
@@ -39,6 +42,7 @@ type Type struct {
 type Change struct {
 	Save
 	Set, Old Values // the fields to set, and the record's fields before; Old is nil for a new record
+	Secret   string // that the command sets, "" for none
 	all      *collection
 }
 
@@ -58,6 +62,9 @@ func (t Type) check(c Save, set Values) (Values, error) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		f, known := t.Field(name)
 		switch {
+		case t.Secret.Made && name == t.Secret.Field:
+			return nil, Invalid(name, "PocketCoder makes the token. Leave the field out. The response to the creation has the "+
+				"token, once.")
 		case !known || f.Derived:
 			return nil, Invalid(name, "%s: %s has no such field.", name, t.Name)
 		case f.ReadOnly && !c.Trusted && !bySystem(c.Actor):
@@ -167,8 +174,8 @@ func (c Save) CheckSize() error {
 
 // complete returns the fields that a command sets, with those that follow from them. It refuses what the account may
 // not set.
-func (s *collection) complete(t Type, c Save, set Values) (Values, error) {
-	ch := Change{Save: c, Set: maps.Clone(set), all: s}
+func (s *collection) complete(t Type, c Save, set Values, text string) (Values, error) {
+	ch := Change{Save: c, Set: maps.Clone(set), Secret: text, all: s}
 	if !c.New {
 		ch.Old = s.records[c.Record].fields
 	}
@@ -187,6 +194,11 @@ func (s *collection) complete(t Type, c Save, set Values) (Values, error) {
 	if t.Complete != nil {
 		if err := t.Complete(ch); err != nil {
 			return nil, err
+		}
+	}
+	for _, f := range t.Fields {
+		if f.Argument {
+			delete(ch.Set, f.Name)
 		}
 	}
 	if c.Trusted || bySystem(c.Actor) {

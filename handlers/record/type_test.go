@@ -2,13 +2,17 @@ package record_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -97,4 +101,39 @@ func TestValuesOfACommandAreNormalized(t *testing.T) {
 	is.New(t).NoErr(senders["over NATS"](h, `{"name":"n","on":null,"until":"2026-01-02T03:04:05+01:00","colour":null}`))
 	expect.Contains(t, handlerstest.Records(t, h.Log, "things")[0],
 		`{"fields":{"colour":"","name":"n","on":false,"until":"2026-01-02 02:04:05.000Z"}}`)
+}
+
+// A secret goes to its bucket from any door. No event has it, and it is redacted from then on.
+func TestASecretIsInNoEvent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	safe := things(everybody, record.Verbs{Create: true})
+	safe.Fields = append(safe.Fields, record.Field{Name: "token", Kind: record.Secret})
+	safe.Secret = record.SecretStorage{Field: "token", Prefix: "thing", Source: secret.Channels, Changed: "seen"}
+	h := record.Open(eventstest.Open(t, nc), safe)
+	var err error
+	h.Secrets, err = secret.Open(t.Context(), nc, 1)
+	is.NoErr(err)
+	for door, send := range senders {
+		token := rand.Text()
+		is.NoErr(send(h, `{"name":"`+door+`","token":"`+token+`"}`)) // door
+		all, err := record.All[struct{ Name, Seen string }](t.Context(), h, "things")
+		is.NoErr(err)
+		last := all[len(all)-1]
+		is.Equal(last.Value.Name, door)
+		is.True(last.Value.Seen != "") // it says that the secret changed
+		stored, err := h.Secret(t.Context(), "things", last.ID)
+		is.NoErr(err)
+		is.Equal(stored, token)
+		expect.Lacks(t, strings.Join(handlerstest.Records(t, h.Log, "things"), "\n"), token)
+		is.Equal(string(h.Log.Redactor().Bytes([]byte(token))), "[redacted]")
+
+		_, err = h.Delete(t.Context(), record.Delete{Collection: "things", Record: last.ID})
+		is.NoErr(err)
+		stored, err = h.Secret(t.Context(), "things", last.ID)
+		is.NoErr(err)
+		is.Equal(stored, "")
+	}
+	expect.Contains(t, fmt.Sprint(senders["over NATS"](h, `{"name":"weak","token":"deploy to staging"}`)), "token")
 }

@@ -71,7 +71,7 @@ func ofType(t record.Type) collection {
 		switch {
 		case f.Hidden:
 			continue
-		case f.Argument:
+		case f.Argument || f.Kind == record.Secret:
 			c.options = append(c.options, f)
 			continue
 		case f.Derived:
@@ -82,24 +82,18 @@ func ofType(t record.Type) collection {
 		c.Fields = append(c.Fields, schema.Field{Field: f, SQL: sql})
 	}
 	if write, ok := writers[t.Name]; ok {
-		c.write, c.notInBatch = write.writer, write.notInBatch
+		c.write = write
 	}
-	c.madeToken = t.Name == channel.Webhooks || t.Name == channel.Targets
+	c.madeToken, c.notInBatch = t.Secret.Made, t.Secret.Prefix != "" || t.Name == model.Keys
 	return c
 }
 
 // writers are the writers of types whose records are not only saved and deleted.
-var writers = map[string]struct {
-	writer
-	notInBatch bool
-}{
-	sshkey.Collection:     {writer: writer{saveSSHKey, saveSSHKey, deleteRecord}},
-	model.Keys:            {writer{saveProviderKey, saveProviderKey, deleteProviderKey}, true},
-	model.Selections:      {writer: writer{saveModelSelection, saveModelSelection, deleteRecord}},
-	channel.Collection:    {writer{saveChannel, saveChannel, deleteChannel}, true},
-	channel.Webhooks:      {writer{saveWebhook, saveWebhook, deleteWebhook}, true},
-	channel.Targets:       {writer{saveTarget, saveTarget, deleteTarget}, true},
-	channel.Pairings:      {writer: writer{nil, nil, deleteRecord}},
+var writers = map[string]writer{
+	sshkey.Collection:     {saveSSHKey, saveSSHKey, deleteRecord},
+	model.Keys:            {saveProviderKey, saveProviderKey, deleteProviderKey},
+	model.Selections:      {saveModelSelection, saveModelSelection, deleteRecord},
+	channel.Pairings:      {nil, nil, deleteRecord},
 	channel.Conversations: {},
 }
 

@@ -20,7 +20,7 @@ func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, erro
 
 func (w change) save() record.Save {
 	return record.Save{Command: w.Command, Role: w.caller.Role, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew,
-		Trusted: true}
+		Trusted: true, Made: w.token}
 }
 
 func deleteRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
@@ -50,41 +50,6 @@ func saveProviderKey(s *Records, ctx context.Context, w change) (string, uint64,
 
 func deleteProviderKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	seq, err := s.ProviderKeys.Delete(ctx, w.delete())
-	return w.id, seq, err
-}
-
-// saveChannel saves a channel: its record, and its token among the secrets.
-func saveChannel(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, seq, err := s.Channels.Save(ctx, w.save())
-	return id, seq, fieldProblem(err)
-}
-
-func deleteChannel(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Channels.Delete(ctx, w.delete())
-	return w.id, seq, err
-}
-
-// saveWebhook saves a webhook: its record, and for a new one its token among the secrets.
-func saveWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, token, seq, err := s.Channels.SaveWebhook(ctx, w.save())
-	w.newToken(token)
-	return id, seq, fieldProblem(err)
-}
-
-func deleteWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Channels.DeleteWebhook(ctx, w.delete())
-	return w.id, seq, err
-}
-
-// saveTarget saves a target of webhooks: its record, and for a new one its token among the secrets.
-func saveTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, token, seq, err := s.Channels.SaveTarget(ctx, w.save())
-	w.newToken(token)
-	return id, seq, fieldProblem(err)
-}
-
-func deleteTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Channels.DeleteTarget(ctx, w.delete())
 	return w.id, seq, err
 }
 

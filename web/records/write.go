@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -27,13 +28,6 @@ type change struct {
 	old           query.Record   // the stored record
 	createdFields map[string]any // in place of old, for a record that the same batch created
 	token         *string        // receives the token that the system makes for a new record; nil in a batch
-}
-
-// newToken passes on the token of a new record.
-func (w change) newToken(token string) {
-	if w.token != nil {
-		*w.token = token
-	}
 }
 
 func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
@@ -104,7 +98,7 @@ func (s *Records) tokenOf(name string) func(http.ResponseWriter, *http.Request, 
 }
 
 // RenewToken replaces the token of a webhook or of a target, for a caller who may change the record.
-func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made channel.NewToken,
+func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made record.Token,
 	err error) {
 	c, err := s.collectionNamed(name)
 	if err != nil {

@@ -94,6 +94,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	Check(t, err)
 	s.Accounts.HashMemory = 64 // passwords are not what these tests are about
 	s.Chats, s.Records = &chat.Chats{Log: s.Log}, recordtype.Open(s.Log, nil)
+	s.Records.Secrets = secrets
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
