@@ -2,6 +2,7 @@ package ports
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,6 +50,15 @@ func CheckPortsURL(template string) error {
 	return nil
 }
 
+// portAccess is the access that a ticket or a cookie permits.
+type portAccess struct {
+	chat    string
+	port    int
+	account string // empty for the operator
+	login   string // token of the account; it must still be valid
+	expires time.Time
+}
+
 // label is the first part of the host name of the port. It stays the same, so that a browser keeps what the page
 // stored.
 func (v portAccess) label() string {
@@ -55,29 +66,71 @@ func (v portAccess) label() string {
 	return strconv.Itoa(v.port) + "-" + hex.EncodeToString(sum[:8])
 }
 
-// openOrigin returns the address under which one browser gets in; empty if ports have no origins.
-func (s *Ports) openOrigin(v portAccess) string {
-	if s.URL == "" {
+// origins has the valid tickets and cookies. They end with the process. The zero value is ready.
+type origins struct {
+	mu               sync.Mutex
+	tickets, cookies map[string]portAccess
+}
+
+// maxVisitors is the largest number of tickets, and of cookies, of one account. A new one replaces the one that
+// expires first.
+const maxVisitors = 100
+
+// open returns the address under which one browser gets in; empty without a template.
+func (o *origins) open(template string, v portAccess) string {
+	if template == "" {
 		return ""
 	}
 	v.expires = time.Now().Add(portTicketLasts)
-	return strings.TrimSuffix(strings.Replace(s.URL, portPlaceholder, v.label(), 1), "/") + portTicketPath + s.entries.add(v)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ticket := storeAccess(&o.tickets, v)
+	return strings.TrimSuffix(strings.Replace(template, portPlaceholder, v.label(), 1), "/") + portTicketPath + ticket
+}
+
+// storeAccess stores the access of a visitor under a new secret.
+func storeAccess(all *map[string]portAccess, v portAccess) (secret string) {
+	if *all == nil {
+		*all = map[string]portAccess{}
+	}
+	own, oldest := 0, ""
+	for id, other := range *all {
+		switch {
+		case time.Now().After(other.expires):
+			delete(*all, id)
+		case other.account == v.account:
+			if own++; oldest == "" || other.expires.Before((*all)[oldest].expires) {
+				oldest = id
+			}
+		}
+	}
+	if own >= maxVisitors {
+		delete(*all, oldest)
+	}
+	secret = rand.Text()
+	(*all)[secret] = v
+	return secret
 }
 
 // exchange uses up a ticket for the host with a label and returns a cookie.
-func (s *Ports) exchange(ticket, label string) (cookie string, ok bool) {
-	v, ok := s.entries.get(ticket)
-	if !ok || v.label() != label || !s.entries.remove(ticket) {
+func (o *origins) exchange(ticket, label string) (cookie string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	v, ok := o.tickets[ticket]
+	if !ok || v.label() != label || time.Now().After(v.expires) {
 		return "", false
 	}
+	delete(o.tickets, ticket)
 	v.expires = time.Now().Add(portCookieLasts)
-	return s.cookies.add(v), true
+	return storeAccess(&o.cookies, v), true
 }
 
 // visitor returns the access that the cookies of a request give to the host with a label.
-func (s *Ports) visitor(r *http.Request, label string) (portAccess, bool) {
+func (o *origins) visitor(r *http.Request, label string) (portAccess, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, c := range r.Cookies() {
-		if v, ok := s.cookies.get(c.Value); ok && ownPortCookie(c.Name) && v.label() == label {
+		if v, ok := o.cookies[c.Value]; ok && ownPortCookie(c.Name) && v.label() == label && time.Now().Before(v.expires) {
 			return v, true
 		}
 	}
@@ -123,7 +176,7 @@ func (s *Ports) servePortOrigin(w http.ResponseWriter, r *http.Request, label st
 	if foreign(r) {
 		return api.Forbidden("Requests from another origin are not allowed.")
 	}
-	v, known := s.visitor(r, label)
+	v, known := s.origins.visitor(r, label)
 	if ticket, is := strings.CutPrefix(r.URL.Path, portTicketPath); is {
 		return s.enterPort(w, r, label, ticket, known)
 	}
@@ -153,7 +206,7 @@ func (s *Ports) enterPort(w http.ResponseWriter, r *http.Request, label, ticket 
 	if r.Method != http.MethodGet {
 		return api.NotFound()
 	}
-	cookie, ok := s.exchange(ticket, label)
+	cookie, ok := s.origins.exchange(ticket, label)
 	if !ok && !known {
 		return api.Problem{Status: http.StatusUnauthorized,
 			Message: "This address has been used or has expired. Get a new one with: pocketcoder ports CHAT PORT"}
@@ -303,6 +356,6 @@ func (s *Ports) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted,
 	if !found || chat.Removed {
 		return refuse(handlers.NotFound, "There is no chat %s.", id)
 	}
-	body, err := json.Marshal(s.openOrigin(portAccess{chat: id, port: c.Port}))
+	body, err := json.Marshal(s.origins.open(s.URL, portAccess{chat: id, port: c.Port}))
 	return handlers.Accepted{Result: body}, err
 }

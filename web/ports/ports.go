@@ -41,9 +41,8 @@ type Ports struct {
 	// handlers.ErrNotServed when nothing serves there
 	Dial func(ctx context.Context, chat string, port int) (net.Conn, error)
 
-	links   grants // tickets in paths below /api/
-	entries grants // tickets of origins, which are used up
-	cookies grants
+	tickets tickets
+	origins origins
 }
 
 func (s *Ports) Routes() []api.Route {
@@ -53,17 +52,12 @@ func (s *Ports) Routes() []api.Route {
 	}
 }
 
-// Ticket returns the login that the ticket in the path of a request stands for, empty if the ticket is not valid there.
+// Ticket returns the login that the ticket in the path of a request stands for.
 func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 	if !HasTicket(r.URL.Path) {
 		return "", false
 	}
-	p := parsePath(r.URL.Path)
-	v, ok := s.links.get(strings.TrimPrefix(p.Ticket, ticketMark))
-	if !ok || v.chat != p.Chat || strconv.Itoa(v.port) != p.Port {
-		return "", true
-	}
-	return v.login, true
+	return s.tickets.Login(r.URL.Path), true
 }
 
 // HasTicket reports whether a path has a ticket. Then only the ticket identifies the caller, whatever page makes the
@@ -105,10 +99,15 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	if caller.Expires.Before(expires) {
 		expires = caller.Expires
 	}
-	v := portAccess{chat: chat, port: number, account: caller.Account, login: login, expires: expires}
+	id, err := s.tickets.Add(ticket{Chat: chat, Port: port, Account: caller.Account, Login: login,
+		Expires: expires})
+	if err != nil {
+		return answer, api.Problem{Status: http.StatusTooManyRequests, Message: "Too many links to ports are valid. Try again later.",
+			Retry: time.Minute}
+	}
 	return portAnswer{
-		Path:    "/api/chats/" + chat + "/ports/" + port + "/" + ticketMark + s.links.add(v) + "/",
-		URL:     s.openOrigin(v),
+		Path:    "/api/chats/" + chat + "/ports/" + port + "/" + id + "/",
+		URL:     s.origins.open(s.URL, portAccess{chat: chat, port: number, account: caller.Account, login: login}),
 		Expires: expires.UTC().Format(events.TimeFormat),
 	}, nil
 }

@@ -2,76 +2,80 @@ package ports
 
 import (
 	"crypto/rand"
+	"errors"
 	"strings"
 	"sync"
 	"time"
 )
 
-// ticketMark begins the part of a path that is a ticket. The ticket lets a browser reach one port of one chat in the
-// name of an account. It is in the path, because browsers send no header with a link, and no cookie from a page with an
-// opaque origin.
-const ticketMark = "~"
+const (
+	ticketMark    = "~"
+	maxTickets    = 1000 // in all
+	maxOwnTickets = 32   // of one account; a further one replaces the oldest
+)
 
-// portAccess is the access that a ticket or a cookie permits.
-type portAccess struct {
-	chat    string
-	port    int
-	account string // empty for the operator
-	login   string // token of the account; it must still be valid
-	expires time.Time
+// errTooManyTickets is returned when no more tickets can be valid at once.
+var errTooManyTickets = errors.New("too many tickets are valid")
+
+// ticket is what a ticket lets its bearer reach. A ticket is a part of a path that lets a browser reach one port of one
+// chat in the name of an account. It is in the path, because browsers send no header with a link, and no cookie from a
+// page with an opaque origin. It is valid until it expires or the login session that requested it ends.
+type ticket struct {
+	Chat, Port string
+	Account    string
+	Login      string // token of the account
+	Expires    time.Time
+
+	issued time.Time
 }
 
-// grants are the valid tickets, or cookies, of one kind, by their secret. They end with the process. The zero value is
-// ready.
-type grants struct {
+// tickets has the valid tickets. They end with the process. The zero value is ready.
+type tickets struct {
 	mu sync.Mutex
-	by map[string]portAccess
+	by map[string]ticket
 }
 
-// maxGrants is the largest number of grants of a kind that one account has, which may have many logins. A new one
-// replaces the one that expires first.
-const maxGrants = 100
-
-// add stores the access under a new secret.
-func (g *grants) add(v portAccess) (secret string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	own, first := 0, ""
-	for id, other := range g.by {
+// Add stores a ticket and returns the part of the path that names it, or errTooManyTickets. The number of tickets is
+// limited for each account, which may have many logins.
+func (t *tickets) Add(k ticket) (id string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.issued = time.Now()
+	own, oldest := 0, ""
+	for id, old := range t.by {
 		switch {
-		case time.Now().After(other.expires):
-			delete(g.by, id)
-		case other.account == v.account:
-			if own++; first == "" || other.expires.Before(g.by[first].expires) {
-				first = id
+		case k.issued.After(old.Expires):
+			delete(t.by, id)
+		case old.Account == k.Account:
+			if own++; oldest == "" || old.issued.Before(t.by[oldest].issued) {
+				oldest = id
 			}
 		}
 	}
-	if own >= maxGrants {
-		delete(g.by, first)
+	if own >= maxOwnTickets {
+		delete(t.by, oldest)
 	}
-	if g.by == nil {
-		g.by = map[string]portAccess{}
+	if len(t.by) >= maxTickets {
+		return "", errTooManyTickets
 	}
-	secret = rand.Text()
-	g.by[secret] = v
-	return secret
+	if t.by == nil {
+		t.by = map[string]ticket{}
+	}
+	id = ticketMark + rand.Text()
+	t.by[id] = k
+	return id, nil
 }
 
-func (g *grants) get(secret string) (v portAccess, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	v, ok = g.by[secret]
-	return v, ok && time.Now().Before(v.expires)
-}
-
-// remove deletes a grant, and reports whether there was one.
-func (g *grants) remove(secret string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.by[secret]
-	delete(g.by, secret)
-	return ok
+// Login returns the login of the ticket in a path, empty if the ticket is not valid there.
+func (t *tickets) Login(path string) string {
+	p := parsePath(path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.by[p.Ticket]
+	if !ok || k.Chat != p.Chat || k.Port != p.Port || time.Now().After(k.Expires) {
+		return ""
+	}
+	return k.Login
 }
 
 // portPath is a path below a port: /api/chats/{chat}/ports/{port}/{ticket}/{rest}, with the ticket or without.

@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -8,27 +9,34 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestNoAccountTakesTheGrantsOfTheOthers(t *testing.T) {
+func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var all grants
-	given := func(account string, within time.Duration) string {
-		return all.add(portAccess{account: account, expires: time.Now().Add(within)})
+	var all tickets
+	given := func(account, login string) string {
+		id, err := all.Add(ticket{Chat: "c1", Port: "3000", Account: account, Login: login,
+			Expires: time.Now().Add(time.Hour)})
+		is.NoErr(err)
+		return id
 	}
-	isValid := func(secret string) bool { _, ok := all.get(secret); return ok }
-	first, second := given("eve", time.Hour), given("eve", time.Hour+time.Minute)
-	others := given("ann", time.Minute)
-	for i := range 2 * maxGrants {
-		last := given("eve", 2*time.Hour+time.Duration(i)*time.Second)
-		is.True(isValid(last))
-		is.Equal(isValid(first), i+3 <= maxGrants) // the one that expires first makes room, and only it
-		is.Equal(isValid(second), i+2 <= maxGrants)
+	login := func(id string) string {
+		return all.Login("/api/chats/c1/ports/3000/" + id + "/x")
 	}
-	is.Equal(len(all.by), maxGrants+1)
-	is.True(isValid(others))
-	for i := range maxGrants {
-		given(fmt.Sprint("user", i), -time.Second)
+	first, second := given("eve", "eve1"), given("eve", "eve2")
+	others := given("ann", "ann1")
+	for i := range maxTickets {
+		last := given("eve", fmt.Sprint("eve", i))
+		is.Equal(login(last), fmt.Sprint("eve", i))
+		is.Equal(login(first) != "", i+3 <= maxOwnTickets) // the oldest makes room, and only it
+		is.Equal(login(second) != "", i+2 <= maxOwnTickets)
 	}
-	given("eve", time.Hour)
-	is.Equal(len(all.by), maxGrants+1) // those that have expired are deleted
+	is.Equal(len(all.by), maxOwnTickets+1)
+	is.Equal(login(others), "ann1")
+
+	for i := len(all.by); i < maxTickets; i++ {
+		given(fmt.Sprint("user", i), "x")
+	}
+	_, err := all.Add(ticket{Account: "one more", Expires: time.Now().Add(time.Hour)})
+	is.True(errors.Is(err, errTooManyTickets))
+	given("eve", "eve") // in her own room
 }
