@@ -135,7 +135,7 @@ func (d Dir) Begin(u UnfinishedCommand) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	return WriteFile(d.Path("unfinished"), append(body, '\n'))
+	return atomicfile.Write(d.Path("unfinished"), append(body, '\n'))
 }
 
 // Finish syncs parts of the directory to disk, and lets Open take it.
@@ -307,7 +307,7 @@ func CheckVersion(text string) error {
 }
 
 func (d Dir) writeVersion() error {
-	return WriteFile(d.Path("version"), fmt.Appendf(nil, "%d\n", Version))
+	return atomicfile.Write(d.Path("version"), fmt.Appendf(nil, "%d\n", Version))
 }
 
 // Announce says how to reach this process.
@@ -316,7 +316,7 @@ func (d Dir) Announce(r Running) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(d.Path("running.json"), append(body, '\n'))
+	return atomicfile.Write(d.Path("running.json"), append(body, '\n'))
 }
 
 var ErrNotRunning = errors.New("nothing runs on this data directory; start it with: pocketcoder up")
@@ -339,9 +339,6 @@ func (d Dir) Running() (Running, error) {
 	}
 	return r, nil
 }
-
-// WriteFile writes a file whole or not at all.
-func WriteFile(path string, body []byte) error { return atomicfile.Write(path, body) }
 
 // Absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
 func Absolute(path string) string {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"pocketcoder/sleep"
@@ -149,4 +151,48 @@ func treeSize(dir string) (size int64) {
 		return nil
 	})
 	return size
+}
+
+// ErrLocked is the error of Lock for a lock that another process has.
+var ErrLocked = errors.New("in use by another process")
+
+// Lock takes the lock that the file at path stands for, until unlock or the end of this process. It does not wait.
+func Lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() {
+		// closing is not enough: a child that was just forked has it open until its exec
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		f.Close()
+	}, nil
+}
+
+// OutputTail keeps the end of what a program prints, for an error to show: the last 4 KiB that were written. The zero
+// value is empty.
+type OutputTail struct{ kept []byte }
+
+func (b *OutputTail) Write(p []byte) (int, error) {
+	const most = 4 << 10 // bytes
+	b.kept = append(b.kept, p...)
+	b.kept = b.kept[max(0, len(b.kept)-most):]
+	return len(p), nil
+}
+
+// Bytes returns what is kept. It is valid until the next write.
+func (b *OutputTail) Bytes() []byte { return b.kept }
+
+// String returns the last ten lines.
+func (b *OutputTail) String() string {
+	lines := strings.Split(strings.TrimSpace(string(b.kept)), "\n")
+	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }
