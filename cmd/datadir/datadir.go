@@ -57,9 +57,6 @@ func (d Dir) Path(elem ...string) string {
 
 func (d Dir) ReadModels() string { return d.Path("readmodels") }
 
-// ShellSocket returns the path of the socket where pocketcoder-shell asks for commands.
-func (d Dir) ShellSocket() string { return d.Path("opencode", "run", "shell.sock") }
-
 // Running is what other programs on the machine must know about a running system.
 type Running struct {
 	PID       int       `json:"pid"`
