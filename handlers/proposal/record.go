@@ -53,10 +53,10 @@ var Types = []record.Type{
 		Access:     record.Rules(record.Accounts, record.Accounts, record.Accounts, record.Admins, record.Admins),
 		Assistants: record.Verbs{Create: true}, Complete: complete,
 		Fields: []record.Field{
-			{Name: "kind", Kind: record.Select, Label: "Kind", Values: []string{Procedure, Agent, Prompt}},
-			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+			{Name: "kind", Kind: record.Select, Assistant: "what is proposed: procedure, agent or prompt", Label: "Kind", Values: []string{Procedure, Agent, Prompt}},
+			{Name: "name", Kind: record.Text, Assistant: "short name, such as release-notes; that of an agent or a prompt that exists proposes a change of it", Label: "Name", Required: true},
 			{Name: "description", Kind: record.Text, Label: "Description", Lines: true},
-			{Name: "content", Kind: record.Text, Label: "Text", Required: true, Lines: true},
+			{Name: "content", Kind: record.Text, Assistant: "the whole text, in Markdown; of an agent with front matter, as in OpenCode's own agent files", Label: "Text", Required: true, Lines: true},
 			{Name: "authored_by", Kind: record.Select, Label: "Written by", Values: []string{"human", "poco"}, Required: true},
 			{Name: "status", Kind: record.Select, Label: "Status", Values: []string{Draft, Approved, Denied}, Required: true},
 			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},

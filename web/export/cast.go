@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
@@ -115,7 +116,7 @@ func Execution(ctx context.Context, l *log.Log, x projections.ShownExecution, w 
 func (c *cast) execution(ctx context.Context, l *log.Log, x projections.ShownExecution) error {
 	began := c.at
 	if x.Text != "" {
-		command := strings.ReplaceAll(visible.Plain(strings.TrimRight(x.Text, "\n")), "\n", "\r\n> ")
+		command := strings.ReplaceAll(display.Prose(strings.TrimRight(x.Text, "\n")), "\n", "\r\n> ")
 		if err := c.print(began, "\x1b[1m$ "+command+"\x1b[0m\r\n"); err != nil {
 			return err
 		}
