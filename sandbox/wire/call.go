@@ -465,6 +465,7 @@ func (c *call) abandon(why string) {
 	c.endLost(why)
 }
 
+// WorkerInfo is what a worker tells about itself.
 type WorkerInfo struct {
 	Name      string `json:"name"`
 	Isolation string `json:"isolation"`
@@ -477,31 +478,28 @@ type WorkerInfo struct {
 }
 
 // Workers lists the workers of a pool that answer within Gathering, by name. It returns an empty list if none answers.
-func Workers(ctx context.Context, nc *nats.Conn, pool string) ([]WorkerInfo, error) {
+func Workers(ctx context.Context, nc *nats.Conn, pool string) (workers []WorkerInfo, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("list workers of pool %s: %w", pool, err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, Gathering)
 	defer cancel()
-	workers, err := gather(ctx, nc, RunSubject(pool))
-	if err != nil {
-		return nil, fmt.Errorf("list workers of pool %s: %w", pool, err)
-	}
-	slices.SortFunc(workers, func(a, b WorkerInfo) int { return strings.Compare(a.Name, b.Name) })
-	return workers, nil
-}
-
-func gather(ctx context.Context, nc *nats.Conn, subject string) (workers []WorkerInfo, err error) {
 	answers, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return nil, err
 	}
 	defer answers.Unsubscribe()
-	err = nc.PublishMsg(&nats.Msg{Subject: subject, Reply: answers.Subject, Header: nats.Header{frameHeader: {frameWho}}})
-	if err != nil {
+	who := nats.Msg{Subject: RunSubject(pool), Reply: answers.Subject, Header: nats.Header{frameHeader: {frameWho}}}
+	if err := nc.PublishMsg(&who); err != nil {
 		return nil, err
 	}
 	for {
 		m, err := answers.NextMsgWithContext(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
+			slices.SortFunc(workers, func(a, b WorkerInfo) int { return strings.Compare(a.Name, b.Name) })
 			return workers, nil
 		case err != nil:
 			return nil, err

@@ -48,7 +48,8 @@ func Serve(ctx context.Context, nc *nats.Conn, subject string, c Server) error {
 	}
 	s := &server{
 		Server: c, nc: nc, subject: subject, start: start, open: ctx, ctx: running, cancel: cancel,
-		slots: newSlots(c.Info.Capacity), calls: map[string]*serving{},
+		slots: &slots{capacity: c.Info.Capacity, step: loadStep, changed: make(chan struct{})},
+		calls: map[string]*serving{},
 	}
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
@@ -197,7 +198,13 @@ func (s *server) removeCall(id string, x *serving) {
 func (s *server) run(x *serving) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	x.open(ctx, cancel)
+	x.cancel = cancel
+	context.AfterFunc(ctx, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.cancelled = true
+		x.room.Broadcast()
+	})
 	control, err := s.nc.Subscribe(x.control, x.receive)
 	if err != nil {
 		x.send(frameDeclined, []byte(oneLine(err.Error())))
@@ -271,10 +278,6 @@ type slots struct {
 
 // waiter is a call in the queue.
 type waiter struct{ since time.Time }
-
-func newSlots(capacity int) *slots {
-	return &slots{capacity: capacity, step: loadStep, changed: make(chan struct{})}
-}
 
 // take waits for a slot, in order of arrival. It calls onFull once if there is none. It returns false if one of the
 // contexts is done.

@@ -10,9 +10,9 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/sleep"
 )
 
@@ -124,16 +124,23 @@ func (in Options) runNPM(ctx context.Context, p npmPackage, dir string) error {
 
 // lock keeps other processes from installing into Dir meanwhile, and waits while one of them does.
 func (in Options) lock(ctx context.Context) (unlock func(), err error) {
-	for reported := false; ; {
-		unlock, err = Lock(filepath.Join(in.Dir, "lock"))
-		if !errors.Is(err, ErrLocked) {
+	return AwaitLock(ctx, filepath.Join(in.Dir, "lock"), 200*time.Millisecond, func(error) {
+		in.Progress("waiting for another process that is installing into " + in.Dir)
+	})
+}
+
+// AwaitLock takes a lock, and tries again after each pause while another process has it. It calls report once with the
+// error that says so.
+func AwaitLock(ctx context.Context, path string, pause time.Duration, report func(error)) (unlock func(), err error) {
+	for reported := false; ; reported = true {
+		unlock, err = atomicfile.Lock(path)
+		if !errors.Is(err, atomicfile.ErrLocked) {
 			return unlock, err
 		}
 		if !reported {
-			in.Progress("waiting for another process that is installing into " + in.Dir)
-			reported = true
+			report(err)
 		}
-		if sleep.For(ctx, 200*time.Millisecond) != nil {
+		if sleep.For(ctx, pause) != nil {
 			return nil, ctx.Err()
 		}
 	}
@@ -151,30 +158,6 @@ func treeSize(dir string) (size int64) {
 		return nil
 	})
 	return size
-}
-
-// ErrLocked is the error of Lock for a lock that another process has.
-var ErrLocked = errors.New("in use by another process")
-
-// Lock takes the lock that the file at path stands for, until unlock or the end of this process. It does not wait.
-func Lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = ErrLocked
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() {
-		// closing is not enough: a child that was just forked has it open until its exec
-		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
-		f.Close()
-	}, nil
 }
 
 // OutputTail keeps the end of what a program prints, for an error to show: the last 4 KiB that were written. The zero
