@@ -23,15 +23,16 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
@@ -44,7 +45,6 @@ import (
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
 
@@ -73,7 +73,7 @@ type Options struct {
 	Previews  schedule.Previews
 	Proposals proposal.Proposals
 
-	ProviderKeys *recordsecret.ProviderKeys
+	ProviderKeys *model.ProviderKeys
 	Channels     *channel.Channels
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
@@ -85,50 +85,45 @@ type Options struct {
 
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
 type Server struct {
-	API      *api.Server
-	Chats    *routes.Chats
-	Records  *records.Records
+	*site.Site
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
-	Ports    *ports.Ports
-	Shells   *shell.Shells
 	Exports  *export.Exports
-	Workers  *routes.Workers
-	// of schedules, besides their records
-	Schedules *routes.Schedules
-	Agents    *routes.Agents
-	Channels  *routes.Channels
-	Site      *site.Site
-	hosts     []string
+	hosts    []string
 }
 
 // New returns a server with all routes.
 func New(o Options) *Server {
-	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
+	types := recordtype.All(nil)
+	if o.Records != nil {
+		types = o.Records.Types()
 	}
-	s := &Server{
-		API:   core,
+	collections := records.CollectionsOf(types)
+	core := &api.Server{
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: collections.Catalogue(), Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
+	}
+	all := &site.Site{
+		API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool,
 		Chats: &routes.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
+			Collections: collections, API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
+		Workers:   &routes.Workers{API: core, Workers: o.Workers},
+		Schedules: &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews},
+		Agents: &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
+			Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
+		Channels: &routes.Channels{API: core, Channels: o.Channels},
+		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
+		Shells:   &routes.Shells{API: core, Conn: o.Conn},
+	}
+	core.Ticket = all.Ports.Ticket
+	return &Server{
+		Site:     all,
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
-		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
-		Shells:   &shell.Shells{API: core, Conn: o.Conn},
 		Exports:  &export.Exports{API: core, Log: o.Log},
 		hosts:    o.Hosts,
 	}
-	core.Ticket = s.Ports.Ticket
-	s.Workers = &routes.Workers{API: core, Workers: o.Workers}
-	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
-		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
-	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
-	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
-	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
-		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
-	return s
 }
 
 // routes are all routes besides those of api itself.
@@ -148,9 +143,7 @@ func (s *Server) Document() openapi.Document { return s.API.Document(s.routes().
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	pages.Handle(mux, s.Site, s.Exports)
-	mux.Handle("GET /docs", page(docs(s.Document())))
-	mux.Handle("GET /static/{file}", staticFiles())
+	pages.Handle(mux, s.Site, s.Exports, s.Document())
 	routes := confined(s.Routes())
 	return s.Ports.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// the mux would answer a path that is not clean with a redirect, as a page

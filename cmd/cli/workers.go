@@ -11,6 +11,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/money"
 	"pocketcoder/projections"
@@ -109,7 +110,7 @@ func checkWorker(ctx context.Context, env Environment, args []string) error {
 		fmt.Fprintf(env.Stdout, "%d requests or questions wait for you; answer with: pocketcoder chat %s\n", w.Pending, w.ID)
 	}
 	if w.Text != "" {
-		fmt.Fprintf(env.Stdout, "\n%s\n", printable.Visible(w.Text))
+		fmt.Fprintf(env.Stdout, "\n%s\n", display.Exact(w.Text))
 	}
 	return nil
 }

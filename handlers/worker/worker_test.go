@@ -14,7 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 )
 
 // open returns workers over a log with a chat of a person, c1.
@@ -28,7 +28,7 @@ func open(t *testing.T) *Workers {
 
 // over returns workers over a log, as another process has them.
 func over(t *testing.T, l *log.Log) *Workers {
-	return &Workers{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l}, Workspace: t.TempDir()}
+	return &Workers{Log: l, Chats: &chat.Chats{Log: l}, Records: recordtype.Open(l, nil), Workspace: t.TempDir()}
 }
 
 // start starts a worker by a tool call of a chat.

@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-
 // SetSilence sets Silence. Only TestMain may call it.
 func SetSilence(d time.Duration) { silence = d }
 

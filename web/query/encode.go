@@ -1,8 +1,12 @@
 package query
 
 import (
+	"bytes"
+	"encoding/json"
 	"strconv"
+	"unicode/utf8"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -100,11 +104,11 @@ func (r Record) appendExpanded(b []byte) []byte {
 // appendField appends a value in the form of its field's kind. Invalid JSON becomes null.
 func appendField(b []byte, f schema.Field, v any) []byte {
 	switch {
-	case f.Kind == schema.JSON:
+	case f.Kind == record.JSON:
 		return appendJSON(b, toText(v), "null")
-	case f.Kind == schema.Bool:
+	case f.Kind == record.Bool:
 		return strconv.AppendBool(b, toBool(v))
-	case f.Kind == schema.Number:
+	case f.Kind == record.Number:
 		if n, ok := toNumber(v).(float64); ok {
 			return strconv.AppendFloat(b, n, 'g', -1, 64)
 		}
@@ -115,4 +119,55 @@ func appendField(b []byte, f schema.Field, v any) []byte {
 		return append(b, "null"...)
 	}
 	return appendString(b, text)
+}
+
+// appendJSON appends src without the white space between its tokens. It appends instead if src is not JSON.
+func appendJSON(b []byte, src, instead string) []byte {
+	compacted := bytes.NewBuffer(b)
+	if json.Compact(compacted, []byte(src)) != nil {
+		return append(b, instead...)
+	}
+	return compacted.Bytes()
+}
+
+const hex = "0123456789abcdef"
+
+// appendString appends text as a JSON string. Invalid UTF-8 becomes the replacement character.
+func appendString(b []byte, text string) []byte {
+	b = append(b, '"')
+	from := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(text[i:])
+			if r != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+			b = append(append(b, text[from:i]...), `\ufffd`...)
+		} else {
+			b = appendEscape(append(b, text[from:i]...), c)
+		}
+		i++
+		from = i
+	}
+	return append(append(b, text[from:]...), '"')
+}
+
+func appendEscape(b []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\n':
+		return append(b, '\\', 'n')
+	case '\r':
+		return append(b, '\\', 'r')
+	case '\t':
+		return append(b, '\\', 't')
+	}
+	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }

@@ -34,8 +34,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/note"
 	"pocketcoder/realdir"
 )
 
@@ -89,7 +90,7 @@ func (n *Notes) Sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agents, err := n.Records.AgentNames(ctx)
+	agents, err := agent.Names(ctx, n.Records)
 	if err != nil {
 		return err
 	}

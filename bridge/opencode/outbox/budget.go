@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/sleep"
@@ -45,7 +44,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 				o.moreDecided, warn)
 		},
 		func(ctx context.Context) error {
-			filter := events.ConfigSubject(record.BudgetCollection, "*", "*")
+			filter := events.ConfigSubject(budget.Collection, "*", "*")
 			return o.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return o.releaseBudgets(ctx) })
 		},
 		func(ctx context.Context) error { return o.everyDay(ctx, o.releaseBudgets) })

@@ -15,7 +15,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/policy/display"
 )
 
 const agentUsage = `pocketcoder agent: list, add, change and export agents, as Markdown files in OpenCode's format.
@@ -65,20 +66,20 @@ func Agent(ctx context.Context, env cli.Environment, args []string) error {
 }
 
 func (a *agentCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Call[[]agentfile.Listed](ctx, a.System, "agent.list", struct{}{})
+	all, err := client.Call[[]agent.Listed](ctx, a.System, "agent.list", struct{}{})
 	if err != nil {
 		return err
 	}
 	const empty = "no agent is stored; create one with: pocketcoder agent add FILE"
 	return cli.PrintList(a.env, a.asJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
-		func(l agentfile.Listed) []string {
+		func(l agent.Listed) []string {
 			return []string{printable.OneLine(l.Name, 40), printable.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
 				printable.OneLine(l.Description, 60), l.ID}
 		})
 }
 
-func (a *agentCommand) file(ctx context.Context, name string) (agentfile.Exported, error) {
-	return client.Call[agentfile.Exported](ctx, a.System, "agent.export", agentfile.Export{Name: name})
+func (a *agentCommand) file(ctx context.Context, name string) (agent.Exported, error) {
+	return client.Call[agent.Exported](ctx, a.System, "agent.export", agent.Export{Name: name})
 }
 
 func (a *agentCommand) show(ctx context.Context, args []string) error {
@@ -92,7 +93,7 @@ func (a *agentCommand) show(ctx context.Context, args []string) error {
 // shown makes a text safe for a terminal. A file or another program gets it unchanged.
 func (a *agentCommand) shown(text string) string {
 	if a.env.Interactive {
-		return printable.Visible(text)
+		return display.Exact(text)
 	}
 	return text
 }
@@ -129,14 +130,14 @@ func (a *agentCommand) add(ctx context.Context, args []string) error {
 	if len(text) > maxAgentFile {
 		return fmt.Errorf("%s has more than %d KiB, which is the limit of a file", args[0], maxAgentFile>>10)
 	}
-	return a.importFile(ctx, agentfile.Import{Command: client.NewCommand(), Text: string(text), Name: name},
+	return a.importFile(ctx, agent.Import{Command: client.NewCommand(), Text: string(text), Name: name},
 		a.yes || args[0] == "-")
 }
 
 // importFile checks a file, shows what it changes in an agent that exists, and imports it. yes does not ask.
-func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes bool) error {
+func (a *agentCommand) importFile(ctx context.Context, c agent.Import, yes bool) error {
 	c.Check = true
-	checked, err := client.Call[agentfile.Imported](ctx, a.System, "agent.import", c)
+	checked, err := client.Call[agent.Imported](ctx, a.System, "agent.import", c)
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes b
 		return err
 	}
 	if !checked.New {
-		fmt.Fprint(a.env.Stdout, printable.Visible(checked.Diff))
+		fmt.Fprint(a.env.Stdout, display.Exact(checked.Diff))
 		if !yes && !a.confirm(name) {
 			return cli.ExitCode(1)
 		}
@@ -185,7 +186,7 @@ func (a *agentCommand) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := agentfile.Import{Command: client.NewCommand(), Text: text, Name: e.Name, Base: &e.Text}
+	c := agent.Import{Command: client.NewCommand(), Text: text, Name: e.Name, Base: &e.Text}
 	if err := a.importFile(ctx, c, true); err != nil {
 		return fmt.Errorf("%w (your text is in %s)", err, path)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
 )
@@ -84,7 +84,7 @@ func sendFragments(out *stream.EventWriter, f Fragment, arrived <-chan Fragment)
 	var text strings.Builder
 	text.WriteString(f.Text)
 	send := func() error {
-		return out.Send("", "text", JSONText(Fragment{f.Part, visible.Plain(text.String())}))
+		return out.Send("", "text", JSONText(Fragment{f.Part, display.Prose(text.String())}))
 	}
 	for range len(arrived) {
 		next := <-arrived
@@ -118,7 +118,7 @@ func (l LiveOutput) Piece(d log.Delta) (text string, ok bool) {
 		return "", false
 	}
 	if l[exec] += len(d.Data); l[exec] > maxLiveOutput {
-		return "\n" + texts.MoreOutput, true
+		return "\n… The command prints more. The page shows the end of the output when the command has ended.", true
 	}
 	var b strings.Builder
 	for _, token := range visible.Colored(string(bytes.ToValidUTF8(d.Data, []byte(string(utf8.RuneError))))) {
