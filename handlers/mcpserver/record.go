@@ -26,14 +26,14 @@ func (p Programs) Type() record.Type {
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Assistant: "1 to 24 letters, digits and -", Label: "Name", Required: true},
 			{Name: "status", Kind: record.Select, Label: "Status", Values: []string{Pending, Approved, Denied, Revoked}, Required: true},
-			{Name: "requested_by", Kind: record.Text, Label: "Requested by"},
-			{Name: "approved_by", Kind: record.Relation, Label: "Approved by", Relation: "users"},
-			{Name: "approved_at", Kind: record.Date, Label: "Approved at"},
-			{Name: "config", Kind: record.JSON, Label: "Configuration"},
-			{Name: "catalog", Kind: record.Text, Label: "Catalogue"},
+			{Name: "requested_by", Kind: record.Text, Label: "Requested by", Shown: true},
+			{Name: "approved_by", Kind: record.Relation, Label: "Approved by", Relation: "users", Shown: true},
+			{Name: "approved_at", Kind: record.Date, Label: "Approved at", Shown: true},
+			{Name: "config", Kind: record.JSON, Label: "Configuration", Shown: true},
+			{Name: "catalog", Kind: record.Text, Label: "Catalogue", Shown: true},
 			{Name: "reason", Kind: record.Text, Assistant: "what it is for, in a sentence for the person", Label: "Reason", Lines: true},
-			{Name: "image", Kind: record.Text, Label: "Image"},
-			{Name: "config_schema", Kind: record.JSON, Label: "Schema of the configuration"},
+			{Name: "image", Kind: record.Text, Label: "Image", Shown: true},
+			{Name: "config_schema", Kind: record.JSON, Label: "Schema of the configuration", Shown: true},
 			{Name: "command", Kind: record.Text, Assistant: "runs in the sandbox, and speaks MCP on stdin and stdout: npx -y PACKAGE@1.2.3", Label: "Command"},
 			{Name: "url", Kind: record.Text, Assistant: "of a remote server, in place of a command", Label: "URL"},
 			{Name: "environment", Kind: record.JSON, Assistant: "names of secrets that it needs, or of headers for the URL; the person sets the values", Label: "Environment variables, one in each line", Texts: true},
@@ -48,7 +48,7 @@ func (p Programs) Type() record.Type {
 			{Name: "not_offered", Kind: record.Text, Label: "Tools that are not offered", ReadOnly: true},
 			{Name: "definition", Kind: record.Text, Label: "Definition", ReadOnly: true},
 			{Name: "programs", Kind: record.JSON, ReadOnly: true, Hidden: true},
-			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, About: shownServer},
+			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, Shown: true, About: shownServer},
 		}}
 	if p != nil {
 		t.Prepare = p.prepare

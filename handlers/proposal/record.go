@@ -64,7 +64,7 @@ var Types = []record.Type{
 			{Name: "in_force", Kind: record.Text, Label: "Text in force", ReadOnly: true, Derived: true},
 			{Name: "problem", Kind: record.Text, Label: "Problem", ReadOnly: true},
 			{Name: "effect", Kind: record.Select, Label: "Effect of the approval", Values: []string{Pending, Done}, ReadOnly: true},
-			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, About: shownProposal},
+			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, Shown: true, About: shownProposal},
 		}},
 	{Name: Procedures, Title: "Procedures", About: "that OpenCode gets as skills",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},

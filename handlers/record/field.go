@@ -44,6 +44,7 @@ type Field struct {
 	Choices  map[string]string // of a select: what a value means, if that is not clear; also of the empty one
 	Required bool
 	ReadOnly bool // only PocketCoder sets it
+	Shown    bool // clients may set it, but a form only shows it
 	Computed bool // PocketCoder sets it if it is required and missing
 	Nullable bool // shown as null while it is empty
 	Derived  bool // the read models compute it: it is not stored
