@@ -67,7 +67,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	running.Go(func() { _ = gate.Run(ctx) })
 	listener, err := opencode.ListenForShells(x.socket)
 	x.must(err)
-	server := opencode.ShellServer{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
+	server := opencode.ShellServer{Listener: listener, Exec: gate.Exec, Logger: slog.Default()}
 	running.Go(func() { _ = server.Serve(ctx) })
 	worker := exec.Command(released(b), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
