@@ -86,14 +86,24 @@ func (o *Outbox) sendAnywhere(ctx context.Context, m projections.PendingMessage,
 		return ids, err
 	}
 	if ids.EngineMessage != "" {
-		if err = o.send(ctx, m, ids); !errors.Is(err, client.ErrGone) {
+		if err = o.sendAgain(ctx, m, ids); !errors.Is(err, client.ErrGone) {
 			return ids, err
 		}
 	}
-	if ids, err = o.newSending(ctx, m, seen); err != nil {
-		return ids, err
+	p, err := o.newSending(ctx, m, seen)
+	if err != nil {
+		return p.ids, err
 	}
-	return ids, o.send(ctx, m, ids)
+	return p.ids, o.send(ctx, p)
+}
+
+// sending is a message on its way to OpenCode, with what is read once for it.
+type sending struct {
+	message projections.PendingMessage
+	ids     events.MessageSending
+	parts   []events.Part
+	agent   agent.Agent
+	session client.Session
 }
 
 // errChanged means that a message was not sent, because the queue of its chat is not as it was when the message was
@@ -107,42 +117,39 @@ func isUnavailable(err error) bool {
 }
 
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
-func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (
-	events.MessageSending, error) {
-	s := events.MessageSending{Message: m.ID}
-	parts, err := submittedParts(m)
-	if err != nil {
-		return s, err
+func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (p sending, err error) {
+	p.message, p.ids.Message = m, m.ID
+	if p.parts, err = submittedParts(m); err != nil {
+		return p, err
 	}
-	if s.Session, err = o.session(ctx, m); err != nil {
-		return s, err
+	if p.session, err = o.session(ctx, m); err != nil {
+		return p, err
 	}
-	s.EngineMessage = client.NewIDOf("msg", m.ID, time.Now())
-	for range parts {
-		s.EngineParts = append(s.EngineParts, client.NewID("prt", time.Now()))
+	p.ids.Session, p.ids.EngineMessage = p.session.ID, client.NewIDOf("msg", m.ID, time.Now())
+	for range p.parts {
+		p.ids.EngineParts = append(p.ids.EngineParts, client.NewID("prt", time.Now()))
 	}
-	agent, err := agent.One(ctx, o.Records, m.ChatAgent)
-	if err != nil {
-		return s, err
+	if p.agent, err = agent.One(ctx, o.Records, m.ChatAgent); err != nil {
+		return p, err
 	}
-	s.Agent, s.AgentName = agent.ID, agent.Name
+	p.ids.Agent, p.ids.AgentName = p.agent.ID, p.agent.Name
 	seq, err := o.Chats.SendMessage(ctx, chat.SendMessage{
-		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Sending: s, Seen: seen,
+		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Sending: p.ids, Seen: seen,
 	})
 	if refusal := (handlers.Refused{}); errors.As(err, &refusal) {
 		if seq, err = o.Log.Last(ctx); err == nil {
 			err = o.Model.Wait(ctx, seq)
 		}
-		return s, cmp.Or(err, errChanged)
+		return p, cmp.Or(err, errChanged)
 	}
 	if err == nil {
 		err = o.Model.Wait(ctx, seq)
 	}
-	if err == nil && m.Bound != "" && s.Session != m.Bound {
-		err = o.record(ctx, m.Chat, events.SessionReplaced{Message: m.ID, Before: m.Bound, Session: s.Session,
+	if err == nil && m.Bound != "" && p.session.ID != m.Bound {
+		err = o.record(ctx, m.Chat, events.SessionReplaced{Message: m.ID, Before: m.Bound, Session: p.session.ID,
 			Reason: lostSession})
 	}
-	return s, err
+	return p, err
 }
 
 const lostSession = "OpenCode has lost the session of this chat. " +
@@ -166,11 +173,11 @@ func submittedParts(m projections.PendingMessage) (parts []events.Part, err erro
 
 // session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new
 // session to the chat, by its metadata, when OpenCode reports it.
-func (o *Outbox) session(ctx context.Context, m projections.PendingMessage) (string, error) {
+func (o *Outbox) session(ctx context.Context, m projections.PendingMessage) (client.Session, error) {
 	if m.Bound != "" {
-		_, err := o.Current().Session(ctx, m.Bound)
+		s, err := o.Current().Session(ctx, m.Bound)
 		if err == nil || !errors.Is(err, client.ErrGone) {
-			return m.Bound, err
+			return s, err
 		}
 	}
 	title := m.ChatTitle
@@ -181,13 +188,13 @@ func (o *Outbox) session(ctx context.Context, m projections.PendingMessage) (str
 		Directory: cmp.Or(m.ChatDirectory, o.Directory), Title: title, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
 	})
 	if err != nil {
-		return "", err
+		return s, err
 	}
 	bound, err := o.waitForChat(ctx, s.ID)
 	if err == nil && bound != m.Chat { // an earlier try created one, but its response was lost
 		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
-	return s.ID, err
+	return s, err
 }
 
 // bindTimeout bounds how long the first event of a new session may take.
@@ -210,20 +217,24 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 	}
 }
 
-func (o *Outbox) send(ctx context.Context, m projections.PendingMessage, s events.MessageSending) error {
-	parts, err := submittedParts(m)
-	if err != nil {
+// sendAgain sends a message under the ids that it has.
+func (o *Outbox) sendAgain(ctx context.Context, m projections.PendingMessage, ids events.MessageSending) (err error) {
+	p := sending{message: m, ids: ids}
+	if p.parts, err = submittedParts(m); err != nil {
 		return err
 	}
-	agent, err := agent.One(ctx, o.Records, s.Agent)
-	if err != nil {
+	if p.agent, err = agent.One(ctx, o.Records, ids.Agent); err != nil {
 		return err
 	}
+	if p.session, err = o.Current().Session(ctx, ids.Session); err != nil {
+		return err
+	}
+	return o.send(ctx, p)
+}
+
+func (o *Outbox) send(ctx context.Context, p sending) error {
+	m, agent, session := p.message, p.agent, p.session
 	model, err := o.modelFor(ctx, m, agent)
-	if err != nil {
-		return err
-	}
-	session, err := o.Current().Session(ctx, s.Session)
 	if err != nil {
 		return err
 	}
@@ -236,15 +247,15 @@ func (o *Outbox) send(ctx context.Context, m projections.PendingMessage, s event
 	}
 	where.Agent, where.Workspace = agent.Name, session.Directory
 	where.Temperature, where.TopP = agent.Temperature, agent.TopP
-	p := client.Prompt{MessageID: s.EngineMessage, Model: model,
-		System: strings.TrimLeft(agent.Prompt+"\n\n"+o.notesOf(agent)+where.String(), "\n"), Parts: promptParts(m, s, parts)}
-	if p.Withheld, err = o.withheld(ctx, m.Chat, agent.ID, session); err != nil {
+	prompt := client.Prompt{MessageID: p.ids.EngineMessage, Model: model,
+		System: strings.TrimLeft(agent.Prompt+"\n\n"+o.notesOf(agent)+where.String(), "\n"), Parts: promptParts(m, p.ids, p.parts)}
+	if prompt.Withheld, err = o.withheld(ctx, m.Chat, agent.ID, session); err != nil {
 		return err
 	}
 	if err := o.Current().ConnectTools(ctx, session.Directory); err != nil {
 		return err
 	}
-	return o.Current().Prompt(ctx, s.Session, p)
+	return o.Current().Prompt(ctx, session.ID, prompt)
 }
 
 func promptParts(m projections.PendingMessage, s events.MessageSending, parts []events.Part) (all []client.PromptPart) {
@@ -303,7 +314,7 @@ func (o *Outbox) Resend(ctx context.Context, m projections.PendingMessage) (acce
 	if err != nil {
 		return false, err
 	}
-	err = o.send(ctx, m, ids)
+	err = o.sendAgain(ctx, m, ids)
 	if client.Retryable(err) {
 		return false, err
 	}

@@ -258,3 +258,17 @@ func TestTwoQuickFirstMessagesShareASession(t *testing.T) {
 	is.Equal(p[1].session, p[0].session)
 	is.Equal(len(s.Requests("POST", "/session")), 1)
 }
+
+func TestADeliveryReadsItsSessionOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := connected(t)
+	chat := s.Chat("one")
+	p := s.awaitPrompts(1)[0]
+	s.Answer(p.session, p.MessageID)
+	s.Drained()
+	before := len(s.Requests("GET", "/session/"+p.session))
+	s.Submit(chat, "two")
+	s.awaitPrompts(2)
+	is.Equal(len(s.Requests("GET", "/session/"+p.session)), before+1)
+}
