@@ -33,7 +33,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
@@ -68,7 +67,7 @@ type Options struct {
 	Loading func() error // why most of the API cannot be served yet, nil when it can; nil for never
 	Logger  *slog.Logger
 
-	Workers   *worker.Workers
+	Delegates *delegate.Delegates
 	Schedules *schedule.Schedules
 	Previews  schedule.Previews
 	Proposals proposal.Proposals
@@ -85,15 +84,15 @@ type Options struct {
 
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
 type Server struct {
-	API      *api.Server
-	Chats    *routes.Chats
-	Records  *records.Records
-	Realtime *realtime.Realtime
-	Streams  *stream.Streams
-	Ports    *ports.Ports
-	Shells   *shell.Shells
-	Exports  *export.Exports
-	Workers  *routes.Workers
+	API       *api.Server
+	Chats     *routes.Chats
+	Records   *records.Records
+	Realtime  *realtime.Realtime
+	Streams   *stream.Streams
+	Ports     *ports.Ports
+	Shells    *shell.Shells
+	Exports   *export.Exports
+	Delegates *routes.Delegates
 	// of schedules, besides their records
 	Schedules *routes.Schedules
 	Agents    *routes.Agents
@@ -121,19 +120,19 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Workers = &routes.Workers{API: core, Workers: o.Workers}
+	s.Delegates = &routes.Delegates{API: core, Delegates: o.Delegates}
 	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
 		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
-		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
+		Delegates: s.Delegates, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
 	return s
 }
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
+	return slices.Concat(s.Chats.Routes(), s.Delegates.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		s.Agents.Routes(),

@@ -250,7 +250,7 @@ func delivery(m *projections.ShownMessage) string {
 // noteTitle says what a message that PocketCoder wrote is about.
 func noteTitle(m *projections.ShownMessage) string {
 	if m.Reports != "" && m.Reports != "[]" {
-		return texts.WorkerReport
+		return texts.DelegateReport
 	}
 	return texts.Resumed
 }
