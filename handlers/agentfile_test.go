@@ -11,9 +11,10 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 )
 
 const reviewer = `---
@@ -60,7 +61,7 @@ permission:
 Review every line.
 `
 
-func rulesOf(f agentfile.File) (all []string) {
+func rulesOf(f agent.File) (all []string) {
 	for _, r := range f.Rules {
 		all = append(all, r.String())
 	}
@@ -70,7 +71,7 @@ func rulesOf(f agentfile.File) (all []string) {
 func TestAFileOfOpenCodeIsRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	f, notes, err := agentfile.Parse(reviewer, "reviewer")
+	f, notes, err := agent.Parse(reviewer, "reviewer")
 	is.NoErr(err)
 	is.Equal([]string{f.Name, f.Description, f.Mode, f.Model, f.Prompt},
 		[]string{"reviewer", "Reviews changes", "subagent", "anthropic/claude-sonnet-4-5", "Review every line."})
@@ -96,7 +97,7 @@ func TestWhatAFileCannotSayIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			_, notes, err := agentfile.Parse("---\n"+c.front+"\n---\n", "a")
+			_, notes, err := agent.Parse("---\n"+c.front+"\n---\n", "a")
 			is.NoErr(err)
 			is.Equal(notes, []string{c.note})
 		})
@@ -121,7 +122,7 @@ func TestAFileWithAMistakeIsRefused(t *testing.T) {
 		"---\nname: a\npermission: {read: {../x: deny}}\n---\n": "cannot be stored: column 1",
 		"---\nname: a\ntools: {bash: 7}\n---\n":                 "object of true and false",
 	} {
-		_, _, err := agentfile.Parse(text, "")
+		_, _, err := agent.Parse(text, "")
 		if r := (handlers.Refused{}); !errors.As(err, &r) || !strings.Contains(r.Text, says) {
 			t.Errorf("%q: got %v, want %q", text, err, says)
 		}
@@ -129,37 +130,37 @@ func TestAFileWithAMistakeIsRefused(t *testing.T) {
 }
 
 // openAgents returns agents over a log of its own.
-func openAgents(t *testing.T) agentfile.Agents {
-	return agentfile.Agents{Records: &record.Records{Log: eventstest.Log(t)}}
+func openAgents(t *testing.T) agent.Agents {
+	return agent.Agents{Records: recordtype.Open(eventstest.Log(t), nil)}
 }
 
 func TestAnExportedAgentIsImportedAsItWas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openAgents(t)
-	first, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
+	first, err := h.Import(t.Context(), agent.Import{Text: reviewer, Name: "reviewer"})
 	is.NoErr(err)
 	is.True(first.New)
-	exported, err := h.Export(t.Context(), agentfile.Export{Name: "reviewer"})
+	exported, err := h.Export(t.Context(), agent.Export{Name: "reviewer"})
 	is.NoErr(err)
 	is.Equal(exported.Text, reviewerStored)
-	again, err := h.Import(t.Context(), agentfile.Import{Text: exported.Text})
+	again, err := h.Import(t.Context(), agent.Import{Text: exported.Text})
 	is.NoErr(err)
 	is.Equal([]any{again.Diff, again.Record, again.Seq, again.New}, []any{"", first.Record, uint64(0), false})
 
 	elsewhere := openAgents(t)
-	_, err = elsewhere.Import(t.Context(), agentfile.Import{Text: exported.Text})
+	_, err = elsewhere.Import(t.Context(), agent.Import{Text: exported.Text})
 	is.NoErr(err)
-	there, err := elsewhere.Export(t.Context(), agentfile.Export{Name: "reviewer"})
+	there, err := elsewhere.Export(t.Context(), agent.Export{Name: "reviewer"})
 	is.NoErr(err)
 	is.Equal(there, exported)
-	a, err := elsewhere.Records.Agent(t.Context(), mustList(t, elsewhere)[0].ID)
+	a, err := agent.One(t.Context(), elsewhere.Records, mustList(t, elsewhere)[0].ID)
 	is.NoErr(err)
-	is.Equal(a, record.Agent{ID: a.ID, Name: "reviewer", Prompt: "Review every line.",
+	is.Equal(a, agent.Agent{ID: a.ID, Name: "reviewer", Prompt: "Review every line.",
 		Model: "anthropic/claude-sonnet-4-5", Temperature: &[]float64{0.1}[0]})
 }
 
-func mustList(t *testing.T, h agentfile.Agents) []agentfile.Listed {
+func mustList(t *testing.T, h agent.Agents) []agent.Listed {
 	all, err := h.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -171,13 +172,13 @@ func TestAnImportChangesTheAgentOfItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openAgents(t)
-	first, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
+	first, err := h.Import(t.Context(), agent.Import{Text: reviewer, Name: "reviewer"})
 	is.NoErr(err)
 	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
 		Set: map[string]json.RawMessage{"agent": json.RawMessage(`"` + first.Record + `"`), "tool": json.RawMessage(`"bash"`),
 			"pattern": json.RawMessage(`"make"`), "action": json.RawMessage(`"allow"`), "chat": json.RawMessage(`"c1"`)}})
 	is.NoErr(err)
-	changed := agentfile.Import{Text: "---\nname: reviewer\npermission:\n  edit: ask\n---\nBe brief.\n", Check: true}
+	changed := agent.Import{Text: "---\nname: reviewer\npermission:\n  edit: ask\n---\nBe brief.\n", Check: true}
 	checked, err := h.Import(t.Context(), changed)
 	is.NoErr(err)
 	is.Equal(checked.Record, first.Record)
@@ -202,7 +203,7 @@ func TestAnImportChangesTheAgentOfItsName(t *testing.T) {
 	}](t.Context(), h.Records, "tool_permissions")
 	is.NoErr(err)
 	is.Equal(len(stored), 2) // that of the chat stays
-	_, err = h.Export(t.Context(), agentfile.Export{Name: "nobody"})
+	_, err = h.Export(t.Context(), agent.Export{Name: "nobody"})
 	expect.Contains(t, err.Error(), `There is no agent "nobody". The agents are: reviewer.`)
 }
 
@@ -211,10 +212,10 @@ func TestAliasesAreReadAsWhatTheyStandFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const before = "---\nname: a\ndescription: &allow deny\npermission:\n"
-	f, _, err := agentfile.Parse(before+"  bash:\n    \"rm *\": *allow\n---\n", "")
+	f, _, err := agent.Parse(before+"  bash:\n    \"rm *\": *allow\n---\n", "")
 	is.NoErr(err)
 	is.Equal(f.Rules, []policy.Rule{{Permission: "bash", Pattern: "rm *", Action: policy.Deny}})
-	_, _, err = agentfile.Parse(before+"  <<: {bash: deny}\n---\n", "")
+	_, _, err = agent.Parse(before+"  <<: {bash: deny}\n---\n", "")
 	is.True(err != nil)
 }
 
@@ -223,7 +224,7 @@ func TestANewAgentIsStoredAfterItsRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openAgents(t)
-	_, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
+	_, err := h.Import(t.Context(), agent.Import{Text: reviewer, Name: "reviewer"})
 	is.NoErr(err)
 	agents, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
@@ -241,8 +242,8 @@ func TestAnImportNamesTheRightsThatTheAgentGains(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openAgents(t)
-	file := func(rules string) agentfile.Import {
-		return agentfile.Import{Text: "---\nname: a\npermission:\n" + rules + "---\n", Check: true}
+	file := func(rules string) agent.Import {
+		return agent.Import{Text: "---\nname: a\npermission:\n" + rules + "---\n", Check: true}
 	}
 	first := file("  edit: deny\n  bash: {\"*\": deny, git diff*: allow}\n  webfetch: ask\n")
 	checked, err := h.Import(t.Context(), first)

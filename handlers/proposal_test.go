@@ -10,11 +10,11 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
+	"pocketcoder/handlers/recordtype"
 )
 
 const (
@@ -26,9 +26,10 @@ const (
 func approve(t *testing.T, h proposal.Proposals, p proposal.Stored) events.Event {
 	t.Helper()
 	is := is.New(t)
-	set := record.Fields(map[string]any{"kind": p.Kind, "name": p.Name, "content": p.Content, "status": "approved"})
+	set := record.Fields(map[string]any{"kind": p.Kind, "name": p.Name, "content": p.Content, "status": "approved",
+		"authored_by": "human"})
 	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-		Role: "admin", Collection: proposals.Collection, New: true, Set: set})
+		Role: "admin", Collection: proposal.Collection, New: true, Set: set})
 	is.NoErr(err)
 	e, _, err := h.Records.Log.Get(t.Context(), seq)
 	is.NoErr(err)
@@ -46,24 +47,24 @@ func one(t *testing.T, h proposal.Proposals, approval events.Event) proposal.Sto
 func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
 	c, err := h.Change(t.Context(), p)
 	is.NoErr(err)
 	is.Equal(c.Rights, []string{"allows edit: <workspace>"})
 	expect.Contains(t, c.Difference, "+Deploy.\n")
 	approval := approve(t, h, p)
 	is.NoErr(h.Apply(t.Context(), approval))
-	agents := agentfile.Agents{Records: h.Records}
-	exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+	agents := agent.Agents{Records: h.Records}
+	exported, err := agents.Export(t.Context(), agent.Export{Name: "Deployer"})
 	is.NoErr(err)
 	is.Equal(exported.Text, deployer)
 
-	_, err = agents.Import(t.Context(), agentfile.Import{Text: strings.Replace(deployer, "allow", "deny", 1)})
+	_, err = agents.Import(t.Context(), agent.Import{Text: strings.Replace(deployer, "allow", "deny", 1)})
 	is.NoErr(err)
 	is.NoErr(h.Apply(t.Context(), approval)) // delivered again, after a person has changed the agent
 	is.Equal([]string{one(t, h, approval).Status, one(t, h, approval).Effect}, []string{"approved", "done"})
-	exported, err = agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+	exported, err = agents.Export(t.Context(), agent.Export{Name: "Deployer"})
 	is.NoErr(err)
 	expect.Contains(t, exported.Text, "edit: deny")
 }
@@ -82,17 +83,17 @@ func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-			agents := agentfile.Agents{Records: h.Records}
-			_, err := agents.Import(t.Context(), agentfile.Import{Text: deployer})
+			h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+			agents := agent.Agents{Records: h.Records}
+			_, err := agents.Import(t.Context(), agent.Import{Text: deployer})
 			is.NoErr(err)
-			approval := approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: c.approved})
+			approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: c.approved})
 			text := func() string {
-				exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+				exported, err := agents.Export(t.Context(), agent.Export{Name: "Deployer"})
 				is.NoErr(err)
 				return exported.Text
 			}
-			_, err = agents.Import(t.Context(), agentfile.Import{Text: c.later})
+			_, err = agents.Import(t.Context(), agent.Import{Text: c.later})
 			is.NoErr(err)
 			is.NoErr(h.Apply(t.Context(), approval))
 			is.Equal(text(), c.later)
@@ -104,10 +105,10 @@ func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 func TestAnApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	_, err := agentfile.Agents{Records: h.Records}.Import(t.Context(), agentfile.Import{Text: deployer})
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	_, err := agent.Agents{Records: h.Records}.Import(t.Context(), agent.Import{Text: deployer})
 	is.NoErr(err)
-	approval := approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer",
+	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer",
 		Content: strings.Replace(deployer, "allow", "deny", 1)})
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
@@ -123,8 +124,8 @@ func TestAnApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposals.Prompt, Name: "Tone", Content: "Be brief.\n"}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	p := proposal.Stored{Kind: proposal.Prompt, Name: "Tone", Content: "Be brief.\n"}
 	is.NoErr(h.Apply(t.Context(), approve(t, h, p)))
 	p.Content = "Be kind.\n"
 	c, err := h.Change(t.Context(), p)
@@ -140,17 +141,17 @@ func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 // Two administrators approve two texts of one name before the first takes effect, because the engine is down.
 func TestApprovalsOfOneNameTakeEffectInOrder(t *testing.T) {
 	t.Parallel()
-	first := map[string]string{proposals.Agent: deployer, proposals.Prompt: "Be brief.\n",
-		proposals.Procedure: "Push.\n"}
-	second := map[string]string{proposals.Agent: cautious, proposals.Prompt: "Be kind.\n",
-		proposals.Procedure: "Ask first.\n"}
+	first := map[string]string{proposal.Agent: deployer, proposal.Prompt: "Be brief.\n",
+		proposal.Procedure: "Push.\n"}
+	second := map[string]string{proposal.Agent: cautious, proposal.Prompt: "Be kind.\n",
+		proposal.Procedure: "Ask first.\n"}
 	for kind := range first {
 		for name, delivered := range map[string][]int{"in order": {0, 1}, "reversed": {1, 0}, "twice": {0, 0, 1, 1, 0},
 			"only the second": {1}} {
 			t.Run(kind+" "+name, func(t *testing.T) {
 				t.Parallel()
 				is := is.New(t)
-				h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+				h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
 				approvals := []events.Event{
 					approve(t, h, proposal.Stored{Kind: kind, Name: "Deployer", Content: first[kind]}),
 					approve(t, h, proposal.Stored{Kind: kind, Name: "Deployer", Content: second[kind]}),
@@ -172,15 +173,15 @@ func TestApprovalsOfOneNameTakeEffectInOrder(t *testing.T) {
 func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
 	approval := approve(t, h, p)
-	agents := agentfile.Agents{Records: h.Records}
-	_, err := agents.Import(t.Context(), agentfile.Import{Text: cautious})
+	agents := agent.Agents{Records: h.Records}
+	_, err := agents.Import(t.Context(), agent.Import{Text: cautious})
 	is.NoErr(err)
 	for range 2 {
 		is.NoErr(h.Apply(t.Context(), approval))
-		exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+		exported, err := agents.Export(t.Context(), agent.Export{Name: "Deployer"})
 		is.NoErr(err)
 		is.Equal(exported.Text, cautious)
 		now := one(t, h, approval)
@@ -188,7 +189,7 @@ func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 		expect.Contains(t, now.Problem, "was changed before this approval")
 	}
 	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-		Role: "admin", Collection: proposals.Collection, Record: approval.Subject.ID,
+		Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID,
 		Set: record.Fields(map[string]any{"status": "approved", "shown_definition": one(t, h, approval).Definition})})
 	is.NoErr(err)
 	is.NoErr(h.Apply(t.Context(), approval)) // of the first approval, again
@@ -204,16 +205,16 @@ func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	approval := approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer})
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer})
 	save := func(fields string) error {
 		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-			Role: "admin", Collection: proposals.Collection, Record: approval.Subject.ID,
+			Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID,
 			Set: handlerstest.Fields(fields)})
 		return err
 	}
 	is.Equal(handlers.CodeOf(save(`{"content":"other"}`)), handlers.Invalid)
-	is.Equal(handlers.CodeOf(save(`{"authored_by":"root"}`)), handlers.Conflict) // would look like a new approval
+	is.Equal(handlers.CodeOf(save(`{"authored_by":"poco"}`)), handlers.Conflict) // would look like a new approval
 	is.NoErr(save(`{"status":"denied"}`))
 	is.NoErr(h.Apply(t.Context(), approval))
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
@@ -229,12 +230,12 @@ func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 func TestAnApprovalOfAnOlderVersionTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
 	store := func(name string) events.Event {
 		body := handlerstest.Fields(`{"kind":"prompt","name":"` + name + `","content":"Be brief.\n","status":"approved"}`)
 		fields, err := events.Encode(body)
 		is.NoErr(err)
-		e, err := events.NewConfig(proposals.Collection, events.NewID(), events.UserActor("root"),
+		e, err := events.NewConfig(proposal.Collection, events.NewID(), events.UserActor("root"),
 			events.Saved{Fields: fields})
 		is.NoErr(err)
 		e.Seq, err = h.Records.Log.Append(t.Context(), e)
@@ -258,10 +259,10 @@ func TestAnApprovalOfAnOlderVersionTakesEffectOnce(t *testing.T) {
 func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
 	for _, p := range []proposal.Stored{
-		{Kind: proposals.Agent, Name: "Helper", Content: deployer},
-		{Kind: proposals.Agent, Name: "Deployer", Content: "no front matter"},
+		{Kind: proposal.Agent, Name: "Helper", Content: deployer},
+		{Kind: proposal.Agent, Name: "Deployer", Content: "no front matter"},
 	} {
 		approval := approve(t, h, p)
 		is.NoErr(h.Apply(t.Context(), approval))
@@ -274,10 +275,10 @@ func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 func TestTheDefinitionOfAProposalHasItsKind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
 	definitions := map[string]bool{}
-	for _, kind := range []string{"", proposals.Procedure, proposals.Agent, proposals.Prompt} {
-		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: proposals.Collection, New: true,
+	for _, kind := range []string{"", proposal.Procedure, proposal.Agent, proposal.Prompt} {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: proposal.Collection, New: true,
 			Set: handlerstest.Fields(`{"kind":"` + kind + `","name":"n","content":"c","status":"draft"}`)})
 		is.NoErr(err)
 	}
@@ -294,14 +295,14 @@ func TestTwoProcessesApplyApprovalsOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
-	h := proposal.Proposals{Records: &record.Records{Log: l}}
+	h := proposal.Proposals{Records: recordtype.Open(l, nil)}
 	approvals := []events.Event{
-		approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: deployer}),
-		approve(t, h, proposal.Stored{Kind: proposals.Agent, Name: "Deployer", Content: cautious}),
+		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}),
+		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: cautious}),
 	}
 	done := make(chan error, len(approvals))
 	for _, e := range approvals {
-		go func() { done <- proposal.Proposals{Records: &record.Records{Log: l}}.Apply(t.Context(), e) }()
+		go func() { done <- proposal.Proposals{Records: recordtype.Open(l, nil)}.Apply(t.Context(), e) }()
 	}
 	is.NoErr(<-done)
 	is.NoErr(<-done)

@@ -39,7 +39,7 @@ func everything(h *permissiontest.Handlers) func(context.Context) error {
 		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true,
 			Set: handlerstest.Fields(`{"name":"n"}`)})
 		_, _, err9 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1",
-			Set: handlerstest.Fields(`{"version":2}`)})
+			Set: handlerstest.Fields(`{"version":"2"}`)})
 		_, _, err10 := h.Chats.Fork(ctx, chat.Fork{Chat: "c2", Into: "c3"})
 		_, err11 := h.Chats.Delete(ctx, chat.Delete{Chat: "c2"})
 		if status != "authorized" || seq != 0 {
@@ -80,7 +80,7 @@ func TestTransactionIsAllOrNothing(t *testing.T) {
 		events.ForkRequested{Chat: "c3"}, events.AbortRequested{}, events.Deleted{},
 	})
 	is.Equal(handlerstest.Records(t, h.Log, "sops"), []string{`s1 saved {"fields":{"name":"n"}}`,
-		`s1 saved {"fields":{"name":"n","version":2}}`})
+		`s1 saved {"fields":{"name":"n","version":"2"}}`})
 }
 
 func TestTransactionThatChangesNothingGivesThePlaceOfWhatIsTrue(t *testing.T) {
@@ -140,7 +140,7 @@ func TestTransactionIsDecidedAgain(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	elsewhere, tries := permissiontest.New(h.Log), 0
-	save := record.Save{Collection: "sops", New: true, Upsert: true, Set: handlerstest.Fields(`{"name":"n","v":1}`)}
+	save := record.Save{Collection: "sops", New: true, Upsert: true, Set: handlerstest.Fields(`{"name":"n","version":"1"}`)}
 	var id string
 	_, err := handlers.Transaction(t.Context(), h.Log, func(ctx context.Context) (err error) {
 		tries++
@@ -160,7 +160,7 @@ func TestTransactionIsDecidedAgain(t *testing.T) {
 	is.Equal(tries, 2)
 	is.Equal(id, "s1")
 	is.Equal(handlerstest.Records(t, h.Log, "sops"), []string{`s1 saved {"fields":{"name":"n"}}`,
-		`s1 saved {"fields":{"name":"n","v":1}}`})
+		`s1 saved {"fields":{"name":"n","version":"1"}}`})
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ChatUpdated](data)), 1)
 }
@@ -171,7 +171,7 @@ func TestTransactionsAtOnceAreEachWhole(t *testing.T) {
 	l := eventstest.Log(t)
 	done := 0
 	for _, err := range handlerstest.AtOnce(8, func(i int) error {
-		h := permissiontest.New(l)
+		h := permissiontest.New(l, record.Type{Name: "a"}, record.Type{Name: "b"})
 		_, err := handlers.Transaction(t.Context(), h.Log, func(ctx context.Context) error {
 			_, _, err1 := h.Records.Save(ctx, record.Save{Collection: "a", Record: fmt.Sprint("r", i), New: true})
 			_, _, err2 := h.Records.Save(ctx, record.Save{Collection: "b", Record: fmt.Sprint("r", i), New: true})

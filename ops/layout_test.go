@@ -42,6 +42,11 @@ var borders = []border{
 		because: "a decision follows from the log: a read model can be behind it"},
 	{from: "handlers/...", to: "bridge/... web/... ops/... cmd/...",
 		because: "the same decisions serve the API, the terminal and the tools of the model"},
+	{from: "handlers/record",
+		to: "handlers/agent handlers/budget handlers/channel handlers/chat handlers/device handlers/exec handlers/mcpserver " +
+			"handlers/model handlers/network handlers/note handlers/permission/... handlers/policy/... handlers/proposal " +
+			"handlers/recordtype handlers/rule handlers/schedule handlers/sshkey handlers/delegate",
+		because: "a type of records stands beside the decisions that use it, and is passed to record.Open"},
 	{from: "handlers/policy/...",
 		to:      "events/log/... handlers handlers/account/... handlers/chat/... handlers/permission/... handlers/record/...",
 		because: "rules are evaluated without I/O, so they can be tried on any command"},

@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/note"
 	"pocketcoder/web/webtest"
 )
 
@@ -49,8 +49,8 @@ func TestVersionsOfANoteAreReadAndRestored(t *testing.T) {
 	_, bot := s.User(t, "bot", "agent")
 	_, root := s.User(t, "root", "admin")
 	_, agent := s.Call(t, root, "POST", webtest.RecordsPath("ai_agents"), webtest.Object{"name": "Reviewer"})
-	note := webtest.Object{"agent": agent["id"], "name": "plan", "content": "one"}
-	status, made := s.Call(t, root, "POST", webtest.RecordsPath("agent_notes"), note)
+	written := webtest.Object{"agent": agent["id"], "name": "plan", "content": "one"}
+	status, made := s.Call(t, root, "POST", webtest.RecordsPath("agent_notes"), written)
 	is.Equal(status, http.StatusOK)
 	at := webtest.RecordsPath("agent_notes") + "/" + made["id"].(string)
 	status, _ = s.Call(t, root, "PATCH", at, webtest.Object{"name": "other"})
@@ -61,7 +61,7 @@ func TestVersionsOfANoteAreReadAndRestored(t *testing.T) {
 	versions := "/api/agents/Reviewer/notes/plan/versions"
 	status, _ = s.Call(t, ann, "GET", versions, nil)
 	is.Equal(status, http.StatusForbidden)
-	var list []notes.Version
+	var list []note.Version
 	status, body := s.Raw(t, bot, "GET", versions, nil)
 	is.NoErr(json.Unmarshal(body, &list))
 	is.Equal([]any{status, len(list)}, []any{http.StatusOK, 2})

@@ -53,7 +53,7 @@ func TestEveryOperationDoesWhatItsDescriptionSays(t *testing.T) {
 	admin, token := s.User(t, "admin", account.Admin)
 	for _, o := range operations(d) {
 		if o.path == "/api/chats/{id}/shell" {
-			continue // it answers with a WebSocket: web/shell tests it
+			continue // it answers with a WebSocket: shell_test.go tests it
 		}
 		for _, complete := range []bool{false, true} {
 			t.Run(fmt.Sprint(o.ID, " complete ", complete), func(t *testing.T) {

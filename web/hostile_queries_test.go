@@ -11,7 +11,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
@@ -53,7 +54,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range records.Catalogue {
+	for _, c := range records.CollectionsOf(recordtype.All(nil)).Catalogue() {
 		for i, injected := range some() {
 			everywhere := map[string]any{}
 			for j, field := range c.Fields {
@@ -72,7 +73,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 			is.NoErr(err)
 			webtest.Send(s, t, admin, webtest.Request("POST", webtest.RecordsPath(c.Name), string(value)))
 			for _, field := range c.Fields {
-				if field.Kind != schema.Text && field.Kind != schema.JSON {
+				if field.Kind != record.Text && field.Kind != record.JSON {
 					delete(everywhere, field.Name) // what no text may be
 				}
 			}

@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
@@ -206,9 +206,10 @@ func (c *cast) record(t *testing.T, collection string) string {
 		c.Append(t, c.Chat(t, c.tokens["o"], unique), events.ChannelQueued{Message: unique, Type: events.OutgoingNotice, Text: "t"})
 		return unique
 	case "llm_providers", "healthchecks", "pairings", "conversations":
+		set := map[string]map[string]any{"llm_providers": {"name": unique}, "healthchecks": {"name": unique},
+			"pairings": {"name": unique, "user": c.ada}, "conversations": {"place": unique, "user": c.ada}}[collection]
 		id, seq, err := c.Records.Save(t.Context(), record.Save{
-			Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, New: true,
-			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + unique + `"`), "user": json.RawMessage(`"` + c.ada + `"`)},
+			Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, New: true, Set: record.Fields(set),
 		})
 		webtest.Check(t, err)
 		webtest.Check(t, c.Model.Wait(t.Context(), seq))
@@ -242,7 +243,7 @@ func (c *cast) ran(t *testing.T, chat, unique string) map[string]string {
 
 func TestTheMatrixNamesEveryCollection(t *testing.T) {
 	var names []string
-	for _, c := range records.Catalogue {
+	for _, c := range records.CollectionsOf(recordtype.All(nil)).Catalogue() {
 		names = append(names, c.Name)
 	}
 	slices.Sort(names)

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/records"
@@ -163,7 +164,7 @@ func TestDescriptionHasEveryCollection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d := web.New(web.Options{}).Document()
-	for _, c := range records.Catalogue {
+	for _, c := range records.CollectionsOf(recordtype.All(nil)).Catalogue() {
 		form := d.Components.Schemas[c.Name]
 		for _, field := range c.Fields {
 			_, found := form.Properties[field.Name]

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/sandbox/wire"
-	"pocketcoder/web/shell"
+	"pocketcoder/web/routes"
 	"pocketcoder/web/webtest"
 )
 
@@ -119,7 +119,7 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 		}()
 		var err error
 		// more than is on the way between the servers, too
-		for n := 0; n < shell.Window+3*wire.Window && err == nil; n += 8 << 10 {
+		for n := 0; n < routes.ShellWindow+3*wire.Window && err == nil; n += 8 << 10 {
 			_, err = stdout.Write(make([]byte, 8<<10))
 		}
 		close(ended)
@@ -133,7 +133,7 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 			read += len(text)
 		}
 	}
-	take(shell.Window)
+	take(routes.ShellWindow)
 	writeShell(t, conn, websocket.MessageText, `{"taken": 8192}`)
 	take(8 << 10)
 	for range 300 { // time enough for a server that does not wait

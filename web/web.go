@@ -23,15 +23,17 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
@@ -43,7 +45,6 @@ import (
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
 
@@ -72,7 +73,7 @@ type Options struct {
 	Previews  schedule.Previews
 	Proposals proposal.Proposals
 
-	ProviderKeys *recordsecret.ProviderKeys
+	ProviderKeys *model.ProviderKeys
 	Channels     *channel.Channels
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
@@ -90,7 +91,7 @@ type Server struct {
 	Realtime  *realtime.Realtime
 	Streams   *stream.Streams
 	Ports     *ports.Ports
-	Shells    *shell.Shells
+	Shells    *routes.Shells
 	Exports   *export.Exports
 	Delegates *routes.Delegates
 	// of schedules, besides their records
@@ -103,26 +104,31 @@ type Server struct {
 
 // New returns a server with all routes.
 func New(o Options) *Server {
+	types := recordtype.All(nil)
+	if o.Records != nil {
+		types = o.Records.Types()
+	}
+	collections := records.CollectionsOf(types)
 	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: collections.Catalogue(), Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
 	}
 	s := &Server{
 		API:   core,
 		Chats: &routes.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
+			Collections: collections, API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
-		Shells:   &shell.Shells{API: core, Conn: o.Conn},
+		Shells:   &routes.Shells{API: core, Conn: o.Conn},
 		Exports:  &export.Exports{API: core, Log: o.Log},
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
 	s.Delegates = &routes.Delegates{API: core, Delegates: o.Delegates}
-	s.Agents = &routes.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
-		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
+	s.Agents = &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
+		Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
@@ -147,9 +153,7 @@ func (s *Server) Document() openapi.Document { return s.API.Document(s.routes().
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	pages.Handle(mux, s.Site, s.Exports)
-	mux.Handle("GET /docs", page(docs(s.Document())))
-	mux.Handle("GET /static/{file}", staticFiles())
+	pages.Handle(mux, s.Site, s.Exports, s.Document())
 	routes := confined(s.Routes())
 	return s.Ports.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// the mux would answer a path that is not clean with a redirect, as a page

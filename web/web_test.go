@@ -46,7 +46,7 @@ var handler = sync.OnceValue(func() http.Handler { return server().Handler() })
 // requests are all of the API, as method and path, and the pages.
 func requests() (list [][2]string) {
 	list = [][2]string{{"GET", "/"}, {"GET", "/login"}, {"POST", "/login"}, {"POST", "/logout"}, {"POST", "/chats"},
-		{"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
+		{"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/app.css"}}
 	paths := server().Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
@@ -193,10 +193,10 @@ func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 func TestUnchangedFilesAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := visit("GET", "/static/style.css", nil)
+	w := visit("GET", "/static/app.css", nil)
 	is.Equal(w.Code, http.StatusOK)
 	is.Equal(w.Header().Get("Cache-Control"), "no-cache")
-	is.Equal(visit("GET", "/static/style.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code,
+	is.Equal(visit("GET", "/static/app.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code,
 		http.StatusNotModified)
 	for _, path := range []string{"/static/", "/static/..%2fweb.go", "/static/none.css"} {
 		is.Equal(visit("GET", path, nil).Code, http.StatusNotFound) // path

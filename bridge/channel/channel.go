@@ -199,7 +199,7 @@ func (h *Hub) connect(ctx context.Context) error {
 		if !c.Enabled || now != nil && now.channel.Seq == c.Seq {
 			continue
 		}
-		token, err := h.Channels.Token(ctx, c.ID)
+		token, err := h.Channels.Records.Secret(ctx, channel.Collection, c.ID)
 		if err != nil {
 			return err
 		}

@@ -123,7 +123,7 @@ func (s *WebhookSender) serve(ctx context.Context, t channel.Target) {
 }
 
 func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
-	secret, err := s.Channels.TargetSecret(ctx, t.ID)
+	secret, err := s.Channels.Records.Secret(ctx, channel.Targets, t.ID)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
 	}
 	return s.Log.Read(ctx, position.Event, t.Filters(), func(b log.Batch) error {
 		for _, e := range b.Events {
-			d, err := s.deliver(ctx, t, secret, e)
+			d, err := s.deliver(ctx, t, []byte(secret), e)
 			if err == nil {
 				err = s.Channels.RecordDelivery(ctx, t.ID, position, d)
 			}

@@ -26,6 +26,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 )
 
@@ -91,7 +92,8 @@ func newSystem(t *testing.T) *system {
 	check(t, err)
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
-	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: &record.Records{Log: s.log}}
+	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: recordtype.Open(s.log, nil)}
+	s.channels.Records.Secrets = secrets
 	s.start()
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -114,8 +116,9 @@ func background(run func(context.Context) error) (stop func()) {
 // save adds a target.
 func (s *system) save(name, url, types string) {
 	s.t.Helper()
-	_, token, _, err := s.channels.SaveTarget(s.t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
-		Set: record.Fields(map[string]any{"name": name, "url": url, "types": types})})
+	token := ""
+	_, _, err := s.channels.Records.Save(s.t.Context(), record.Save{New: true,
+		Command: handlers.Command{Actor: events.ActorSystem}, Collection: channel.Targets, Made: &token, Set: record.Fields(map[string]any{"name": name, "url": url, "types": types})})
 	check(s.t, err)
 	tokens.Store(url, token)
 }
@@ -186,8 +189,8 @@ func TestATargetGetsTheEventsOfItsTypesOnceAndInOrder(t *testing.T) {
 	all, err := s.channels.ListTargets(t.Context())
 	is.NoErr(err)
 	for _, one := range all {
-		seq, err := s.channels.DeleteTarget(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
-			Record: one.ID})
+		seq, err := s.channels.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: channel.Targets, Record: one.ID})
 		is.NoErr(err)
 		is.NoErr(s.model.Wait(t.Context(), seq))
 	}
@@ -225,8 +228,8 @@ func TestATargetGetsEventsOfRecordsAndAccounts(t *testing.T) {
 	}
 	for _, types := range []string{"config.webhook_targets.webhook.delivered", "config.devices.saved", "config.schedules",
 		"user", "audit.*"} {
-		_, _, _, err := s.channels.SaveTarget(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
-			Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types})})
+		_, _, err := s.channels.Records.Save(t.Context(), record.Save{New: true,
+			Command: handlers.Command{Actor: events.ActorSystem}, Collection: channel.Targets, Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types})})
 		is.Equal(handlers.CodeOf(err), handlers.Invalid) // types
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 )
 
 // proxyFixture is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows
@@ -62,7 +62,7 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 	_, _, err := (&chat.Chats{Log: eventLog}).Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
 	gate := permission.Gate{
-		Permissions: permissions, Records: &record.Records{Log: eventLog}, Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: "/", Logger: slog.New(slog.DiscardHandler),
+		Permissions: permissions, Records: recordtype.Open(eventLog, nil), Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: "/", Logger: slog.New(slog.DiscardHandler),
 		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
 		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
 			return permission.Call{}, false

@@ -20,7 +20,7 @@ const (
 	maxTimeout     = 3600
 )
 
-type taskArguments struct {
+type startArguments struct {
 	signed
 	Agent     string `json:"agent_profile,omitempty" jsonschema:"name of the delegate's agent; OpenCode's own agent when left out"`
 	Message   string `json:"message" jsonschema:"the whole task: the delegate sees nothing else of this chat"`
@@ -29,7 +29,7 @@ type taskArguments struct {
 }
 
 type handoffArguments struct {
-	taskArguments
+	startArguments
 	Timeout int `json:"timeout,omitempty" jsonschema:"seconds to wait for the result: 1 to 3600, 600 when left out"`
 }
 
@@ -66,7 +66,7 @@ func (s *Server) handoff(ctx context.Context, c call, in handoffArguments) (stri
 	if seconds < 1 || seconds > maxTimeout {
 		return "", handlers.Refuse(handlers.Invalid, "timeout: want 1 to %d seconds, got %d", maxTimeout, seconds)
 	}
-	started, err := s.startDelegate(ctx, c, in.taskArguments, true)
+	started, err := s.startDelegate(ctx, c, in.startArguments, true)
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +92,7 @@ func (s *Server) handoff(ctx context.Context, c call, in handoffArguments) (stri
 }
 
 // assign delegates a message. The result is sent to the chat.
-func (s *Server) assign(ctx context.Context, c call, in taskArguments) (string, error) {
+func (s *Server) assign(ctx context.Context, c call, in startArguments) (string, error) {
 	started, err := s.startDelegate(ctx, c, in, false)
 	if err != nil {
 		return "", err
@@ -102,7 +102,7 @@ func (s *Server) assign(ctx context.Context, c call, in taskArguments) (string, 
 }
 
 // startDelegate starts a delegate, and waits until the read models show it.
-func (s *Server) startDelegate(ctx context.Context, c call, in taskArguments, wait bool) (delegate.Started, error) {
+func (s *Server) startDelegate(ctx context.Context, c call, in startArguments, wait bool) (delegate.Started, error) {
 	from, err := s.from(ctx, c)
 	if err != nil {
 		return delegate.Started{}, err

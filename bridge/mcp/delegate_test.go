@@ -23,7 +23,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections/projectionstest"
 )
 
@@ -52,7 +52,7 @@ func openDelegating(t *testing.T) *delegating {
 	ended := make(chan struct{})
 	go func() { model.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended; model.Close() })
-	f.Records, f.Chats, f.Model, f.Every = &record.Records{Log: f.log}, &chat.Chats{Log: f.log}, model, time.Millisecond
+	f.Records, f.Chats, f.Model, f.Every = recordtype.Open(f.log, nil), &chat.Chats{Log: f.log}, model, time.Millisecond
 	f.Delegates = &delegate.Delegates{Log: f.log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
 	for _, id := range []string{"c1", "c2"} {
 		_, _, err = f.Chats.Create(t.Context(), chat.Create{Chat: id})

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 )
 
 // openSending returns a fixture whose session works in a directory, with a rule against reading private files.
@@ -28,7 +28,7 @@ func openSending(t *testing.T) (f *delegating, directory string) {
 	t.Helper()
 	f, directory = openDelegating(t), t.TempDir()
 	rules := append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
-	gate := permission.Gate{Permissions: &permission.Permissions{Log: f.log}, Records: &record.Records{Log: f.log},
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: f.log}, Records: recordtype.Open(f.log, nil),
 		Rules: rules, Session: func(string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: directory}, true
 		},

@@ -37,7 +37,6 @@ import (
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
@@ -53,7 +52,7 @@ type Server struct {
 	Delegates *delegate.Delegates
 	// of the tools on scheduled tasks
 	Schedules *schedule.Schedules
-	Preview   func(context.Context, schedules.Schedule) (schedule.Preview, error)
+	Preview   func(context.Context, schedule.Schedule) (schedule.Preview, error)
 	Model     *projections.Model
 	// Every is the time between two reports of progress; 0 for defaultEvery.
 	Every time.Duration

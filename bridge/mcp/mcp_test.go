@@ -24,10 +24,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/recordtype"
 )
 
 // fixture is a server in which session ses_1 is of chat c1.
@@ -40,7 +40,7 @@ type fixture struct {
 func open(t *testing.T) *fixture {
 	t.Helper()
 	s := &mcp.Server{
-		Engine: "local", Records: &record.Records{Log: eventstest.Log(t)}, Logger: slog.New(slog.DiscardHandler),
+		Engine: "local", Records: recordtype.Open(eventstest.Log(t), nil), Logger: slog.New(slog.DiscardHandler),
 		Chat: func(session string) (string, bool) { return "c1", session == "ses_1" },
 	}
 	server := httptest.NewServer(s)
@@ -170,7 +170,7 @@ func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {
 	text, failed := call("mcp_request", maps.Clone(lab))
 	is.Equal(failed, false)
 	is.Equal(text, "The MCP server lab waits for a person. mcp_catalog says when it is active.")
-	all, err := f.Records.MCPServers(t.Context())
+	all, err := mcpserver.All(t.Context(), f.Records)
 	is.NoErr(err)
 	is.Equal(len(all), 1)
 	is.Equal([]any{all[0].Status, all[0].Command, all[0].Reason, all[0].Hosts},

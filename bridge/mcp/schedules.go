@@ -11,8 +11,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
 
@@ -30,16 +31,16 @@ type taskArguments struct {
 
 // readSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat. A run in a
 // new chat has the agent of the chat, which is its ceiling.
-func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) (task schedules.Schedule,
+func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) (task schedule.Schedule,
 	err error) {
 	chat, _, err := s.Model.Chat(ctx, id)
 	if err != nil {
 		return task, err
 	}
-	at, err := schedules.ParseTime("at", in.At, in.TimeZone)
-	task = schedules.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
-		TimeZone: in.TimeZone, Mode: cmp.Or(in.Session, schedules.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
-	if task.Mode == schedules.Existing {
+	at, err := schedule.ParseTime("at", in.At, in.TimeZone)
+	task = schedule.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
+		TimeZone: in.TimeZone, Mode: cmp.Or(in.Session, schedule.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
+	if task.Mode == schedule.Existing {
 		task.Chat = chat.ID
 	} else {
 		task.Agent, task.Ceiling = chat.Agent, &events.Ceiling{Chat: chat.ID, Root: chat.Root, Agent: chat.Agent}
@@ -58,9 +59,9 @@ func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (st
 		return "", err
 	}
 	switch {
-	case from.Subagent != "" && task.Mode == schedules.Existing:
+	case from.Subagent != "" && task.Mode == schedule.Existing:
 		return "", handlers.Refuse(handlers.Invalid, "A subagent can schedule tasks only with session_mode %s.",
-			schedules.New)
+			schedule.New)
 	case from.Subagent != "":
 		task.Ceiling.Subagent = from.Subagent
 	}
@@ -68,8 +69,13 @@ func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (st
 	if err != nil {
 		return "", err
 	}
+	fixed := record.Values{}
+	if ceiling, has := set["ceiling"]; has {
+		fixed["ceiling"] = ceiling
+		delete(set, "ceiling")
+	}
 	id, _, err := s.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
-		Collection: schedules.Collection, Set: set, New: true, Role: account.Agent})
+		Collection: schedule.Collection, Set: set, Fixed: fixed, New: true, Role: account.Agent})
 	if err != nil {
 		return "", err
 	}
@@ -130,11 +136,11 @@ func (s *Server) previewTask(ctx context.Context, id string, a events.Permission
 }
 
 // ceilingText names the chat that limits the runs of a task.
-func (s *Server) ceilingText(ctx context.Context, task schedules.Schedule) (string, error) {
-	if task.Mode == schedules.Existing {
+func (s *Server) ceilingText(ctx context.Context, task schedule.Schedule) (string, error) {
+	if task.Mode == schedule.Existing {
 		return "The task runs in this chat, with its agent and its rules.", nil
 	}
-	names, err := s.Records.AgentNames(ctx)
+	names, err := agent.Names(ctx, s.Records)
 	if err != nil {
 		return "", err
 	}
@@ -145,7 +151,7 @@ func (s *Server) ceilingText(ctx context.Context, task schedules.Schedule) (stri
 	return fmt.Sprintf("Its runs have %s, and may do no more than this chat may do with its agent and its rules.", agent), nil
 }
 
-func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) {
+func fieldsOf(s schedule.Schedule) (set map[string]json.RawMessage, err error) {
 	body, err := json.Marshal(s)
 	if err == nil {
 		err = json.Unmarshal(body, &set)
@@ -154,12 +160,12 @@ func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) 
 }
 
 // tasks returns the schedules of the person of a chat.
-func (s *Server) tasks(ctx context.Context, c call) (own []record.StoredRecord[schedules.Schedule], err error) {
+func (s *Server) tasks(ctx context.Context, c call) (own []record.StoredRecord[schedule.Schedule], err error) {
 	chat, _, err := s.Model.Chat(ctx, c.chat)
 	if err != nil {
 		return nil, err
 	}
-	all, err := record.All[schedules.Schedule](ctx, s.Records, schedules.Collection)
+	all, err := record.All[schedule.Schedule](ctx, s.Records, schedule.Collection)
 	for _, r := range all {
 		if r.Value.User == chat.User {
 			own = append(own, r)
@@ -241,7 +247,7 @@ func (s *Server) enableTask(ctx context.Context, c call, id string, on bool) (st
 		return "", err
 	}
 	_, _, err := s.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
-		Collection: schedules.Collection, Record: id, Set: record.Fields(map[string]any{"enabled": on}), Role: account.Agent})
+		Collection: schedule.Collection, Record: id, Set: record.Fields(map[string]any{"enabled": on}), Role: account.Agent})
 	if err != nil {
 		return "", err
 	}
@@ -260,7 +266,7 @@ func (s *Server) cancelTask(ctx context.Context, c call, in taskIDArguments) (st
 		return "", err
 	}
 	_, err := s.Records.Delete(ctx, record.Delete{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
-		Collection: schedules.Collection, Record: in.Task})
+		Collection: schedule.Collection, Record: in.Task, Role: account.Agent})
 	if err != nil {
 		return "", err
 	}

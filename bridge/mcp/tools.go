@@ -10,10 +10,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
-	"pocketcoder/handlers/record/proposals"
 )
 
 func (s *Server) addTools(to *start) {
@@ -55,7 +54,7 @@ type proposeArguments struct {
 // propose stores a draft. People see it beside those that were made over the API.
 func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (string, error) {
 	switch {
-	case in.Kind != proposals.Procedure && in.Kind != proposals.Agent && in.Kind != proposals.Prompt:
+	case in.Kind != proposal.Procedure && in.Kind != proposal.Agent && in.Kind != proposal.Prompt:
 		return "", handlers.Refuse(handlers.Invalid, "kind: %.40q cannot be proposed. Use procedure, agent or prompt.",
 			in.Kind)
 	case in.Name == "" || in.Content == "":
@@ -63,18 +62,18 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	case len(in.Name) > 100 || len(in.Content) > maxProposal:
 		return "", handlers.Refuse(handlers.Invalid, "name may have at most 100 bytes, and content at most %d KiB.", maxProposal>>10)
 	}
-	if in.Kind == proposals.Agent {
+	if in.Kind == proposal.Agent {
 		if err := proposal.CheckAgent(in.Name, in.Content); err != nil {
 			return "", err
 		}
 	}
-	all, err := record.All[struct{ Status string }](ctx, s.Records, proposals.Collection)
+	all, err := record.All[struct{ Status string }](ctx, s.Records, proposal.Collection)
 	if err != nil {
 		return "", err
 	}
 	drafts := 0
 	for _, p := range all {
-		if p.Value.Status == proposals.Draft {
+		if p.Value.Status == proposal.Draft {
 			drafts++
 		}
 	}
@@ -82,8 +81,8 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
 	}
 	set := record.Fields(map[string]any{"kind": in.Kind, "name": in.Name, "content": in.Content,
-		"status": proposals.Draft})
-	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposals.Collection, Set: set,
+		"status": proposal.Draft})
+	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposal.Collection, Set: set,
 		New: true, Role: account.Agent})
 	if err != nil {
 		return "", err
@@ -126,7 +125,7 @@ func (s *Server) mcpCatalog(ctx context.Context, _ call, _ noArguments) (string,
 		State string `json:"state"`
 		Tools []tool `json:"tools,omitempty"`
 	}
-	all, err := s.Records.MCPServers(ctx)
+	all, err := mcpserver.All(ctx, s.Records)
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +160,7 @@ func (s *Server) mcpRequest(ctx context.Context, c call, in requestArguments) (s
 	if (in.Command == "") == (in.URL == "") || in.Reason == "" {
 		return "", handlers.Refuse(handlers.Invalid, "Give a reason, and either a command or a URL.")
 	}
-	all, err := s.Records.MCPServers(ctx)
+	all, err := mcpserver.All(ctx, s.Records)
 	if err != nil {
 		return "", err
 	}
@@ -177,7 +176,7 @@ func (s *Server) mcpRequest(ctx context.Context, c call, in requestArguments) (s
 	if pending >= maxPending {
 		return "", handlers.Refuse(handlers.Conflict, "%d MCP servers wait for a person. Request more after a decision.", pending)
 	}
-	_, _, err = s.Records.Save(ctx, record.Save{Command: s.command(), Collection: record.MCPServerCollection, New: true,
+	_, _, err = s.Records.Save(ctx, record.Save{Command: s.command(), Collection: mcpserver.Collection, New: true,
 		Role: account.Agent, Set: record.Fields(map[string]any{"name": in.Name, "command": in.Command, "url": in.URL,
 			"environment": append([]string{}, in.Environment...), "hosts": append([]string{}, in.Hosts...), "reason": in.Reason, "status": mcpserver.Pending,
 			"requested_by": events.ChatActor(c.chat)})})

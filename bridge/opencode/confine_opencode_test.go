@@ -32,7 +32,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -74,7 +74,7 @@ func confineAt(t testing.TB, s *opencode.Supervisor, choice isolation.Choice) {
 		t.Fatal(err)
 	}
 	log := eventstest.Log(t)
-	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: &record.Records{Log: log}}
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: recordtype.Open(log, nil)}
 	networkValue := &network.Sandbox{Gate: gate, Mode: permission.NetworkOff, Proxy: l.Addr().String()}
 	engine := &network.Engine{Network: networkValue, Models: []string{model.Host}}
 	s.Isolation, s.Proxy = choice, engine.Renew

@@ -32,6 +32,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 )
 
@@ -115,7 +116,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	}
 	w.tools = startToolServer(t, supervisor)
 	confine(t, supervisor)
-	records, permissions := &record.Records{Log: log}, &permission.Permissions{Log: log}
+	records, permissions := recordtype.Open(log, nil), &permission.Permissions{Log: log}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	in := &ingest.Ingest{
 		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 )
 
 // verify reads OpenCode's effective configuration, which may include an administrator's /etc/opencode. It refuses a
@@ -98,15 +98,15 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	if err != nil {
 		return err
 	}
-	provider, model, _ := strings.Cut(s.current().Model, "/")
+	provider, name, _ := strings.Cut(s.current().Model, "/")
 	reason := fmt.Sprintf("there is no provider %s", provider)
 	for _, p := range all {
 		if p.ID != provider {
 			continue
 		}
 		switch {
-		case p.Connected || !slices.Contains(p.Models, model):
-			reason = fmt.Sprintf("provider %s has no model %s; it has %s", provider, model, record.ListOfModels(p.Models))
+		case p.Connected || !slices.Contains(p.Models, name):
+			reason = fmt.Sprintf("provider %s has no model %s; it has %s", provider, name, model.ListOfModels(p.Models))
 		case len(p.Env) > 0:
 			reason = fmt.Sprintf("provider %s has no key; set %s", provider, strings.Join(p.Env, " or "))
 		default:
@@ -115,7 +115,7 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	}
 	usable := "No model can be used yet: set the key of a provider, or name a server with --model-url, or try the demo model with --demo"
 	if len(models.Usable) > 0 {
-		usable = "Models that can be used: " + record.ListOfModels(models.Usable)
+		usable = "Models that can be used: " + model.ListOfModels(models.Usable)
 	}
 	return fmt.Errorf("--model %s cannot be used: %s. %s", s.current().Model, reason, usable)
 }

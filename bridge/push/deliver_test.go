@@ -330,7 +330,11 @@ func TestWithoutARelayFirebaseIsNotReached(t *testing.T) {
 	s := newSystem(t)
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "fcm", "firebase-name")
-	s.device("d2", ann, "pigeon", "coop")
+	e, err := events.NewConfig("devices", "d2", events.ActorSystem, events.Saved{Fields: events.MustEncode(map[string]any{
+		"user": ann, "name": "coop", "push_service": "pigeon", "push_token": "coop", "is_active": true})}) // of an older version
+	check(t, err)
+	_, err = s.log.Append(t.Context(), e)
+	check(t, err)
 	chat := s.chat(ann, "chat")
 	s.appendRequest(chat, "per_1", "ls")
 	s.eventually("both failed", func() bool { return s.count(chat, events.NotificationFailed{}) == 2 })

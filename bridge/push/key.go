@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 )
 
 // typeKey is the type of a notification of a key that a provider of models refuses.
@@ -24,7 +24,7 @@ func (p *Push) notifyKey(ctx context.Context, e events.Event, saved events.Saved
 		return nil
 	}
 	since, before := uint64(0), "" // sequence at which the refusal was recorded
-	subject := events.ConfigSubject(records.ModelProviderCollection, e.Subject.ID, events.Saved{}.Kind())
+	subject := events.ConfigSubject(model.Providers, e.Subject.ID, events.Saved{}.Kind())
 	_, err := p.Log.Fold(ctx, subject, 0, func(one events.Event) error {
 		d, err := events.Decode(one)
 		if err != nil {
@@ -45,8 +45,8 @@ func (p *Push) notifyKey(ctx context.Context, e events.Event, saved events.Saved
 	if err != nil || since == 0 {
 		return err
 	}
-	about := events.Subject{Scope: events.ScopeConfig, Collection: records.ModelProviderCollection, ID: e.Subject.ID}
-	id := identify(records.ModelProviderCollection, e.Subject.ID, fmt.Sprint(since))
+	about := events.Subject{Scope: events.ScopeConfig, Collection: model.Providers, ID: e.Subject.ID}
+	id := identify(model.Providers, e.Subject.ID, fmt.Sprint(since))
 	n := events.Notice{Type: typeKey}
 	if before == "" {
 		return p.withdraw(ctx, e, about, id, n)

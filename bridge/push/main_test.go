@@ -25,6 +25,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 )
@@ -67,7 +68,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)
 	s.accounts.HashMemory = 64
-	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log},
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, recordtype.Open(s.log, nil),
 		&permission.Permissions{Log: s.log}
 	s.vapid, err = service.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)

@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 )
 
 // notificationLog holds the states of notifications, by the chat, record or account that they are about. It folds them
@@ -137,7 +137,7 @@ func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
 	}
 	for _, every := range []events.Subject{
 		{Scope: events.ScopeChat, ID: "*"}, {Scope: events.ScopeUser, ID: "*"}, {Scope: events.ScopeConfig, Collection: mcpServers, ID: "*"},
-		{Scope: events.ScopeConfig, Collection: records.ModelProviderCollection, ID: "*"},
+		{Scope: events.ScopeConfig, Collection: model.Providers, ID: "*"},
 	} {
 		open := map[target]job{}
 		var order []target

@@ -8,13 +8,13 @@ import (
 
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/device"
 	"pocketcoder/projections"
 )
 
 // The collections with the people's devices, and the rules about which notifications they get.
 const (
-	devicesCollection = records.DeviceCollection
+	devicesCollection = device.Collection
 	rulesCollection   = "notification_rules"
 )
 

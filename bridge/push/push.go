@@ -35,6 +35,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
@@ -86,7 +87,7 @@ var filters = []string{
 	events.ChatOpenCodeSubject("*", sessionStatus), events.ChatOpenCodeSubject("*", sessionError),
 	events.ChatSubject("*", events.TurnLost{}.Kind()), events.ChatSubject("*", events.MessageFailed{}.Kind()),
 	events.ConfigSubject(mcpServers, "*", "*"),
-	events.ConfigSubject(records.ModelProviderCollection, "*", events.Saved{}.Kind()),
+	events.ConfigSubject(model.Providers, "*", events.Saved{}.Kind()),
 }
 
 // The OpenCode events after which a turn may have ended: session.idle always follows a session.status.
@@ -109,7 +110,7 @@ func (p *Push) Run(ctx context.Context) error {
 	}
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })
-	ctx = log.StartAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
+	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
 	return p.Log.ConsumeAll(ctx, Consumer, filters, p.react, func(e events.Event, err error) {
 		p.Logger.Error("push", "seq", e.Seq, "err", err)
 	})
@@ -140,7 +141,7 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	case events.TurnLost, events.MessageFailed:
 		return p.notifyEnded(ctx, e)
 	case events.Saved:
-		if e.Subject.Collection == records.ModelProviderCollection {
+		if e.Subject.Collection == model.Providers {
 			return p.notifyKey(ctx, e, d)
 		}
 		return p.notifyServer(ctx, e)

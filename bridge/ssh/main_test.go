@@ -22,6 +22,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 )
@@ -54,7 +55,7 @@ func newSystem(t *testing.T) *system {
 	s.accounts, err = account.Open(t.Context(), log, secrets)
 	check(t, err)
 	s.accounts.HashMemory = 64
-	s.records = &record.Records{Log: log}
+	s.records = recordtype.Open(log, nil)
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
 	s.keys = ssh.Keys{

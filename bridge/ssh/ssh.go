@@ -26,8 +26,7 @@ import (
 	"pocketcoder/atomicfile"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
-	records "pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/sshkey"
+	"pocketcoder/handlers/sshkey"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -99,7 +98,7 @@ func await(ctx context.Context, changes *store.Feed, until time.Time) error {
 func pause(now, until time.Time) time.Duration { return min(until.Sub(now), keysWait) }
 
 // collection is the collection of registered keys.
-const collection = records.SSHKeyCollection
+const collection = sshkey.Collection
 
 // write writes the files, and returns when they will change by themselves, zero for never.
 func (k *Keys) write(ctx context.Context) (next time.Time, err error) {

@@ -7,10 +7,13 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission/workspace"
-	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 )
+
+// programs returns the files of the workspace that a command names, with their hashes.
+func (s *System) programs(command string) []string { return workspace.Programs(command, s.o.Workspace) }
 
 // openAccounts opens the secrets, the configuration records and the accounts, and creates the administrator that the
 // environment names. Afterwards, the provider keys that administrators stored are redacted in all later events.
@@ -19,10 +22,9 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		return err
 	}
 	s.log.Conceal(secret.Environment, "admin", s.o.Admin[1])
-	s.records = &record.Records{Log: s.log, Programs: func(command string) []string {
-		return workspace.Programs(command, s.o.Workspace)
-	}}
-	s.providerKeys = &recordsecret.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
+	s.records = recordtype.Open(s.log, s.programs)
+	s.records.Secrets = s.secrets
+	s.providerKeys = &model.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
 		Paths: []string{s.o.Workspace, string(s.o.Data)}, Known: provider.Known(), Try: provider.KeyTests{}.Try}
 	if err := s.providerKeys.Restore(ctx); err != nil {
 		return err

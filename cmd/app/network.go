@@ -13,8 +13,8 @@ import (
 	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events/secret"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/network"
-	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 	"pocketcoder/web/metrics"
@@ -65,15 +65,15 @@ func (s *System) wireNetwork() {
 func (s *System) wireGateway() {
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.gateway = &gateway.Gateway{
-		Engine: engine, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Conn: s.nc, Pool: Pool,
+		Engine: engine, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Programs: s.programs, Conn: s.nc, Pool: Pool,
 		Workspace: s.o.Workspace, Hosts: &network.Servers{Network: s.exec.Network}, Proxy: net.JoinHostPort("127.0.0.1", port),
 		Offer: s.tools.Offer, Elicit: s.tools.Elicit, Logger: s.o.Logger,
 	}
 	s.tools.Gateway = s.gateway
 }
 
-func (s *System) mcpSecrets() recordsecret.MCPSecrets {
-	return recordsecret.MCPSecrets{Records: s.records, Secrets: s.secrets, Workspace: s.o.Workspace}
+func (s *System) mcpSecrets() mcpserver.Secrets {
+	return mcpserver.Secrets{Records: s.records, Secrets: s.secrets, Workspace: s.o.Workspace}
 }
 
 func (s *System) runEgress(ctx context.Context) error {

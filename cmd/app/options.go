@@ -18,7 +18,6 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/events/log/place"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	workspaces "pocketcoder/handlers/permission/workspace"
@@ -55,7 +54,7 @@ type Options struct {
 	Stderr          io.Writer           // for the progress of the start, and the output of the worker
 	Getenv          func(string) string // environment, which may configure a model provider for OpenCode
 
-	OffloadDir   string        // directory, or URL of a store, for contents of archived chats; empty for none
+	OffloadDir   string        // directory for contents of archived chats; empty for none
 	OffloadAfter time.Duration // since the last change of an archived chat
 
 	EngineState string // directory with OpenCode's files; empty for one in Data
@@ -109,19 +108,11 @@ func (o Options) Check() error {
 	if err := o.checkSSH(); err != nil {
 		return err
 	}
-	if o.IsStore(o.OffloadDir) {
-		if err := place.CheckStore(o.OffloadDir); err != nil {
-			return fmt.Errorf("--offload-dir: %w", err)
-		}
-	}
 	if (o.Admin[0] == "") != (o.Admin[1] == "") {
 		return errors.New("POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD go together: set both or neither")
 	}
 	return nil
 }
-
-// IsStore reports whether the value of --offload-dir is the URL of a store, and not a path.
-func (o Options) IsStore(dir string) bool { return place.IsStore(dir) }
 
 // CheckPlaces returns an error if the workspace is not a directory, or if commands could read the data directory. It
 // resolves symlinks.
@@ -156,9 +147,6 @@ func (o Options) CheckPlaces() error {
 		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.Data)
 	}
 	engine := checkHidden("--opencode-state", o.EngineState, workspace, expose)
-	if o.IsStore(o.OffloadDir) {
-		return engine
-	}
 	if info, err := os.Stat(o.OffloadDir); o.OffloadDir != "" && (err != nil || !info.IsDir()) {
 		return fmt.Errorf("--offload-dir %s is not a directory", o.OffloadDir)
 	}

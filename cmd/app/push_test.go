@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
@@ -25,16 +26,19 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	s := openedModel(t)
 	var lines expect.Buffer
 	s.o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-	s.records, s.engineNode, s.web = &record.Records{Log: s.log}, &sharedEngine{}, &web.Server{API: &api.Server{}}
+	s.records, s.engineNode, s.web = recordtype.Open(s.log, nil), &sharedEngine{}, &web.Server{API: &api.Server{}}
 	var err error
 	s.secrets, err = secret.Open(t.Context(), s.nc, 1)
 	is.NoErr(err)
+	s.records.Secrets = s.secrets
 	s.wireChannels()
 	s.wirePush()
 	is.True(!s.push.Sender.AllowPrivate)
 
-	save := func(fields map[string]any) record.Save {
-		return record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem}, Set: record.Fields(fields)}
+	save := func(collection string, fields map[string]any) {
+		_, _, err := s.records.Save(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: collection, Set: record.Fields(fields)})
+		is.NoErr(err)
 	}
 	for _, fields := range []map[string]any{
 		{"name": "bot", "kind": channel.Telegram, "server": "https://127.0.0.1:1"},
@@ -42,12 +46,9 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 			"address": "assistant@example.org", "authserv_id": "mx.example.org"},
 	} {
 		fields["token"] = telegramtest.Token
-		_, _, err := s.channels.Save(t.Context(), save(fields))
-		is.NoErr(err)
+		save(channel.Collection, fields)
 	}
-	_, _, _, err = s.channels.SaveTarget(t.Context(), save(map[string]any{"name": "target",
-		"url": "https://127.0.0.1:1", "types": "turn.lost"}))
-	is.NoErr(err)
+	save(channel.Targets, map[string]any{"name": "target", "url": "https://127.0.0.1:1", "types": "turn.lost"})
 	for _, run := range []func(context.Context) error{s.runChannels, s.runWebhooks} {
 		t.Cleanup(background(run))
 	}

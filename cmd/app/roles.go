@@ -15,12 +15,16 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/sshkey"
 	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
@@ -179,11 +183,13 @@ func (s *System) session(id string) (permission.Session, bool) {
 
 // commands returns the commands that this node serves over NATS.
 func (s *System) commands() []handlers.Commands {
-	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
-		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.delegates.Commands(),
+	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), device.Commands(s.records),
+		sshkey.Commands(s.records), mcpserver.Commands(s.records), model.Commands(s.records, s.outbox.Configured),
+		s.budgets.Commands(), s.gate.Commands(), explanation.Commands(s.gate),
+		s.accounts.Commands(), s.mcpSecrets().Commands(), s.delegates.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
-		agentfile.Agents{Records: s.records}.Commands(), s.proposals().Commands(),
-		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
+		agent.Agents{Records: s.records}.Commands(), s.proposals().Commands(),
+		note.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
 		mcpstate.Servers{Records: s.records, Model: s.model}.Commands()}
 }
 

@@ -53,10 +53,10 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
@@ -278,7 +278,7 @@ type System struct {
 	engine        *opencode.Supervisor
 	engineNetwork *network.Engine // network access of OpenCode itself
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
-	providerKeys  *recordsecret.ProviderKeys
+	providerKeys  *model.ProviderKeys
 	modelKeys     *configuration.ModelKeys
 	procedures    *configuration.Procedures
 	noteFiles     *notes.Notes
@@ -314,7 +314,7 @@ func (s *System) wire() {
 		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
 		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
 	}
-	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
+	s.ingest.Resend = s.outbox.Resend
 	s.ingest.Compare, s.ingest.Uncertain = s.holdUncertain, s.nats.Uncertain
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
@@ -413,7 +413,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
 	g.Add(actor(rest, again(s.accounts.Run)))
-	g.Add(actor(rest, again(s.channels.Follow)))
+	g.Add(actor(rest, again(s.records.Follow)))
 	g.Add(actor(rest, again(s.mcpSecrets().Follow)))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))

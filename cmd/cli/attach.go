@@ -12,7 +12,7 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/sshkey"
 	"pocketcoder/projections"
 )
 
@@ -101,7 +101,7 @@ func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session strin
 	}
 	defer s.Close()
 	if o.key != "" {
-		if err := s.Do(ctx, "key.used", record.UseSSHKey{Command: client.NewCommand(), Key: o.key}); err != nil {
+		if err := s.Do(ctx, "key.used", sshkey.Use{Command: client.NewCommand(), Key: o.key}); err != nil {
 			return "", fmt.Errorf("attach: record the login: %w", err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/note"
 )
 
 const noteUsage = `pocketcoder note: the notes of agents. An agent remembers with them what it has learned.
@@ -51,25 +51,25 @@ func Note(ctx context.Context, env Environment, args []string) error {
 }
 
 func (n *noteCommand) list(ctx context.Context, args []string) error {
-	all, err := client.Call[[]notes.Listed](ctx, n.System, "note.list", notes.List{Agent: args[0]})
+	all, err := client.Call[[]note.Listed](ctx, n.System, "note.list", note.List{Agent: args[0]})
 	if err != nil {
 		return err
 	}
-	return PrintList(n.env, n.asJSON, all, "the agent has no notes", "NAME\tBYTES", func(l notes.Listed) []string {
+	return PrintList(n.env, n.asJSON, all, "the agent has no notes", "NAME\tBYTES", func(l note.Listed) []string {
 		return []string{printable.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
 	})
 }
 
-func (n *noteCommand) read(ctx context.Context, args []string) (notes.Content, error) {
-	q := notes.Read{Of: notes.Of{Agent: args[0], Name: args[1]}}
+func (n *noteCommand) read(ctx context.Context, args []string) (note.Content, error) {
+	q := note.Read{Of: note.Of{Agent: args[0], Name: args[1]}}
 	if len(args) > 2 {
 		version, err := noteVersion(args[2])
 		if err != nil {
-			return notes.Content{}, err
+			return note.Content{}, err
 		}
 		q.Version = version
 	}
-	return client.Call[notes.Content](ctx, n.System, "note.read", q)
+	return client.Call[note.Content](ctx, n.System, "note.read", q)
 }
 
 // noteVersion returns the version that a person wrote.
@@ -96,12 +96,12 @@ func (n *noteCommand) show(ctx context.Context, args []string) error {
 
 // edit opens a note in an editor. A new note begins empty. A refused text is kept.
 func (n *noteCommand) edit(ctx context.Context, args []string) error {
-	all, err := client.Call[[]notes.Listed](ctx, n.System, "note.list", notes.List{Agent: args[0]})
+	all, err := client.Call[[]note.Listed](ctx, n.System, "note.list", note.List{Agent: args[0]})
 	if err != nil {
 		return err
 	}
-	now := notes.Content{}
-	if slices.ContainsFunc(all, func(l notes.Listed) bool { return l.Name == args[1] }) {
+	now := note.Content{}
+	if slices.ContainsFunc(all, func(l note.Listed) bool { return l.Name == args[1] }) {
 		if now, err = n.read(ctx, args); err != nil {
 			return err
 		}
@@ -134,8 +134,8 @@ func (n *noteCommand) write(ctx context.Context, args []string) error {
 }
 
 func (n *noteCommand) save(ctx context.Context, args []string, text string) error {
-	return n.Do(ctx, "note.save", notes.Save{Command: client.NewCommand(),
-		Of: notes.Of{Agent: args[0], Name: args[1]}, Content: text})
+	return n.Do(ctx, "note.save", note.Save{Command: client.NewCommand(),
+		Of: note.Of{Agent: args[0], Name: args[1]}, Content: text})
 }
 
 func (n *noteCommand) versions(ctx context.Context, args []string) error {
@@ -143,11 +143,11 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Call[[]notes.Version](ctx, n.System, "note.versions", notes.Of{Agent: args[0], Name: args[1]})
+	all, err := client.Call[[]note.Version](ctx, n.System, "note.versions", note.Of{Agent: args[0], Name: args[1]})
 	if err != nil {
 		return err
 	}
-	return PrintList(n.env, n.asJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v notes.Version) []string {
+	return PrintList(n.env, n.asJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v note.Version) []string {
 		size := strconv.Itoa(v.Size)
 		if v.Deleted {
 			size = "deleted"
@@ -157,7 +157,7 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 }
 
 // noteAuthor names the author of a version. The system writes the versions of files.
-func noteAuthor(v notes.Version, emails map[string]string) string {
+func noteAuthor(v note.Version, emails map[string]string) string {
 	if v.Actor == events.ActorSystem {
 		return "a file of the agent"
 	}
@@ -174,11 +174,11 @@ func (n *noteCommand) restore(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return n.Do(ctx, "note.restore", notes.Restore{Command: client.NewCommand(),
-		Of: notes.Of{Agent: args[0], Name: args[1]}, Version: version})
+	return n.Do(ctx, "note.restore", note.Restore{Command: client.NewCommand(),
+		Of: note.Of{Agent: args[0], Name: args[1]}, Version: version})
 }
 
 func (n *noteCommand) delete(ctx context.Context, args []string) error {
-	return n.Do(ctx, "note.delete", notes.Delete{Command: client.NewCommand(),
-		Of: notes.Of{Agent: args[0], Name: args[1]}})
+	return n.Do(ctx, "note.delete", note.Delete{Command: client.NewCommand(),
+		Of: note.Of{Agent: args[0], Name: args[1]}})
 }

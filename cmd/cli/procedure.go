@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
 )
 
 const procedureUsage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
@@ -111,7 +110,7 @@ func (p *procedureCommand) show(ctx context.Context, args []string) error {
 	for _, right := range s.Rights {
 		line("new right", right)
 	}
-	if s.Kind == proposals.Agent && len(s.Rights) == 0 {
+	if s.Kind == proposal.Agent && len(s.Rights) == 0 {
 		line("new right", "none")
 	}
 	for _, note := range s.Notes {
@@ -165,11 +164,11 @@ func (p *procedureCommand) approve(ctx context.Context, args []string) error {
 		return fmt.Errorf("the proposal %s does not have the definition %q; look at it again with: pocketcoder procedure show %[1]s",
 			s.ID, args[1])
 	}
-	return p.save(ctx, s.ID, map[string]any{"status": proposals.Approved, record.ShownDefinition: s.Definition})
+	return p.save(ctx, s.ID, map[string]any{"status": proposal.Approved, record.ShownDefinition: s.Definition})
 }
 
 func (p *procedureCommand) deny(ctx context.Context, args []string) error {
-	return p.save(ctx, args[0], map[string]any{"status": proposals.Denied})
+	return p.save(ctx, args[0], map[string]any{"status": proposal.Denied})
 }
 
 // save changes fields of a proposal.
@@ -179,6 +178,6 @@ func (p *procedureCommand) save(ctx context.Context, id string, values map[strin
 		set[name], _ = json.Marshal(value) // a text
 	}
 	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: proposals.Collection, Record: id, Set: set})
+		Collection: proposal.Collection, Record: id, Set: set})
 	return err
 }

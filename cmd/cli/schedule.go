@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
 	"pocketcoder/projections"
@@ -67,7 +66,7 @@ func Schedule(ctx context.Context, env Environment, args []string) error {
 // scheduleRow is a stored schedule as a list shows it.
 type scheduleRow struct {
 	ID string `json:"id"`
-	schedules.Schedule
+	schedule.Schedule
 	Next string                 `json:"next,omitempty"`
 	Last *projections.PricedRun `json:"last,omitempty"`
 }
@@ -110,7 +109,7 @@ func either(is bool, a, b string) string {
 }
 
 // dueText returns when a schedule is due, in one line.
-func dueText(s schedules.Schedule) string {
+func dueText(s schedule.Schedule) string {
 	switch {
 	case s.Every != "":
 		return "every " + s.Every
@@ -125,7 +124,7 @@ func dueText(s schedules.Schedule) string {
 // storedSchedules returns the schedules, the oldest first.
 func storedSchedules(ctx context.Context, s *client.System) ([]scheduleRow, error) {
 	var rows []projections.Config
-	err := s.QueryNow(ctx, "config", map[string]any{"collection": schedules.Collection}, &rows)
+	err := s.QueryNow(ctx, "config", map[string]any{"collection": schedule.Collection}, &rows)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +237,7 @@ func runSchedule(ctx context.Context, env Environment, args []string) error {
 func enableSchedule(ctx context.Context, env Environment, args []string, on bool) error {
 	verb := either(on, "resume", "pause")
 	return withSchedule(ctx, env, verb, args, func(s *client.System, r scheduleRow, _ bool) error {
-		err := s.Do(ctx, "record.save", record.Save{Command: client.NewCommand(), Collection: schedules.Collection,
+		err := s.Do(ctx, "record.save", record.Save{Command: client.NewCommand(), Collection: schedule.Collection,
 			Record: r.ID, Set: record.Fields(map[string]any{"enabled": on})})
 		if err == nil {
 			fmt.Fprintln(env.Stderr, either(on, "resumed:", "paused:"), r.ID)
@@ -249,7 +248,7 @@ func enableSchedule(ctx context.Context, env Environment, args []string, on bool
 
 func cancelSchedule(ctx context.Context, env Environment, args []string) error {
 	return withSchedule(ctx, env, "cancel", args, func(s *client.System, r scheduleRow, _ bool) error {
-		err := s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: schedules.Collection,
+		err := s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: schedule.Collection,
 			Record: r.ID})
 		if err == nil {
 			fmt.Fprintln(env.Stderr, "cancelled:", r.ID)

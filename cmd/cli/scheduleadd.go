@@ -13,13 +13,12 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
 
 type scheduleFlags struct {
-	schedules.Schedule
+	schedule.Schedule
 	at, starts  string
 	agent, user string // name, email
 }
@@ -40,16 +39,16 @@ func (f *scheduleFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.user, "user", "", "`email` of the account that it belongs to; default the operator, whose chats only administrators see")
 }
 
-func (f scheduleFlags) schedule(ctx context.Context, s *client.System, name string) (schedules.Schedule, error) {
-	f.Name, f.Enabled, f.Mode = name, true, schedules.New
+func (f scheduleFlags) schedule(ctx context.Context, s *client.System, name string) (schedule.Schedule, error) {
+	f.Name, f.Enabled, f.Mode = name, true, schedule.New
 	if f.Chat != "" {
-		f.Mode = schedules.Existing
+		f.Mode = schedule.Existing
 	}
 	var err error
-	if f.At, err = schedules.ParseTime("at", f.at, f.TimeZone); err != nil {
+	if f.At, err = schedule.ParseTime("at", f.at, f.TimeZone); err != nil {
 		return f.Schedule, err
 	}
-	if f.Starts, err = schedules.ParseTime("starts", f.starts, f.TimeZone); err != nil {
+	if f.Starts, err = schedule.ParseTime("starts", f.starts, f.TimeZone); err != nil {
 		return f.Schedule, err
 	}
 	if f.user != "" {
@@ -120,7 +119,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: schedules.Collection, Set: fields, New: true})
+		Collection: schedule.Collection, Set: fields, New: true})
 	if err != nil {
 		return invalidUsage(env, "schedule add", err)
 	}
@@ -128,7 +127,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 	return err
 }
 
-func scheduleFields(s schedules.Schedule) (fields map[string]json.RawMessage, err error) {
+func scheduleFields(s schedule.Schedule) (fields map[string]json.RawMessage, err error) {
 	body, err := json.Marshal(s)
 	if err == nil {
 		err = json.Unmarshal(body, &fields)

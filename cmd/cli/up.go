@@ -105,7 +105,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	o.Data, o.Rules = datadir.Dir(datadir.Absolute(*data)), append(allow, policy.Defaults...)
 	o.Workspace = datadir.Absolute(o.Workspace)
 	for _, dir := range []*string{&o.OffloadDir, &o.EngineState} {
-		if *dir != "" && !o.IsStore(*dir) {
+		if *dir != "" {
 			*dir = datadir.Absolute(*dir)
 		}
 	}
@@ -173,7 +173,7 @@ func offloadFlags(o *app.Options, fs *flag.FlagSet, env Environment) (err error)
 		}
 	}
 	fs.StringVar(&o.OffloadDir, "offload-dir", env.Getenv("POCKETCODER_OFFLOAD_DIR"),
-		"`directory` to which outputs, changed files and diffs of archived chats are moved, and from which they are read, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME; none when empty (POCKETCODER_OFFLOAD_DIR)")
+		"`directory` to which outputs, changed files and diffs of archived chats are moved, and from which they are read; none when empty (POCKETCODER_OFFLOAD_DIR)")
 	fs.DurationVar(&o.OffloadAfter, "offload-after", o.OffloadAfter,
 		"time without a change after which the contents of an archived chat are moved (POCKETCODER_OFFLOAD_AFTER)")
 	return nil

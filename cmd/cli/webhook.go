@@ -8,6 +8,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -51,7 +52,7 @@ func Webhook(ctx context.Context, env Environment, args []string) error {
 }
 
 func (c *channelCommand) renewToken(ctx context.Context, name string) error {
-	made, err := client.Call[channel.NewToken](ctx, c.System, "webhook.token",
+	made, err := client.Call[record.Token](ctx, c.System, "webhook.token",
 		channel.RenewToken{Command: client.NewCommand(), Record: name})
 	if err != nil {
 		return err

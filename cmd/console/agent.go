@@ -9,7 +9,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
@@ -19,14 +19,14 @@ const noAgent = "none"
 
 // slashAgent lists the agents, or chooses one for the chat.
 func (c *conversation) slashAgent(ctx context.Context, name string) error {
-	all, err := client.Call[[]agentfile.Listed](ctx, c.System, "agent.list", struct{}{})
+	all, err := client.Call[[]agent.Listed](ctx, c.System, "agent.list", struct{}{})
 	if err != nil {
 		return err
 	}
 	if name == "" {
 		return c.showAgents(ctx, all)
 	}
-	i := slices.IndexFunc(all, func(a agentfile.Listed) bool { return a.Name == name })
+	i := slices.IndexFunc(all, func(a agent.Listed) bool { return a.Name == name })
 	id := ""
 	switch {
 	case i >= 0:
@@ -49,7 +49,7 @@ func (c *conversation) slashAgent(ctx context.Context, name string) error {
 	return nil
 }
 
-func (c *conversation) showAgents(ctx context.Context, all []agentfile.Listed) error {
+func (c *conversation) showAgents(ctx context.Context, all []agent.Listed) error {
 	chosen := c.agent
 	if c.exists {
 		var chat projections.Chat
@@ -58,7 +58,7 @@ func (c *conversation) showAgents(ctx context.Context, all []agentfile.Listed) e
 		}
 		chosen = chat.Agent
 	}
-	for _, a := range append(all, agentfile.Listed{Name: noAgent, Description: "OpenCode's own agent"}) {
+	for _, a := range append(all, agent.Listed{Name: noAgent, Description: "OpenCode's own agent"}) {
 		mark, st := " ", render.Plain
 		if a.ID == chosen {
 			mark, st = "*", render.Bold

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/slash"
 	"pocketcoder/projections"
 )
@@ -185,7 +185,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 	if c.exists {
 		chat = c.Chat
 	}
-	list, err := client.Call[record.Models](ctx, c.System, "model.list", record.ListModels{Chat: chat})
+	list, err := client.Call[model.Models](ctx, c.System, "model.list", model.List{Chat: chat})
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 }
 
 func (c *conversation) selectModel(ctx context.Context, name string) error {
-	return c.Do(ctx, "model.select", record.SelectModel{Command: client.NewCommand(), Chat: c.Chat, Model: name})
+	return c.Do(ctx, "model.select", model.Select{Command: client.NewCommand(), Chat: c.Chat, Model: name})
 }
 
 // listedModel returns the only listed model with this name, which may lack the provider.
@@ -229,14 +229,14 @@ func listedModel(name string, models []string) (string, error) {
 	case len(models) == 0:
 		return "", errors.New("the list of models is not known yet, because OpenCode is still starting; try again in a moment")
 	case len(same) == 0:
-		return "", fmt.Errorf("there is no model %q; available: %s", name, record.ListOfModels(models))
+		return "", fmt.Errorf("there is no model %q; available: %s", name, model.ListOfModels(models))
 	case len(same) > 1:
-		return "", fmt.Errorf("several providers have a model %q; choose one of %s", name, record.ListOfModels(same))
+		return "", fmt.Errorf("several providers have a model %q; choose one of %s", name, model.ListOfModels(same))
 	}
 	return same[0], nil
 }
 
-func (c *conversation) showModels(list record.Models) {
+func (c *conversation) showModels(list model.Models) {
 	if len(list.Models) == 0 {
 		c.show.Note("", render.Dim, "(OpenCode has not listed its models yet)")
 	}

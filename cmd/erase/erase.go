@@ -32,7 +32,6 @@ import (
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/events/log/place"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 )
@@ -105,7 +104,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 		// Before the log is replaced: after a kill, the next run finds the sessions and the files only in the old log.
-		if err := errors.Join(forget(ctx, o.Data, found.sessions), removeOffloaded(ctx, found.files)); err != nil {
+		if err := errors.Join(forget(ctx, o.Data, found.sessions), removeOffloaded(found.files)); err != nil {
 			return r, err
 		}
 		if err := os.Rename(o.Data.Path(current), o.Data.Path(former)); err != nil {
@@ -131,10 +130,9 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 	return r, o.Data.Finish()
 }
 
-// removeOffloaded removes files and objects.
-func removeOffloaded(ctx context.Context, files []string) (err error) {
+func removeOffloaded(files []string) (err error) {
 	for _, f := range files {
-		err = errors.Join(err, place.At(f).Remove(ctx))
+		err = errors.Join(err, os.RemoveAll(f))
 	}
 	return err
 }

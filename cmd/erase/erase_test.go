@@ -22,7 +22,6 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
-	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/recovery"
@@ -136,28 +135,6 @@ func TestTheFilesOfAnErasedChatAreRemoved(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(files(t, dir, canary), nil)
 	expect.Contains(t, expect.ReadFile(t, filepath.Join(dir, "exec-chat2.stdout")), "other\n")
-}
-
-func TestTheObjectsOfAnErasedChatAreRemoved(t *testing.T) {
-	is := is.New(t)
-	d, store := installation(t), eventstest.NewStore(t)
-	opened(t, d, func(_ *nats.Conn, l *log.Log) {
-		for _, chat := range []string{"chat1", "chat2"} {
-			moved, err := l.Blobs.Offload(t.Context(), "exec-"+chat+".stdout", store.URL)
-			is.NoErr(err)
-			is.True(moved)
-		}
-	})
-	expect.Contains(t, store.Content(t, "exec-chat1.stdout"), canary)
-	store.Down.Store(true)
-	_, err := Run(t.Context(), options(d))
-	is.True(err != nil) // the text would be left
-	store.Down.Store(false)
-	_, err = Run(t.Context(), options(d))
-	is.NoErr(err)
-	_, err = store.HeadObject("archive", "old/chats/exec-chat1.stdout")
-	is.True(err != nil)
-	expect.Contains(t, store.Content(t, "exec-chat2.stdout"), "other\n")
 }
 
 func openCodeDatabase(t testing.TB, d datadir.Dir) *sql.DB {

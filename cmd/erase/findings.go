@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -33,7 +34,7 @@ type findings struct {
 	large    map[uint64]json.RawMessage // marks of the events whose body is in BLOBS, by sequence
 	chunks   map[string]bool            // subjects of the contents of blobs
 	metas    map[string][]byte          // what replaces the blob's description, by subject
-	files    []string                   // and URLs of objects with contents of blobs that were offloaded
+	files    []string                   // with contents of blobs that were offloaded
 }
 
 // mark returns the mark that replaces an event's body. The body may be in BLOBS.
@@ -230,6 +231,9 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 		}
 		f.chunks[blob.ChunkSubject(info.NUID)] = true
 		if file := blob.OffloadedTo(info); file != "" {
+			if !filepath.IsAbs(file) {
+				return fmt.Errorf("blob %s is not in a file but at %s, where only an earlier version can remove it", name, file)
+			}
 			f.files = append(f.files, file)
 		}
 		mark := jetstream.ObjectInfo{Bucket: info.Bucket, NUID: info.NUID, Deleted: true, Digest: info.Digest}

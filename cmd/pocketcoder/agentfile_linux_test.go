@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/projections"
 )
 
@@ -54,13 +54,13 @@ func TestAgentFileRoundTrip(t *testing.T) {
 	expect.WriteFile(t, path, auditor)
 	expect.Contains(t, run("agent", "add", path), "created agent Auditor")
 	expect.Contains(t, run("agent", "add", path), "agent Auditor is already as in the file")
-	var agents []agentfile.Listed
+	var agents []agent.Listed
 	decode(t, run("agent", "list", "--json"), &agents)
 	id := ""
 	for _, a := range agents {
 		if a.Name == "Auditor" {
 			id = a.ID
-			is.Equal(a, agentfile.Listed{ID: id, Name: "Auditor", Description: "Reads, and changes nothing", Model: "demo/demo",
+			is.Equal(a, agent.Listed{ID: id, Name: "Auditor", Description: "Reads, and changes nothing", Model: "demo/demo",
 				Rules: 2})
 		}
 	}

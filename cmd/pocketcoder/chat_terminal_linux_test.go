@@ -19,7 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -101,8 +101,8 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	p := sharedSystem(t)
 	p.admin(t).create(t, "ai_agents", record{"name": "Chooser"})
 	expect.Eventually(t, "the models are known", func() bool {
-		var m records.Models
-		a, err := handlers.Send(t.Context(), p.Conn, "model.list", records.ListModels{})
+		var m model.Models
+		a, err := handlers.Send(t.Context(), p.Conn, "model.list", model.List{})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
 	})
 	s := p.startConversation(t)

@@ -16,7 +16,7 @@ import (
 	cryptossh "golang.org/x/crypto/ssh"
 
 	"pocketcoder/expect"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/device"
 )
 
 func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
@@ -30,7 +30,7 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 		}
 		return stdout
 	}
-	devices := func() (all []records.Device) {
+	devices := func() (all []device.Device) {
 		t.Helper()
 		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
 		return all

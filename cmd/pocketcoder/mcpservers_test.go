@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/projections"
 )
 
@@ -28,14 +28,14 @@ func (p *process) mcp(t testing.TB, args ...string) (stdout string) {
 }
 
 // mcpState waits until an MCP server has a state.
-func (p *process) mcpState(t testing.TB, name, state string) (s records.MCPServer) {
+func (p *process) mcpState(t testing.TB, name, state string) (s mcpserver.Stored) {
 	t.Helper()
 	expect.Eventually(t, "the MCP server "+name+" is "+state, func() bool {
-		var all []records.MCPServer
+		var all []mcpserver.Stored
 		if json.Unmarshal([]byte(p.mcp(t, "list", "--json")), &all) != nil {
 			return false
 		}
-		i := slices.IndexFunc(all, func(s records.MCPServer) bool { return s.Name == name })
+		i := slices.IndexFunc(all, func(s mcpserver.Stored) bool { return s.Name == name })
 		if i >= 0 {
 			s = all[i]
 		}

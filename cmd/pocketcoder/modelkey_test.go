@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 	"pocketcoder/projections"
 )
 
@@ -127,7 +127,7 @@ func modelIsSelectedForAllChats(t *testing.T, p *process) {
 		}
 		return stdout
 	}
-	var all records.Models
+	var all model.Models
 	decode(t, run("list", "--json"), &all)
 	i := slices.IndexFunc(all.Models, func(model string) bool { return strings.HasPrefix(model, "anthropic/") })
 	is.True(i >= 0)

@@ -44,14 +44,14 @@ func (l *Log) ConsumeAll(ctx context.Context, name string, filters []string,
 
 type beginKey struct{}
 
-// StartAfter returns a context whose consumers begin after the sequence that begin returns, if the server knows no
+// ConsumeAfter returns a context whose consumers begin after the sequence that begin returns, if the server knows no
 // progress of them: in a new log, after a restore, or after a loss. Without it they begin with the first event.
-func StartAfter(ctx context.Context, begin func(context.Context) (after uint64, err error)) context.Context {
+func ConsumeAfter(ctx context.Context, begin func(context.Context) (after uint64, err error)) context.Context {
 	return context.WithValue(ctx, beginKey{}, begin)
 }
 
-// startAfter lets a consumer without progress skip the events for which nothing is left to do.
-func (l *Log) startAfter(ctx context.Context, consumer jetstream.Consumer) error {
+// consumeAfter lets a consumer without progress skip the events for which nothing is left to do.
+func (l *Log) consumeAfter(ctx context.Context, consumer jetstream.Consumer) error {
 	begin, _ := ctx.Value(beginKey{}).(func(context.Context) (uint64, error))
 	if begin == nil {
 		return nil
@@ -130,7 +130,7 @@ func (l *Log) consume(ctx context.Context, name string, filters []string, most i
 
 // openConsumer creates or finds a consumer. If the state file of a consumer is damaged, an external
 // server can neither open nor delete it (measured, 2.15.2). openConsumer then uses a second name. That consumer begins
-// as StartAfter says.
+// as ConsumeAfter says.
 func (l *Log) openConsumer(ctx context.Context, w *consumer, config jetstream.ConsumerConfig) (c jetstream.Consumer,
 	err error) {
 	names := [2]string{config.Durable, config.Durable + "-2"}
@@ -147,7 +147,7 @@ func (l *Log) openConsumer(ctx context.Context, w *consumer, config jetstream.Co
 		if err != nil {
 			return err
 		}
-		return l.startAfter(ctx, c)
+		return l.consumeAfter(ctx, c)
 	})
 	return c, err
 }

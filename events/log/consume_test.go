@@ -94,7 +94,7 @@ func TestAConsumerWithoutProgressBeginsWhereItIsTold(t *testing.T) {
 	asked := 0
 	run := func(begin uint64, last string) (given []string) {
 		t.Helper()
-		ctx, stop := context.WithCancel(log.StartAfter(t.Context(), func(context.Context) (uint64, error) {
+		ctx, stop := context.WithCancel(log.ConsumeAfter(t.Context(), func(context.Context) (uint64, error) {
 			asked++
 			return begin, nil
 		}))

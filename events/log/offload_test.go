@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/events/log/place"
 	"pocketcoder/expect"
 )
 
@@ -67,7 +66,7 @@ func TestReaderSkipsAnUnreadableOffloadedBody(t *testing.T) {
 		is.NoErr(err) // what
 		t.Log(what, malformed)
 		is.Equal(len(malformed), 2)
-		is.True(errors.Is(malformed[0], place.ErrUnreadable) || errors.Is(malformed[0], blob.ErrNotFound))
+		is.True(errors.Is(malformed[0], blob.ErrUnreadable) || errors.Is(malformed[0], blob.ErrNotFound))
 		is.NoErr(malformed[1])
 	}
 }

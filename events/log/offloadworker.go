@@ -11,15 +11,15 @@ import (
 	"pocketcoder/sleep"
 )
 
-// OffloadWorker moves large contents of old chats out of the log, to files in a directory of the operator, or to
-// objects of an S3-compatible store. Without Dir it does nothing; the other fields must be set.
+// OffloadWorker moves large contents of old chats out of the log, to files in a directory of the operator. Without Dir
+// it does nothing; the other fields must be set.
 //
 // It moves what the events of a chat name (outputs of commands and changed files), and OpenCode's diffs, once the chat
 // has been archived for long. Read models need none of these. Events do not change. The log has a content until its
-// file or object is complete, and readers find it there afterwards.
+// file is complete, and readers find it there afterwards.
 type OffloadWorker struct {
 	Log    *Log
-	Dir    string        // absolute, or the URL of a store (package place)
+	Dir    string        // absolute
 	After  time.Duration // since the last change of an archived chat
 	Logger *slog.Logger
 

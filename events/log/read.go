@@ -185,7 +185,7 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 	var lost error
 	if h.Get(events.HeaderBlob) != "" && events.WithoutMark(data) != nil {
 		body, err := l.readBody(ctx, data)
-		if err != nil && !blob.IsLost(err) && !blob.IsUnavailable(err) {
+		if err != nil && !blob.IsLost(err) {
 			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
 		}
 		if lost = err; lost == nil {

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"pocketcoder/atomicfile"
 )
 
 // repairConsumers moves the damaged state of each consumer of a stream aside, so that the consumer begins at the first
@@ -29,7 +31,7 @@ func (g *Guard) repairConsumers(s store, last uint64) error {
 		if err := os.Rename(path, path+".damaged"); err != nil {
 			return err
 		}
-		if err := syncDir(filepath.Dir(path)); err != nil {
+		if err := atomicfile.SyncDir(filepath.Dir(path)); err != nil {
 			return err
 		}
 		g.logger.Warn("a consumer begins again, because its state is damaged", "stream", s.stream,

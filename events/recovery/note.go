@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/events/log"
 )
 
@@ -129,7 +130,7 @@ func (n note) write(data string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(data, noteFile), append(text, '\n'))
+	return atomicfile.Write(filepath.Join(data, noteFile), append(text, '\n'))
 }
 
 // lost returns the sequences of events that are known to be lost, up to last.
@@ -143,30 +144,4 @@ func (n note) lost(last uint64) (all Ranges) {
 		return nil
 	}
 	return all.without(Ranges{{last + 1, ^uint64(0)}})
-}
-
-// writeFile writes a file whole or not at all, and returns when it is on disk.
-func writeFile(path string, text []byte) error {
-	temporary := path + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		os.Remove(temporary)
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

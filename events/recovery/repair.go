@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/events/log"
 )
 
@@ -129,7 +130,7 @@ func (s store) rewrite(ctx context.Context, known uint64) error {
 	if err := os.Remove(filepath.Join(msgs, "index.db")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := syncDir(msgs); err != nil {
+	if err := atomicfile.SyncDir(msgs); err != nil {
 		return err
 	}
 	index, last := uint32(0), uint64(0)
@@ -149,7 +150,7 @@ func (s store) rewrite(ctx context.Context, known uint64) error {
 		if len(content.records) == 0 { // NATS stops at an empty file
 			err = os.Remove(b.path)
 		} else {
-			err = writeFile(b.path, good)
+			err = atomicfile.Write(b.path, good)
 		}
 		if err != nil {
 			return err
@@ -159,11 +160,11 @@ func (s store) rewrite(ctx context.Context, known uint64) error {
 		moment := cmp.Or(s.time, time.Now().UnixNano())
 		index++
 		mark := emptyRecord(known|tombstone, moment, newChecksum(s.stream, index))
-		if err := writeFile(filepath.Join(msgs, fmt.Sprintf("%d.blk", index)), mark); err != nil {
+		if err := atomicfile.Write(filepath.Join(msgs, fmt.Sprintf("%d.blk", index)), mark); err != nil {
 			return err
 		}
 	}
-	return syncDir(msgs)
+	return atomicfile.SyncDir(msgs)
 }
 
 // keepLoss copies the files of a stream and notes the loss.
@@ -241,7 +242,7 @@ func copyFile(from, to string) error {
 func (g *Guard) addLoss(l Loss) error {
 	text, err := json.MarshalIndent(l, "", " ")
 	if err == nil {
-		err = writeFile(filepath.Join(l.Directory, reportFile), append(text, '\n'))
+		err = atomicfile.Write(filepath.Join(l.Directory, reportFile), append(text, '\n'))
 	}
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(l.Directory))

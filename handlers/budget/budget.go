@@ -35,7 +35,7 @@ func (h *Budgets) Commands() handlers.Commands {
 	}
 }
 
-// Budget is a limit on spending, a record of BudgetCollection. The spending of subagents counts for their chat.
+// Budget is a limit on spending, a record of Collection. The spending of subagents counts for their chat.
 type Budget struct {
 	ID    string `json:"id,omitempty"`
 	Name  string `json:"name"`
@@ -53,15 +53,12 @@ type Budget struct {
 // shared reports whether the budget limits several chats together, or an account. Only administrators approve more of a
 // shared budget. Otherwise the owner of one chat would decide about the spending of others, or about a limit on the
 // owner.
-func (b Budget) shared() bool { return b.User != "" || b.Scope == record.BudgetOfDay && b.Chat == "" }
-
-// Check returns a refusal if the budget limits nothing or is not valid.
-func (b Budget) Check() error { return record.CheckBudget(b.Name, b.Scope, b.Cost, b.Tokens) }
+func (b Budget) shared() bool { return b.User != "" || b.Scope == OfDay && b.Chat == "" }
 
 // List returns the budgets, sorted by name. It skips invalid ones, which only an event from outside this package can
 // contain.
 func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
-	all, err := record.All[Budget](ctx, h.Records, record.BudgetCollection)
+	all, err := record.All[Budget](ctx, h.Records, Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +92,7 @@ func (h *Budgets) Set(ctx context.Context, c SetBudget) (id string, seq uint64, 
 		set[field], _ = json.Marshal(value) // texts, numbers and a bool
 	}
 	return h.Records.Save(ctx, record.Save{
-		Command: c.Command, Collection: record.BudgetCollection, Set: set, New: true, Upsert: true,
+		Command: c.Command, Collection: Collection, Set: set, New: true, Upsert: true,
 	})
 }
 
@@ -114,5 +111,5 @@ func (h *Budgets) Clear(ctx context.Context, c ClearBudget) (uint64, error) {
 	if i < 0 {
 		return 0, handlers.Refuse(handlers.NotFound, "there is no budget %q", c.Name)
 	}
-	return h.Records.Delete(ctx, record.Delete{Command: c.Command, Collection: record.BudgetCollection, Record: all[i].ID})
+	return h.Records.Delete(ctx, record.Delete{Command: c.Command, Collection: Collection, Record: all[i].ID})
 }

@@ -19,7 +19,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -31,7 +30,7 @@ type fixture struct {
 }
 
 func newFixture(l *log.Log) *fixture {
-	h := permissiontest.New(l)
+	h := permissiontest.New(l, Type)
 	return &fixture{h, &Budgets{Records: h.Records, Permissions: h.Permissions}}
 }
 
@@ -78,7 +77,7 @@ func TestEachReachedLimitHasOneRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	b := setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	b := setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	endStep(t, h, "c1", spentFunc(4.99, 0))
 	is.Equal(len(requestsIn(t, h.Log, "c1")), 0)
 	for range 2 {
@@ -115,7 +114,7 @@ func TestConcurrentStepsShareOneRequest(t *testing.T) {
 		_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: chatID})
 		is.NoErr(err)
 	}
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Tokens: 100})
+	setBudget(t, h, Budget{Name: "a", Scope: OfDay, Tokens: 100})
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	var all sync.WaitGroup
@@ -156,7 +155,7 @@ func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: OfDay, Cost: 5})
 	hold := func(seq uint64, at time.Time, spent SpendingFunc) *MessageHold {
 		t.Helper()
 		held, err := h.Budgets.Hold(t.Context(), "c1", seq, at, spent)
@@ -194,7 +193,7 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	b := setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	b := setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	forged := permissiontest.SubmitBash("forged", "")
 	forged.Type = permission.TypeBudget
 	_, _, err := h.Permissions.Submit(t.Context(), forged)
@@ -218,7 +217,7 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	g := permissiontest.GateOn(h.Handlers)
 	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"},
 		{Permission: permission.TypeBudget, Pattern: "a"}}
@@ -241,12 +240,12 @@ func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
 		budget Budget
 		shared bool
 	}{
-		"each chat":            {Budget{Scope: record.BudgetOfChat}, false},
-		"a chat":               {Budget{Scope: record.BudgetOfChat, Chat: "c1"}, false},
-		"a chat's day":         {Budget{Scope: record.BudgetOfDay, Chat: "c1"}, false},
-		"the day":              {Budget{Scope: record.BudgetOfDay}, true},
-		"an account's day":     {Budget{Scope: record.BudgetOfDay, User: "alice"}, true},
-		"each of an account's": {Budget{Scope: record.BudgetOfChat, User: "alice"}, true},
+		"each chat":            {Budget{Scope: OfChat}, false},
+		"a chat":               {Budget{Scope: OfChat, Chat: "c1"}, false},
+		"a chat's day":         {Budget{Scope: OfDay, Chat: "c1"}, false},
+		"the day":              {Budget{Scope: OfDay}, true},
+		"an account's day":     {Budget{Scope: OfDay, User: "alice"}, true},
+		"each of an account's": {Budget{Scope: OfChat, User: "alice"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -283,8 +282,8 @@ func TestSeveralLimitsAreAskedAboutOneByOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 8})
-	setBudget(t, h, Budget{Name: "z", Scope: record.BudgetOfDay, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 8})
+	setBudget(t, h, Budget{Name: "z", Scope: OfDay, Cost: 5})
 	endStep(t, h, "c1", spentFunc(6, 0))
 	endStep(t, h, "c1", spentFunc(9, 0)) // both limits are reached, and the request for z is pending
 	all := requestsIn(t, h.Log, "c1")

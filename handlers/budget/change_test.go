@@ -9,7 +9,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/record"
 )
 
 func TestAChangedLimitReleasesTheChat(t *testing.T) {
@@ -18,17 +17,17 @@ func TestAChangedLimitReleasesTheChat(t *testing.T) {
 		to     *Budget
 		reason string
 	}{
-		"raised":       {&Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 50, Active: true}, "the limit was raised"},
-		"raised less":  {&Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5.5, Active: true}, ""},
-		"paused":       {&Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5}, "the budget is not what it was"},
-		"of the other": {&Budget{Name: "a", Scope: record.BudgetOfChat, Chat: "c2", Cost: 5, Active: true}, "the budget is not what it was"},
+		"raised":       {&Budget{Name: "a", Scope: OfChat, Cost: 50, Active: true}, "the limit was raised"},
+		"raised less":  {&Budget{Name: "a", Scope: OfChat, Cost: 5.5, Active: true}, ""},
+		"paused":       {&Budget{Name: "a", Scope: OfChat, Cost: 5}, "the budget is not what it was"},
+		"of the other": {&Budget{Name: "a", Scope: OfChat, Chat: "c2", Cost: 5, Active: true}, "the budget is not what it was"},
 		"cleared":      {nil, "the budget is not what it was"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			h := openFixture(t)
-			setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+			setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 			endStep(t, h, "c1", spentFunc(6, 0))
 			var err error
 			if c.to == nil {
@@ -59,7 +58,7 @@ func TestOlderStepsDoNotReachANewLimit(t *testing.T) {
 	h := openFixture(t)
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
-	b := setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	b := setBudget(t, h, Budget{Name: "a", Scope: OfDay, Cost: 5})
 	step := Step{Chat: "c1", Seq: last, Time: noon, Turn: true}
 	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, spentFunc(6, 0)))
 	step.Seq, step.Time = last+2, noon.Add(-24*time.Hour)
@@ -77,7 +76,7 @@ func TestARequestOfADeletedChatIsReplaced(t *testing.T) {
 	h := openFixture(t)
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
 	is.NoErr(err)
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: OfDay, Cost: 5})
 	endStep(t, h, "c1", spentFunc(6, 0))
 	_, err = h.Chats.Delete(t.Context(), chat.Delete{Chat: "c1"})
 	is.NoErr(err)
@@ -93,7 +92,7 @@ func TestLimitsOfAChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	of := func(b Budget) Budget {
-		b.Name, b.ID, b.Scope, b.Tokens, b.Active = "a", "b1", record.BudgetOfDay, 1, true
+		b.Name, b.ID, b.Scope, b.Tokens, b.Active = "a", "b1", OfDay, 1, true
 		return b
 	}
 	count := func(b Budget) int { return len(limitsOf([]Budget{of(b)}, "c1", "ann", noon)) }
@@ -129,7 +128,7 @@ func TestATurnIsNotStoppedAfterTheApproval(t *testing.T) {
 	h := openFixture(t)
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
 	is.NoErr(err)
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: OfDay, Cost: 5})
 	endStep(t, h, "c1", spentFunc(6, 0))
 	a := &budgetRequest{id: requestsIn(t, h.Log, "c1")[0].Permission, chat: "c1"}
 	is.NoErr(h.Budgets.stopTurn(t.Context(), "c2", a))

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/handlers/record"
 	"pocketcoder/money"
 )
 
@@ -55,7 +54,7 @@ func limitsOf(all []Budget, chat, owner string, at time.Time) (list []limit) {
 			continue
 		}
 		l := limit{Budget: b, chat: chat}
-		if b.Scope == record.BudgetOfDay {
+		if b.Scope == OfDay {
 			l.chat, l.day = "", dayOf(at)
 		}
 		for _, of := range []struct {

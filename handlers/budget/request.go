@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 )
 
 // budgetRequests holds every request for more, and the turns that each has stopped.
@@ -58,7 +57,7 @@ func (s *budgetRequests) Apply(e events.Event) {
 			return
 		}
 		l := limit{Budget: Budget{ID: m.Budget}, unit: m.Unit, day: m.Period}
-		if m.Scope == record.BudgetOfChat {
+		if m.Scope == OfChat {
 			l.chat = e.Subject.ID
 		}
 		a := &budgetRequest{id: d.Permission, chat: e.Subject.ID, key: l.key(), day: m.Period, more: m.More,

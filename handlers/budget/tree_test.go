@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/record"
 )
 
 // A delegate that reaches the budget of the person's chat is stopped, and the person is asked in that chat.
@@ -20,7 +19,7 @@ func TestABudgetOfAChatCountsItsDelegates(t *testing.T) {
 		handlerstest.Happened(t, h.Log, delegate, handlerstest.Fact{Data: events.ChatCreated{
 			Parent: &events.Parent{Chat: "c1", Root: "c1", Depth: 1}}})
 	}
-	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	var chats []string
 	spent := func(_ context.Context, chat, _, _ string) (float64, float64, error) {
 		chats = append(chats, chat)

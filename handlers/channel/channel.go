@@ -11,10 +11,7 @@
 package channel
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -103,16 +100,16 @@ type Channels struct {
 	wrong counter    // codes, by sender
 	pair  sync.Mutex // held while a code is used
 	posts sync.Mutex // held while a webhook begins a chat, so that each counts those before
-	hooks sync.Mutex // held while a webhook is saved, so that each counts those before
 }
 
 // Commands are the commands that can be sent over NATS.
 func (h *Channels) Commands() handlers.Commands {
 	return handlers.Commands{
-		"channel.save": handlers.CommandOf(func(c *record.Save, actor string) { c.Actor, c.Role = actor, account.Admin },
-			handlers.Created(h.Save)),
-		"channel.delete": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor = actor },
-			handlers.SeqOnly(h.Delete)),
+		"channel.save": handlers.CommandOf(func(c *record.Save, actor string) {
+			c.Actor, c.Role, c.Collection = actor, account.Admin, Collection
+		}, handlers.Created(h.Records.Save)),
+		"channel.delete": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor, c.Collection = actor, Collection },
+			handlers.SeqOnly(h.Records.Delete)),
 		"channel.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Channel, error) { return h.List(ctx) }),
 		"pairing.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Pairing, error) { return h.Pairings(ctx) }),
 		"pairing.code":   handlers.QueryOf(h.CreateCode),
@@ -144,179 +141,18 @@ const (
 	maxTrigger = 32  // bytes
 )
 
-// Save saves a channel. The field token is stored among the secrets, and never in the record. The record says when it
-// changed, so that a running connection learns of it.
-func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
-	set := maps.Clone(c.Set)
-	var token string
-	if raw, given := set["token"]; given && json.Unmarshal(raw, &token) != nil {
-		return "", 0, invalid("token", "Must be a text.")
-	}
-	delete(set, "token")
-	if c.New {
-		c.Record = cmp.Or(c.Record, events.NewID())
-	}
-	if err := h.check(ctx, c, token); err != nil {
-		return "", 0, err
-	}
-	c.Collection, c.Set = Collection, set
-	if id, seq, err = h.save(ctx, c, tokenKey(c.Record), token); err != nil || token == "" {
-		return id, seq, err
-	}
-	c.ID, c.Record, c.New = "", id, false
-	c.Set = record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})
-	return h.Records.Save(ctx, c)
-}
-
-// save saves a record, and stores its secret, "" for none, under its key. A new record is enabled unless it says
-// otherwise.
-func (h *Channels) save(ctx context.Context, c record.Save, key, text string) (id string, seq uint64, err error) {
-	if _, given := c.Set["enabled"]; c.New && !given {
-		c.Set["enabled"] = json.RawMessage("true")
-	}
-	if text == "" {
-		return h.Records.Save(ctx, c)
-	}
-	err = h.store(ctx, key, text, func() error {
-		id, seq, err = h.Records.Save(ctx, c)
-		return err
-	})
-	return id, seq, err
-}
-
-// store stores a secret once save has saved what it belongs to. It redacts the secret first, and refuses it if the
-// number of redacted secrets is used up. The secret before stays redacted until the new one is stored. If that fails,
-// both are redacted, because either may be the stored one.
-func (h *Channels) store(ctx context.Context, key, text string, save func() error) error {
-	before, _, err := h.Secrets.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	if h.conceal(key, text, string(before)) != nil { // the budget may have room for one of them
-		err = h.conceal(key, text)
-	}
-	if err == nil {
-		err = save()
-	}
-	if err != nil {
-		_ = h.conceal(key, string(before))
-		return err
-	}
-	if err = h.Secrets.Put(ctx, key, []byte(text)); err == nil {
-		err = h.conceal(key, text)
-	}
-	return err
-}
-
-// sources are the sources of the secrets of channels, by the first token of their keys.
-var sources = map[string]secret.Source{channelPrefix: secret.Channels, targetPrefix: secret.Targets,
-	webhookPrefix: secret.Webhooks}
-
-const (
-	channelPrefix = "channel"
-	targetPrefix  = "target"
-	webhookPrefix = "webhook"
-)
-
-// collections are the collections of the records that secrets belong to, by the first token of their keys.
-var collections = map[string]string{channelPrefix: Collection, targetPrefix: Targets, webhookPrefix: Webhooks}
-
-// conceal redacts the secrets of a key in place of those before; empty texts end the redaction.
-func (h *Channels) conceal(key string, texts ...string) error {
-	prefix, _, _ := strings.Cut(key, ".")
-	if h.Log.Conceal(sources[prefix], key, texts...) > 0 {
-		return handlers.RefuseFull(sources[prefix], sources[prefix].Budget())
-	}
-	return nil
-}
-
-// deleteSecret deletes the secret of a record, which is then no longer redacted.
-func (h *Channels) deleteSecret(ctx context.Context, key string) error {
-	err := h.Secrets.Delete(ctx, key)
-	if err == nil {
-		err = h.conceal(key)
-	}
-	return err
-}
-
-// Follow redacts the stored secrets of channels, webhooks and targets, and those that any process stores later, until
-// ctx ends. It ends the redaction of those that are deleted, and deletes those whose record was deleted.
-func (h *Channels) Follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := h.clean(ctx); err != nil {
-		return err
-	}
-	ended := make(chan error, len(sources))
-	for prefix := range sources {
-		go func() {
-			defer cancel()
-			ended <- h.Secrets.Watch(ctx, prefix, func(key string, value []byte) error {
-				if key != "" {
-					_ = h.conceal(key, string(value)) // if it does not fit, the health of the log says so
-				}
-				return nil
-			})
-		}()
-	}
-	var first error
-	for range sources {
-		first = cmp.Or(first, <-ended)
-	}
-	return first
-}
-
-// clean deletes the secrets of deleted records. Such a secret is left if the process ended, or lost the log, between
-// the deletions of the two. The log must have the deletion, because a replica may not have the record of a new secret.
-func (h *Channels) clean(ctx context.Context) error {
-	for prefix, collection := range collections {
-		keys, err := h.Secrets.Keys(ctx, prefix)
-		if err != nil {
-			return err
-		}
-		for _, key := range keys {
-			last := ""
-			records := events.ConfigSubject(collection, strings.TrimPrefix(key, prefix+"."), "*")
-			if _, err := h.Log.Fold(ctx, records, 0, func(e events.Event) error {
-				last = e.Subject.Kind
-				return nil
-			}); err != nil {
-				return err
-			}
-			if last == (events.Deleted{}).Kind() {
-				if err := h.deleteSecret(ctx, key); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// check refuses a change after which the channel would not be valid.
-func (h *Channels) check(ctx context.Context, c record.Save, token string) error {
-	all, err := h.List(ctx)
-	if err != nil {
-		return err
-	}
-	var one Channel
-	if i := slices.IndexFunc(all, func(old Channel) bool { return old.ID == c.Record }); i >= 0 && !c.New {
-		one = all[i]
-	} else if !c.New {
-		return nil // the record does not exist, which Save refuses
-	}
-	body, err := json.Marshal(c.Set)
-	if err != nil {
-		return err
-	}
-	_ = json.Unmarshal(body, &one) // a value of another type is ""
+// completeChannel refuses a change after which the channel would not be valid.
+func completeChannel(c record.Change) error {
+	one, err := record.Read[Channel](c.Now())
 	switch {
+	case err != nil:
+		return invalid("name", "The fields of the channel cannot be read: %v.", err)
 	case len(one.Trigger) > maxTrigger || !utf8.ValidString(one.Trigger):
 		return invalid("trigger", "Must be at most %d bytes.", maxTrigger)
 	case one.Kind == Telegram:
-		return one.checkBot(token)
+		return one.checkBot(c.Secret)
 	case one.Kind == Email:
-		return one.checkMailbox(token)
+		return one.checkMailbox(c.Secret)
 	}
 	return invalid("kind", "Must be %s or %s.", Telegram, Email)
 }
@@ -328,7 +164,7 @@ func (c Channel) checkBot(token string) error {
 	if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
 		return invalid("token", "Must be at most %d printable characters, without blanks and /.", maxToken)
 	}
-	return checkToken(token)
+	return nil
 }
 
 func (c Channel) checkMailbox(token string) error {
@@ -349,15 +185,7 @@ func (c Channel) checkMailbox(token string) error {
 	case len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl):
 		return invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
 	}
-	return checkToken(token)
-}
-
-// checkToken refuses a token that cannot be redacted, except an empty one, which leaves the stored token.
-func checkToken(token string) error {
-	if token == "" {
-		return nil
-	}
-	return handlers.RefuseWeak("token", secret.Check(token))
+	return nil
 }
 
 // serverNames matches names of servers in Authentication-Results headers.
@@ -392,36 +220,16 @@ func invalid(field, format string, args ...any) error {
 	return handlers.RefuseField(handlers.Invalid, field, format, args...)
 }
 
-func tokenKey(id string) string { return channelPrefix + "." + id }
-
-// Token returns the token of a channel, "" if there is none. From then on it is redacted in events.
-func (h *Channels) Token(ctx context.Context, id string) (string, error) {
-	token, _, err := h.Secrets.Get(ctx, tokenKey(id))
-	if err == nil {
-		_ = h.conceal(tokenKey(id), string(token)) // if it does not fit, the health of the log says so
-	}
-	return string(token), err
-}
-
-// Delete deletes a channel, its token and its pairings. Its conversations remain as chats.
-func (h *Channels) Delete(ctx context.Context, c record.Delete) (seq uint64, err error) {
-	c.Collection = Collection
-	if seq, err = h.Records.Delete(ctx, c); err != nil {
-		return 0, err
-	}
-	all, err := h.Pairings(ctx)
-	if err != nil {
-		return 0, err
-	}
+// deletePairings deletes the pairings of a deleted channel. Its conversations remain as chats.
+func deletePairings(ctx context.Context, h *record.Records, c record.Delete) (seq uint64, err error) {
+	all, err := record.All[Pairing](ctx, h, Pairings)
 	for _, p := range all {
-		if p.Channel == c.Record {
-			if seq, err = h.Records.Delete(ctx, record.Delete{Command: handlers.Command{Actor: c.Actor}, Collection: Pairings,
-				Record: p.ID}); err != nil {
-				return 0, err
-			}
+		if err == nil && p.Value.Channel == c.Record {
+			seq, err = h.Delete(ctx, record.Delete{Command: handlers.Command{Actor: c.Actor}, Collection: Pairings, Record: p.ID,
+				Trusted: true})
 		}
 	}
-	return seq, h.deleteSecret(ctx, tokenKey(c.Record))
+	return seq, err
 }
 
 // Revoke ends a pairing. The sender is then unpaired, and gets no more answers.

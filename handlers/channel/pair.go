@@ -193,7 +193,7 @@ func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Accoun
 		"group": in.Group, "expires_at": record.FormatTime(time.Now().Add(pairingLife)),
 	})
 	_, seq, err := h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Pairings, Set: set,
-		New: true})
+		New: true, Trusted: true})
 	if err == nil {
 		err = h.AwaitReadModels(ctx, seq)
 	}

@@ -265,7 +265,7 @@ func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id st
 			"thread": in.Thread.Root, "subject": in.Thread.Subject})
 	}
 	_, seq, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Conversations, Record: of, New: !found,
-		Set: set})
+		Set: set, Trusted: true})
 	if err != nil {
 		return "", err
 	}
@@ -283,7 +283,7 @@ func (h *Channels) Move(ctx context.Context, in Incoming, place string) error {
 	_, id, exists, err := h.conversation(ctx, to)
 	if err == nil && !exists {
 		_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: Conversations, Record: id, New: true,
-			Set: record.Fields(map[string]any{"channel": c.Channel, "place": place, "chat": c.Chat, "user": c.User})})
+			Trusted: true, Set: record.Fields(map[string]any{"channel": c.Channel, "place": place, "chat": c.Chat, "user": c.User})})
 	}
 	if err != nil {
 		return err
@@ -296,12 +296,13 @@ func (h *Channels) Move(ctx context.Context, in Incoming, place string) error {
 		if p.Channel != in.Channel.ID || p.Place != in.Place {
 			continue
 		}
-		if _, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Pairings, Record: p.ID, Role: account.Admin,
+		if _, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Pairings, Record: p.ID, Trusted: true,
 			Set: record.Fields(map[string]any{"place": place})}); err != nil {
 			return err
 		}
 	}
-	seq, err := h.Records.Delete(ctx, record.Delete{Command: by, Collection: Conversations, Record: old})
+	seq, err := h.Records.Delete(ctx, record.Delete{Command: by, Collection: Conversations, Record: old,
+		Trusted: true})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package channel
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/url"
 	"regexp"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/record"
 )
 
@@ -75,29 +74,18 @@ const maxTypes = 20
 
 var typePattern = regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)*$`)
 
-// SaveTarget saves a target. It returns the token that it makes for a new one, with which the events are signed.
-func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id, token string, seq uint64, err error) {
-	var address, types string
-	for name, value := range map[string]*string{"url": &address, "types": &types} {
-		if raw, given := c.Set[name]; given && json.Unmarshal(raw, value) != nil {
-			return "", "", 0, invalid(name, "Must be a text.")
-		}
-	}
-	u, err := url.Parse(address)
-	all := strings.Fields(types)
+// completeTarget refuses a target that cannot be reached, or that gets no events.
+func completeTarget(c record.Change) error {
+	u, err := url.Parse(c.Text("url"))
+	all := strings.Fields(c.Text("types"))
 	slices.Sort(all)
 	switch {
-	case (c.New || address != "") && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
-		return "", "", 0, invalid("url", "Must be a URL such as https://example.org/events.")
-	case (c.New || types != "") && !validTypes(all):
-		return "", "", 0, invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
+	case (c.New || c.Changes("url")) && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
+		return invalid("url", "Must be a URL such as https://example.org/events.")
+	case (c.New || c.Changes("types")) && !validTypes(all):
+		return invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
 	}
-	c.Collection = Targets
-	if id, token, seq, err = h.saveWithToken(ctx, c, targetKey); err != nil || token == "" {
-		return id, token, seq, err
-	}
-	_, seq, err = h.touch(ctx, c.Actor, id)
-	return id, token, seq, err
+	return nil
 }
 
 // validTypes reports whether sorted types of events can be subscribed to. The events about targets cannot: each
@@ -108,34 +96,8 @@ func validTypes(all []string) bool {
 		!slices.ContainsFunc(all, func(typ string) bool {
 			s, err := events.ParseSubject(strings.Replace(filterOf(typ), "*", "id", 1))
 			return err != nil || !typePattern.MatchString(typ) ||
-				s.Collection == Targets || s.Collection == record.DeviceCollection
+				s.Collection == Targets || s.Collection == device.Collection
 		})
-}
-
-// touch changes a target, so that its deliveries begin anew.
-func (h *Channels) touch(ctx context.Context, actor, id string) (string, uint64, error) {
-	return h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Targets, Record: id,
-		Role: account.Admin, Set: record.Fields(map[string]any{"restart": events.NewID()})})
-}
-
-func targetKey(id string) string { return targetPrefix + "." + id }
-
-// TargetSecret returns the secret of a target. From then on it is redacted in events.
-func (h *Channels) TargetSecret(ctx context.Context, id string) ([]byte, error) {
-	secret, _, err := h.Secrets.Get(ctx, targetKey(id))
-	if err == nil {
-		_ = h.conceal(targetKey(id), string(secret)) // if it does not fit, the health of the log says so
-	}
-	return secret, err
-}
-
-func (h *Channels) DeleteTarget(ctx context.Context, c record.Delete) (uint64, error) {
-	c.Collection = Targets
-	seq, err := h.Records.Delete(ctx, c)
-	if err != nil {
-		return 0, err
-	}
-	return seq, h.deleteSecret(ctx, targetKey(c.Record))
 }
 
 // ListTargets returns the targets in the order of their last changes.
@@ -221,8 +183,7 @@ func (h *Channels) Replay(ctx context.Context, c Replay) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		_, seq, err := h.touch(ctx, c.Actor, t.ID)
-		return seq, err
+		return h.Records.Touch(ctx, handlers.Command{Actor: c.Actor}, Targets, t.ID) // its deliveries begin anew
 	}
 	return 0, handlers.RefuseField(handlers.NotFound, "target", "There is no webhook target %q.", c.Target)
 }

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,58 +65,19 @@ const (
 // maxWebhooks is the number of webhooks of an account. All accounts share the budget of redacted tokens.
 const maxWebhooks = 20
 
-// SaveWebhook saves a webhook. It returns the token that it makes for a new one.
-func (h *Channels) SaveWebhook(ctx context.Context, c record.Save) (id, token string, seq uint64, err error) {
-	h.hooks.Lock()
-	defer h.hooks.Unlock()
-	if err := h.refuseTooManyWebhooks(ctx, c); err != nil {
-		return "", "", 0, err
+// completeWebhook refuses a further webhook of an account that has maxWebhooks.
+func completeWebhook(c record.Change) error {
+	own := 0
+	for _, other := range c.Others() {
+		if other.Text("user") == c.Text("user") {
+			own++
+		}
 	}
-	c.Collection = Webhooks
-	return h.saveWithToken(ctx, c, webhookKey)
-}
-
-// refuseTooManyWebhooks refuses a further webhook of an account that has maxWebhooks. h.hooks must be held.
-func (h *Channels) refuseTooManyWebhooks(ctx context.Context, c record.Save) error {
-	raw, given := c.Set["user"]
-	var user string
-	if _ = json.Unmarshal(raw, &user); !given && !c.New {
-		return nil
-	}
-	all, err := h.ListWebhooks(ctx)
-	if err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(w Webhook) bool { return w.User != user })
-	isOwn := func(w Webhook) bool { return !c.New && w.ID == c.Record }
-	if len(all) < maxWebhooks || slices.ContainsFunc(all, isOwn) {
+	if !c.New || own < maxWebhooks {
 		return nil
 	}
 	return handlers.Refuse(handlers.Conflict,
-		"The account has %d webhooks. The limit is %d. Delete a webhook that is not used any more.", len(all), maxWebhooks)
-}
-
-// saveWithToken saves a record whose token this system makes. A new record gets one, which is stored among the secrets
-// and returned only here.
-func (h *Channels) saveWithToken(ctx context.Context, c record.Save, key func(id string) string) (id, token string,
-	seq uint64, err error) {
-	if _, given := c.Set["token"]; given {
-		return "", "", 0, invalid("token",
-			"PocketCoder makes the token. Leave the field out. The response to the creation has the token, once.")
-	}
-	c.Set = maps.Clone(c.Set)
-	if c.New {
-		c.Record, token = cmp.Or(c.Record, events.NewID()), newToken()
-	}
-	id, seq, err = h.save(ctx, c, key(c.Record), token)
-	return id, token, seq, err
-}
-
-// newToken returns a random token of 32 bytes.
-func newToken() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
+		"The account has %d webhooks. The limit is %d. Delete a webhook that is not used any more.", own, maxWebhooks)
 }
 
 // RenewToken replaces the token of a webhook or of a target. The token before is not valid any more.
@@ -129,13 +87,8 @@ type RenewToken struct {
 	Record     string `json:"record"`               // id, or the name of a target
 }
 
-// NewToken is a token that is shown only once.
-type NewToken struct {
-	Token string `json:"token"`
-}
-
 // RenewToken returns the new token. The old one is then not valid.
-func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made NewToken, seq uint64, err error) {
+func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.Token, seq uint64, err error) {
 	hooks, err := h.ListWebhooks(ctx)
 	if err != nil {
 		return made, 0, err
@@ -144,24 +97,18 @@ func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made NewToken,
 	if err != nil {
 		return made, 0, err
 	}
-	is := func(id string) bool { return id == c.Record }
-	made.Token = newToken()
-	if c.Collection != Targets && slices.ContainsFunc(hooks, func(w Webhook) bool { return is(w.ID) }) {
-		err = h.store(ctx, webhookKey(c.Record), made.Token, func() error {
-			_, seq, err = h.Records.Save(ctx, record.Save{Command: c.Command, Collection: Webhooks, Record: c.Record,
-				Role: account.Admin, Set: record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})})
-			return err
-		})
-		return made, seq, err
+	of, id := "", c.Record
+	if slices.ContainsFunc(hooks, func(w Webhook) bool { return w.ID == id }) && c.Collection != Targets {
+		of = Webhooks
+	} else if i := slices.IndexFunc(targets, func(t Target) bool { return t.ID == id || t.Name == id }); i >= 0 &&
+		c.Collection != Webhooks {
+		of, id = Targets, targets[i].ID
 	}
-	i := slices.IndexFunc(targets, func(t Target) bool { return is(t.ID) || is(t.Name) })
-	if c.Collection == Webhooks || i < 0 {
+	if of == "" {
 		return made, 0, handlers.RefuseField(handlers.NotFound, "record",
 			"There is no webhook with the id %q, and no webhook target with that id or name.", c.Record)
 	}
-	if err = h.store(ctx, targetKey(targets[i].ID), made.Token, func() error { return nil }); err == nil {
-		_, seq, err = h.touch(ctx, c.Actor, targets[i].ID) // after the token is stored, because deliveries read it
-	}
+	made.Token, seq, err = h.Records.Renew(ctx, c.Command, of, id)
 	return made, seq, err
 }
 
@@ -175,16 +122,8 @@ func (h *Channels) renew(ctx context.Context, c RenewToken) (handlers.Accepted, 
 	return handlers.Accepted{Seq: seq, Result: body}, err
 }
 
-func webhookKey(id string) string { return webhookPrefix + "." + id }
-
-func (h *Channels) DeleteWebhook(ctx context.Context, c record.Delete) (uint64, error) {
-	c.Collection = Webhooks
-	seq, err := h.Records.Delete(ctx, c)
-	if err != nil {
-		return 0, err
-	}
-	return seq, h.deleteSecret(ctx, webhookKey(c.Record))
-}
+// webhookPrefix is the prefix of the secrets of webhooks.
+const webhookPrefix = "webhook"
 
 // ListWebhooks returns the webhooks in the order of their last changes.
 func (h *Channels) ListWebhooks(ctx context.Context) ([]Webhook, error) {
@@ -284,7 +223,7 @@ func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, wh
 	if err != nil {
 		return hook, who, err
 	}
-	secret, found, err := h.Secrets.Get(ctx, webhookKey(p.Webhook))
+	secret, found, err := h.Secrets.Get(ctx, webhookPrefix+"."+p.Webhook)
 	if err != nil {
 		return hook, who, err
 	}

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 )
 
 // open returns delegates over a log with a chat of a person, c1.
@@ -28,7 +28,7 @@ func open(t *testing.T) *Delegates {
 
 // over returns delegates over a log, as another process has them.
 func over(t *testing.T, l *log.Log) *Delegates {
-	return &Delegates{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l}, Workspace: t.TempDir()}
+	return &Delegates{Log: l, Chats: &chat.Chats{Log: l}, Records: recordtype.Open(l, nil), Workspace: t.TempDir()}
 }
 
 // start starts a delegate by a tool call of a chat.

@@ -13,9 +13,9 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
-	"pocketcoder/handlers/record"
 )
 
 // Start delegates a message to a new delegate.
@@ -62,7 +62,7 @@ type newDelegate struct {
 	Start
 	delegate string // id of its chat
 	owner    string
-	agent    record.Agent
+	agent    agent.Agent
 	parent   events.Parent
 }
 
@@ -152,25 +152,25 @@ func (h *Delegates) mayRun(t *tree, parent string, active []string) error {
 }
 
 // agent returns the agent with a name or a record id.
-func (h *Delegates) agent(ctx context.Context, agent string) (record.Agent, error) {
-	if agent == "" {
-		return record.Agent{}, nil
+func (h *Delegates) agent(ctx context.Context, named string) (agent.Agent, error) {
+	if named == "" {
+		return agent.Agent{}, nil
 	}
-	all, err := h.Records.AgentNames(ctx)
+	all, err := agent.Names(ctx, h.Records)
 	if err != nil {
-		return record.Agent{}, err
+		return agent.Agent{}, err
 	}
 	for id, name := range all {
-		if id == agent || name == agent {
-			return h.Records.Agent(ctx, id)
+		if id == named || name == named {
+			return agent.One(ctx, h.Records, id)
 		}
 	}
 	known := "No agent is stored"
 	if len(all) > 0 {
 		known = "The agents are: " + strings.Join(slices.Sorted(maps.Values(all)), ", ")
 	}
-	return record.Agent{}, handlers.RefuseField(handlers.Invalid, "agent",
-		"There is no agent %q. %s. An empty name means OpenCode's own agent.", agent, known)
+	return agent.Agent{}, handlers.RefuseField(handlers.Invalid, "agent",
+		"There is no agent %q. %s. An empty name means OpenCode's own agent.", named, known)
 }
 
 // directory returns the directory of a delegate. An empty one means the workspace.

@@ -159,7 +159,7 @@ const keepConsumer = "keep-decisions"
 // out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
 	decisions := events.ChatSubject("*", events.PermissionDecided{}.Kind())
-	err := x.Log.ConsumeByChat(log.StartAfter(ctx, x.Applied), keepConsumer, decisions, x.applyDecision,
+	err := x.Log.ConsumeByChat(log.ConsumeAfter(ctx, x.Applied), keepConsumer, decisions, x.applyDecision,
 		func(e events.Event, err error) {
 			x.Logger.Warn("carry out a decision about a quarantined name", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 		})

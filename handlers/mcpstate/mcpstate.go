@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
@@ -72,7 +73,7 @@ func unknown(id string) error {
 func (s Servers) All(ctx context.Context) (map[string]State, error) { return s.read(ctx, "*") }
 
 func (s Servers) read(ctx context.Context, id string) (map[string]State, error) {
-	servers, err := s.Records.MCPServers(ctx)
+	servers, err := mcpserver.All(ctx, s.Records)
 	if err != nil {
 		return nil, err
 	}

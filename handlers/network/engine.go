@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/hostport"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // Engine decides which hosts OpenCode itself reaches through the egress proxy: the hosts of its model providers, the
@@ -156,7 +156,7 @@ func (n *Engine) CheckAddress(ctx context.Context, address string) (hostport.Add
 	if isProvider || n.Private(at) {
 		return at, nil
 	}
-	rules, err := n.Network.Gate.InForce(ctx, rulebook.Scope{At: time.Now()})
+	rules, err := n.Network.Gate.InForce(ctx, rule.Scope{At: time.Now()})
 	if err != nil {
 		return at, err
 	}

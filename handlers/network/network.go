@@ -27,7 +27,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/hostport"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // Sandbox decides which hosts commands reach through the egress proxy. The proxy checks every connection with it. A nil
@@ -271,7 +271,7 @@ func (n *Sandbox) mayAttach(ctx context.Context) (found bool, err error) {
 	if n.Mode != permission.NetworkOff || slices.ContainsFunc(n.Gate.Rules, permission.AllowsHosts) {
 		return true, nil
 	}
-	return n.Gate.Records.HasRules(ctx, permission.TypeNetwork)
+	return rule.Has(ctx, n.Gate.Records, permission.TypeNetwork)
 }
 
 // identify looks up the tool call and the agent of the command.
@@ -290,6 +290,6 @@ func (x *Execution) identify(ctx context.Context) error {
 	return nil
 }
 
-func (x *Execution) scope() rulebook.Scope {
-	return rulebook.Scope{Chat: x.chat, Agent: x.agent, Chosen: x.chosen, At: time.Now()}
+func (x *Execution) scope() rule.Scope {
+	return rule.Scope{Chat: x.chat, Agent: x.agent, Chosen: x.chosen, At: time.Now()}
 }

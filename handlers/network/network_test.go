@@ -90,7 +90,8 @@ func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
 	proxy, err := o.network.For(t.Context(), "c1", o.execRequested("x1"))
 	is.NoErr(err)
 	is.Equal(proxy, "")
-	save("whitelist_targets", map[string]json.RawMessage{"pattern": []byte(`"*.example.com"`), "active": []byte("true")})
+	save("whitelist_targets", map[string]json.RawMessage{"name": []byte(`"t"`), "pattern": []byte(`"*.example.com"`),
+		"active": []byte("true")})
 	_, err = o.begin("x1").CheckAddress(t.Context(), "a.example.com:443")
 	is.NoErr(err)
 }

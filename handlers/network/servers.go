@@ -16,11 +16,12 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // Servers decides which hosts the MCP servers reach through the egress proxy: each server its own hosts, which an
@@ -158,7 +159,7 @@ func (s *Server) CheckAddress(ctx context.Context, address string) (hostport.Add
 		at = hostport.Address{Host: strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD")}
 		return at, s.record(ctx, at, false, err.Error())
 	}
-	rules, err := s.servers.Network.Gate.InForce(ctx, rulebook.Scope{At: time.Now()})
+	rules, err := s.servers.Network.Gate.InForce(ctx, rule.Scope{At: time.Now()})
 	if err != nil {
 		return at, err
 	}
@@ -199,7 +200,7 @@ func (s *Server) record(ctx context.Context, at hostport.Address, allowed bool, 
 		s.reached++
 	}
 	if !s.recorded[key] && (allowed || len(s.recorded) < 2*maxHosts) {
-		e, err := events.NewConfig(record.MCPServerCollection, s.id, events.ActorPolicy, events.MCPConnected{
+		e, err := events.NewConfig(mcpserver.Collection, s.id, events.ActorPolicy, events.MCPConnected{
 			Name: s.name, Host: at.Host, Port: int(at.Port), Allowed: allowed, Reason: reason})
 		if err == nil {
 			_, err = s.servers.Network.log().Append(ctx, e)
@@ -232,7 +233,7 @@ func Connections(ctx context.Context, l *log.Log, server string) (map[string][]C
 		return nil, err
 	}
 	all := map[string][]Connection{}
-	subject := events.ConfigSubject(record.MCPServerCollection, server, events.MCPConnected{}.Kind())
+	subject := events.ConfigSubject(mcpserver.Collection, server, events.MCPConnected{}.Kind())
 	_, err = l.Fold(ctx, subject, after, func(e events.Event) error {
 		d, err := events.Decode(e)
 		now, ok := d.(events.MCPConnected)

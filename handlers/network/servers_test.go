@@ -11,8 +11,8 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 )
 
 // openServers returns Servers with the rules of the start.
@@ -91,7 +91,7 @@ func TestAWildcardCoversNoEndlessNumberOfAddresses(t *testing.T) {
 
 // connectionsOf returns the connections of the server s1.
 func connectionsOf(t *testing.T, o *networkFixture) (all []events.MCPConnected) {
-	subject := events.ConfigSubject(record.MCPServerCollection, "s1", events.MCPConnected{}.Kind())
+	subject := events.ConfigSubject(mcpserver.Collection, "s1", events.MCPConnected{}.Kind())
 	_, err := o.Log.Fold(t.Context(), subject, 0, func(e events.Event) error {
 		d, err := events.Decode(e)
 		all = append(all, d.(events.MCPConnected))

@@ -10,9 +10,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/rule"
 )
 
 // AllowAlways is the command to store a rule that allows such requests from now on, and to approve the request itself.
@@ -64,11 +66,11 @@ func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error
 
 // DryRun tries a rule, together with the active rules of each chat, on the last requests of a chat, or of all chats if
 // chat is empty.
-func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun.Result, error) {
-	if err := record.CheckRule(rule); err != nil {
+func (g Gate) DryRun(ctx context.Context, r policy.Rule, chat string) (dryrun.Result, error) {
+	if err := rule.Check(r); err != nil {
 		return dryrun.Result{}, err
 	}
-	return g.trial([]policy.Rule{rule}, ScopeAll).Run(ctx, chat)
+	return g.trial([]policy.Rule{r}, ScopeAll).Run(ctx, chat)
 }
 
 // trial returns a trial of rules of a scope on past requests. It assumes that an unknown session worked in the
@@ -112,7 +114,7 @@ func (g Gate) AllowAlways(ctx context.Context, c AllowAlways) (rules []string, s
 	seq, err = handlers.Transaction(ctx, g.Permissions.Log, func(ctx context.Context) error {
 		rules = nil
 		for i, r := range proposed.rules {
-			id, err := g.Records.AllowRule(ctx, record.AllowRule{
+			id, err := rule.Allow(ctx, g.Records, rule.AllowRule{
 				Command: c.part(i), Rule: r, Chat: proposed.chat, Agent: proposed.agent, Expires: proposed.expires, Note: proposed.note,
 			})
 			if err != nil {
@@ -148,7 +150,7 @@ func (c AllowAlways) part(i int) handlers.Command {
 // one. The sequence is 0 if there was none.
 func (g Gate) savedRules(ctx context.Context, c AllowAlways) (rules []string, seq uint64, err error) {
 	for i := 0; c.ID != ""; i++ {
-		rule, stored, err := g.Records.SavedRule(ctx, c.part(i).ID)
+		rule, stored, err := rule.SavedBy(ctx, g.Records, c.part(i).ID)
 		if err != nil || stored == 0 {
 			return rules, seq, err
 		}
@@ -200,7 +202,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 		proposed.rules = []policy.Rule{rule}
 	}
 	for _, r := range proposed.rules {
-		if err := record.CheckRule(r); err != nil {
+		if err := rule.Check(r); err != nil {
 			return proposed, err
 		}
 	}
@@ -224,7 +226,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 }
 
 func (g Gate) agentNamed(ctx context.Context, name string) (string, error) {
-	names, err := g.Records.AgentNames(ctx)
+	names, err := agent.Names(ctx, g.Records)
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // waits is a gate with ask per_1 for a command, which waits for a person.
@@ -149,7 +149,7 @@ func TestAlwaysIsStoredOnceAndLastsTheLongest(t *testing.T) {
 	is.Equal(g.Record(hour)["expires_at"], "")
 	is.Equal(allow("cmd4", "1h"), hour)
 	is.Equal(g.Record(hour)["expires_at"], "")
-	is.Equal(len(permissiontest.InForce(t, g.Handlers, rulebook.Scope{At: time.Now()})), 1)
+	is.Equal(len(permissiontest.InForce(t, g.Handlers, rule.Scope{At: time.Now()})), 1)
 }
 
 func TestAlwaysForAnAgent(t *testing.T) {
@@ -162,8 +162,8 @@ func TestAlwaysForAnAgent(t *testing.T) {
 	ids, _, err := g.Gate.AllowAlways(t.Context(), allowAlways(permission.ScopeAgent))
 	is.NoErr(err)
 	is.Equal([]any{g.Record(ids[0])["agent"], g.Record(ids[0])["chat"]}, []any{"a1", ""})
-	is.Equal(len(permissiontest.InForce(t, g.Handlers, rulebook.Scope{Chat: "c9", Agent: "build"})), 1)
-	is.Equal(len(permissiontest.InForce(t, g.Handlers, rulebook.Scope{Chat: "c1", Agent: "plan"})), 0)
+	is.Equal(len(permissiontest.InForce(t, g.Handlers, rule.Scope{Chat: "c9", Agent: "build"})), 1)
+	is.Equal(len(permissiontest.InForce(t, g.Handlers, rule.Scope{Chat: "c1", Agent: "plan"})), 0)
 }
 
 func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // RuleSets are the rules of a request: first those of its own agent and chat, then, for a delegate, those of the agents
@@ -20,7 +21,7 @@ type RuleSets [][]policy.Rule
 // ownAgent is the name of OpenCode's agent in a chat for which no person has chosen one.
 const ownAgent = "build"
 
-func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, err error) {
+func (g Gate) RuleSets(ctx context.Context, s rule.Scope) (sets RuleSets, err error) {
 	scopes, err := g.scopes(ctx, s)
 	for _, scope := range scopes {
 		rules, err := g.InForce(ctx, scope)
@@ -34,14 +35,14 @@ func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, er
 
 // RulesOf returns the rules of a chat for an agent that a person has chosen. An empty agent, the id of a record, is
 // OpenCode's own.
-func (g Gate) RulesOf(ctx context.Context, chat, agent string) (RuleSets, error) {
-	s := rulebook.Scope{Chat: chat, Agent: ownAgent, Chosen: agent, At: time.Now()}
-	if agent != "" {
-		names, err := g.Records.AgentNames(ctx)
+func (g Gate) RulesOf(ctx context.Context, chat, chosen string) (RuleSets, error) {
+	s := rule.Scope{Chat: chat, Agent: ownAgent, Chosen: chosen, At: time.Now()}
+	if chosen != "" {
+		names, err := agent.Names(ctx, g.Records)
 		if err != nil {
 			return nil, err
 		}
-		s.Agent = names[agent]
+		s.Agent = names[chosen]
 	}
 	return g.RuleSets(ctx, s)
 }
@@ -49,8 +50,8 @@ func (g Gate) RulesOf(ctx context.Context, chat, agent string) (RuleSets, error)
 // scopes returns a scope, and those of the chats above a delegate or a scheduled run. The agent of a chat above is the
 // one that was chosen when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too.
 // An erased chat has no chat above but the root of the tree, which its delegates name.
-func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.Scope, err error) {
-	scopes = []rulebook.Scope{s}
+func (g Gate) scopes(ctx context.Context, s rule.Scope) (scopes []rule.Scope, err error) {
+	scopes = []rule.Scope{s}
 	for chat, root := s.Chat, s.Chat; chat != ""; {
 		parent, _, err := g.placeOf(ctx, chat)
 		if parent == nil && chat != root {
@@ -60,14 +61,14 @@ func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.S
 			return scopes, err
 		}
 		root = parent.Root
-		_, agent, err := g.placeOf(ctx, parent.Chat)
+		_, chosen, err := g.placeOf(ctx, parent.Chat)
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range slices.Compact([]string{parent.Agent, agent}) {
-			above := rulebook.Scope{Chat: parent.Chat, Within: s.Chat, Agent: ownAgent, Chosen: id, At: s.At, Seq: s.Seq}
+		for _, id := range slices.Compact([]string{parent.Agent, chosen}) {
+			above := rule.Scope{Chat: parent.Chat, Within: s.Chat, Agent: ownAgent, Chosen: id, At: s.At, Seq: s.Seq}
 			if id != "" {
-				names, err := g.Records.AgentNames(ctx)
+				names, err := agent.Names(ctx, g.Records)
 				if err != nil {
 					return nil, err
 				}
@@ -76,7 +77,7 @@ func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.S
 			scopes = append(scopes, above)
 		}
 		if parent.Subagent != "" {
-			scopes = append(scopes, rulebook.Scope{Chat: parent.Chat, Within: s.Chat, Agent: parent.Subagent,
+			scopes = append(scopes, rule.Scope{Chat: parent.Chat, Within: s.Chat, Agent: parent.Subagent,
 				Chosen: parent.Agent, At: s.At, Seq: s.Seq})
 		}
 		chat = parent.Chat

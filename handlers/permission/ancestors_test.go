@@ -11,7 +11,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // asDelegate makes c1 a delegate of c2, which is a delegate of c3. Each has an agent: own, middle and top.
@@ -173,7 +173,7 @@ func TestAReportOnDelegatesEndsNoApproval(t *testing.T) {
 func TestRulesAreNotJudgedWithoutTheChatsAbove(t *testing.T) {
 	t.Parallel()
 	g := permissiontest.OpenGate(t)
-	_, err := g.Gate.RuleSets(t.Context(), rulebook.Scope{Chat: "not-there-yet"})
+	_, err := g.Gate.RuleSets(t.Context(), rule.Scope{Chat: "not-there-yet"})
 	expect.Contains(t, fmt.Sprint(err), "the chat is not there yet")
 }
 

@@ -22,11 +22,12 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // Session is an OpenCode session of a chat.
@@ -86,7 +87,7 @@ func (g Gate) Run(ctx context.Context) error {
 	consumer := func(work take, name, filter string, react reaction,
 		begin func(context.Context) (uint64, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return work(log.StartAfter(ctx, begin), name, filter, react, func(e events.Event, err error) {
+			return work(log.ConsumeAfter(ctx, begin), name, filter, react, func(e events.Event, err error) {
 				g.Logger.Error(name, "seq", e.Seq, "err", err)
 			})
 		}
@@ -165,7 +166,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 
 // programNote returns a sentence for the person who decides a request that may change the program of an MCP server.
 func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd string) (string, error) {
-	all, err := g.Records.MCPServers(ctx)
+	all, err := mcpserver.All(ctx, g.Records)
 	if err != nil || len(all) == 0 {
 		return "", err
 	}
@@ -282,8 +283,8 @@ func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.C
 }
 
 // InForce returns every rule of a scope: stored rules, rules from the command line, and default rules.
-func (g Gate) InForce(ctx context.Context, s rulebook.Scope) ([]policy.Rule, error) {
-	rules, err := g.Records.Rules(ctx, s)
+func (g Gate) InForce(ctx context.Context, s rule.Scope) ([]policy.Rule, error) {
+	rules, err := rule.InForce(ctx, g.Records, s)
 	return append(rules, g.Rules...), err
 }
 

@@ -11,14 +11,14 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // caller is the agent that makes a request, as Call has it.
 type caller struct{ Agent, Chosen string }
 
-func (by caller) scope(chat string) rulebook.Scope {
-	return rulebook.Scope{Chat: chat, Agent: by.Agent, Chosen: by.Chosen, At: time.Now()}
+func (by caller) scope(chat string) rule.Scope {
+	return rule.Scope{Chat: chat, Agent: by.Agent, Chosen: by.Chosen, At: time.Now()}
 }
 
 // input returns the input of the policy, and the agent that makes the request. It reads the disk, because

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // ListRules is a query for the rules of a scope. Its result is a list of policy.Rule.
@@ -51,5 +51,5 @@ func (g Gate) allowAlways(ctx context.Context, c AllowAlways) (handlers.Accepted
 }
 
 func (g Gate) listRules(ctx context.Context, c ListRules) ([]policy.Rule, error) {
-	return g.InForce(ctx, rulebook.Scope{Chat: c.Chat, Agent: c.Agent, At: time.Now(), Seq: c.Seq})
+	return g.InForce(ctx, rule.Scope{Chat: c.Chat, Agent: c.Agent, At: time.Now(), Seq: c.Seq})
 }

@@ -7,6 +7,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/rule"
 )
 
 // pendingRequests holds the requests that the policy left to a person, by chat and id, until they are decided or
@@ -33,7 +34,7 @@ func (w pendingRequests) Apply(e events.Event) {
 func (g Gate) reactToRules() func(context.Context, events.Event) error {
 	f := handlers.NewFold(pendingRequests{}, events.ChatSubject("*", "permission.*"))
 	return func(ctx context.Context, e events.Event) error {
-		change, err := g.Records.RuleChange(ctx, e)
+		change, err := rule.ChangeOf(ctx, g.Records, e)
 		if change.Broken != nil {
 			g.Logger.Error("rule cannot be read", "rule", e.Subject.Collection+"/"+e.Subject.ID, "err", change.Broken)
 		}

@@ -10,10 +10,9 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 )
 
 // Apply makes the changes of the approved proposals whose effect is pending, in the order of their approvals. It makes
@@ -24,12 +23,12 @@ import (
 // e is an event about a proposal. Older versions stored no effect. Apply makes the change of such an approval if e is
 // that approval and the target has not changed since.
 func (h Proposals) Apply(ctx context.Context, e events.Event) error {
-	all, err := record.All[Stored](ctx, h.Records, proposals.Collection)
+	all, err := record.All[Stored](ctx, h.Records, Collection)
 	if err != nil {
 		return err
 	}
 	for _, r := range all {
-		older := r.Value.Status == proposals.Approved && r.Value.Effect == "" && r.Seq == e.Seq
+		older := r.Value.Status == Approved && r.Value.Effect == "" && r.Seq == e.Seq
 		if !older && !r.Value.IsPending() {
 			continue
 		}
@@ -60,7 +59,7 @@ func (h Proposals) apply(ctx context.Context, approved record.StoredRecord[Store
 		return err
 	}
 	return h.ifStillApproved(ctx, approved, func(ctx context.Context) error {
-		return h.saveProposal(ctx, approved, approval, map[string]any{"status": proposals.Draft, "approved_at": "",
+		return h.saveProposal(ctx, approved, approval, map[string]any{"status": Draft, "approved_at": "",
 			"problem": refused.Text})
 	})
 }
@@ -81,7 +80,7 @@ func (h Proposals) takeEffect(ctx context.Context, approved record.StoredRecord[
 	case failed != nil:
 		return failed
 	}
-	return h.saveProposal(ctx, approved, approval, map[string]any{"effect": proposals.Done})
+	return h.saveProposal(ctx, approved, approval, map[string]any{"effect": Done})
 }
 
 // errNoEffect ends a transaction that must change nothing: the approval was withdrawn, or an older version stored it
@@ -96,7 +95,7 @@ func (h Proposals) ifStillApproved(ctx context.Context, approved record.StoredRe
 			return err
 		}
 		// The check comes after the decisions, as that of the target.
-		newest, err := h.Records.Log.Newest(ctx, events.ConfigSubject(proposals.Collection, approved.ID, "*"))
+		newest, err := h.Records.Log.Newest(ctx, events.ConfigSubject(Collection, approved.ID, "*"))
 		if err == nil && newest != approved.Seq {
 			err = errNoEffect
 		}
@@ -112,7 +111,7 @@ func (h Proposals) ifStillApproved(ctx context.Context, approved record.StoredRe
 func (h Proposals) saveProposal(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event,
 	values map[string]any) error {
 	by := handlers.Command{Actor: events.ActorSystem, Cause: approval.ID}
-	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: proposals.Collection, Record: approved.ID,
+	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Collection, Record: approved.ID,
 		Set: record.Fields(values)})
 	return err
 }
@@ -121,17 +120,17 @@ func (h Proposals) saveProposal(ctx context.Context, approved record.StoredRecor
 func (h Proposals) makeChange(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event) error {
 	p, by := approved.Value, handlers.Command{Actor: approval.Actor, Cause: approval.ID}
 	switch p.Kind {
-	case proposals.Agent:
+	case Agent:
 		err := CheckAgent(p.Name, p.Content)
 		if err == nil {
-			_, err = agentfile.Agents{Records: h.Records}.Import(ctx,
-				agentfile.Import{Command: by, Text: p.Content, Name: p.Name})
+			_, err = agent.Agents{Records: h.Records}.Import(ctx,
+				agent.Import{Command: by, Text: p.Content, Name: p.Name})
 		}
 		return err
-	case proposals.Prompt:
+	case Prompt:
 		id, _, err := h.prompt(ctx, p.Name)
 		if err == nil {
-			_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
+			_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: agent.Prompts, Record: id, New: id == "",
 				Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
 		}
 		return err
@@ -143,7 +142,7 @@ func (h Proposals) makeChange(ctx context.Context, approved record.StoredRecord[
 		"version":   strconv.FormatUint(approval.Seq, 10),
 		"sealed_by": strings.TrimPrefix(approval.Actor, events.UserActor("")),
 	})
-	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: proposals.Procedures, Set: set, New: true,
+	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Procedures, Set: set, New: true,
 		Upsert: true})
 	return err
 }
@@ -182,14 +181,14 @@ func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, err
 	}
 	named := func(_ string, f fields) bool { return f.Name == p.Name }
 	switch p.Kind {
-	case proposals.Agent:
-	case proposals.Prompt:
-		return h.changedIn(ctx, prompts, seq, earlier, named)
+	case Agent:
+	case Prompt:
+		return h.changedIn(ctx, agent.Prompts, seq, earlier, named)
 	default:
-		return h.changedIn(ctx, proposals.Procedures, seq, earlier, named)
+		return h.changedIn(ctx, Procedures, seq, earlier, named)
 	}
 	parts := map[string]bool{} // records of agents and prompts
-	changed, err := h.changedIn(ctx, agents, seq, earlier, func(id string, f fields) bool {
+	changed, err := h.changedIn(ctx, agent.Collection, seq, earlier, func(id string, f fields) bool {
 		if f.Name == p.Name {
 			parts[id], parts[f.Prompt] = true, f.Prompt != ""
 		}
@@ -198,18 +197,18 @@ func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, err
 	if changed || err != nil {
 		return changed, err
 	}
-	changed, err = h.changedIn(ctx, prompts, seq, earlier, func(id string, _ fields) bool { return parts[id] })
+	changed, err = h.changedIn(ctx, agent.Prompts, seq, earlier, func(id string, _ fields) bool { return parts[id] })
 	if changed || err != nil {
 		return changed, err
 	}
-	return h.changedIn(ctx, rulebook.ToolPermissions, seq, earlier,
+	return h.changedIn(ctx, rule.ToolPermissions, seq, earlier,
 		func(_ string, f fields) bool { return parts[f.Agent] })
 }
 
 // eventsBefore returns the ids of the events of proposals that were stored before seq.
 func (h Proposals) eventsBefore(ctx context.Context, seq uint64) (map[string]bool, error) {
 	earlier := map[string]bool{}
-	_, err := h.Records.Log.Fold(ctx, events.ConfigSubject(proposals.Collection, "*", "*"), 0, func(e events.Event) error {
+	_, err := h.Records.Log.Fold(ctx, events.ConfigSubject(Collection, "*", "*"), 0, func(e events.Event) error {
 		if e.Seq < seq {
 			earlier[e.ID] = true
 		}

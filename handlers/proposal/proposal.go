@@ -18,16 +18,8 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
-	"pocketcoder/handlers/record/rulebook"
-)
-
-// The collections, besides that of procedures, that approvals change.
-const (
-	prompts = "ai_prompts"
-	agents  = rulebook.Agents
 )
 
 type Stored struct {
@@ -38,14 +30,14 @@ type Stored struct {
 	Content     string `json:"content"`
 	Status      string `json:"status"`
 	Approved    string `json:"approved_at,omitempty"`
-	Effect      string `json:"effect,omitempty"`  // of an approval: proposals.Pending or proposals.Done
+	Effect      string `json:"effect,omitempty"`  // of an approval: Pending or Done
 	Definition  string `json:"definition"`        // names what was shown, for the approval
 	OnDisk      string `json:"on_disk,omitempty"` // of a sealed procedure: what is wrong with the file of its skill
 	Change
 }
 
 // IsPending reports whether the proposal is approved and has not taken effect yet.
-func (s Stored) IsPending() bool { return s.Effect == proposals.Pending }
+func (s Stored) IsPending() bool { return s.Effect == Pending }
 
 // Change is what an approval of a proposal would change.
 type Change struct {
@@ -76,13 +68,13 @@ func (h Proposals) Commands() handlers.Commands {
 
 // Procedures lists the sealed procedures in the order of their last changes.
 func (h Proposals) Procedures(ctx context.Context) (list []Stored, err error) {
-	all, err := record.All[Stored](ctx, h.Records, proposals.Procedures)
+	all, err := record.All[Stored](ctx, h.Records, Procedures)
 	files := map[string]string{}
 	if h.Files != nil {
 		files = h.Files()
 	}
 	for _, r := range all {
-		s := Stored{ID: r.ID, Kind: proposals.Procedure, Name: r.Value.Name, Description: r.Value.Description,
+		s := Stored{ID: r.ID, Kind: Procedure, Name: r.Value.Name, Description: r.Value.Description,
 			Content: r.Value.Content, Status: Sealed, OnDisk: files[SkillName(r.Value.Name)]}
 		s.Rights, s.Notes = []string{}, []string{}
 		list = append(list, s)
@@ -92,7 +84,7 @@ func (h Proposals) Procedures(ctx context.Context) (list []Stored, err error) {
 
 // List lists the proposals in the order of their last changes.
 func (h Proposals) List(ctx context.Context) ([]Stored, error) {
-	all, err := record.All[Stored](ctx, h.Records, proposals.Collection)
+	all, err := record.All[Stored](ctx, h.Records, Collection)
 	list := make([]Stored, len(all))
 	for i, r := range all {
 		if list[i], err = h.complete(ctx, r.ID, r.Value); err != nil {
@@ -106,12 +98,12 @@ func (h Proposals) List(ctx context.Context) ([]Stored, error) {
 func (h Proposals) complete(ctx context.Context, id string, p Stored) (Stored, error) {
 	change, err := h.Change(ctx, p)
 	change.Problem = cmp.Or(change.Problem, p.Problem)
-	p.ID, p.Kind, p.Change = id, cmp.Or(p.Kind, proposals.Procedure), change
+	p.ID, p.Kind, p.Change = id, cmp.Or(p.Kind, Procedure), change
 	return p, err
 }
 
 func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
-	p, found, err := record.One[Stored](ctx, h.Records, proposals.Collection, id)
+	p, found, err := record.One[Stored](ctx, h.Records, Collection, id)
 	if err == nil && !found {
 		err = handlers.Refuse(handlers.NotFound, "There is no proposal %s.", id)
 	}
@@ -123,7 +115,7 @@ func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
 
 // Change returns what an approval of a proposal would change now.
 func (h Proposals) Change(ctx context.Context, p Stored) (c Change, err error) {
-	if p.Kind == proposals.Agent {
+	if p.Kind == Agent {
 		c, err = h.changeOfAgent(ctx, p)
 	} else {
 		var now described
@@ -136,9 +128,9 @@ func (h Proposals) Change(ctx context.Context, p Stored) (c Change, err error) {
 
 func (h Proposals) changeOfAgent(ctx context.Context, p Stored) (c Change, err error) {
 	if err = CheckAgent(p.Name, p.Content); err == nil {
-		var i agentfile.Imported
-		i, err = agentfile.Agents{Records: h.Records}.Import(ctx,
-			agentfile.Import{Text: p.Content, Name: p.Name, Check: true})
+		var i agent.Imported
+		i, err = agent.Agents{Records: h.Records}.Import(ctx,
+			agent.Import{Text: p.Content, Name: p.Name, Check: true})
 		c = Change{Difference: i.Diff, Rights: i.Rights, Notes: i.Notes}
 	}
 	if refused := (handlers.Refused{}); errors.As(err, &refused) {
@@ -159,11 +151,11 @@ func (d described) text(p Stored) string {
 
 // inForce returns the procedure or the prompt with the name of a proposal. It is empty if there is none.
 func (h Proposals) inForce(ctx context.Context, p Stored) (now described, err error) {
-	if p.Kind == proposals.Prompt {
+	if p.Kind == Prompt {
 		_, now.Content, err = h.prompt(ctx, p.Name)
 		return now, err
 	}
-	all, err := record.All[Stored](ctx, h.Records, proposals.Procedures)
+	all, err := record.All[Stored](ctx, h.Records, Procedures)
 	for _, r := range all {
 		if r.Value.Name == p.Name {
 			now = described{r.Value.Description, r.Value.Content}
@@ -174,7 +166,7 @@ func (h Proposals) inForce(ctx context.Context, p Stored) (now described, err er
 
 // prompt returns the record and the text of the prompt with a name. id is empty if there is none.
 func (h Proposals) prompt(ctx context.Context, name string) (id, body string, err error) {
-	all, err := record.All[struct{ Name, Body string }](ctx, h.Records, prompts)
+	all, err := record.All[struct{ Name, Body string }](ctx, h.Records, agent.Prompts)
 	for _, r := range all {
 		if r.Value.Name == name {
 			id, body = r.ID, r.Value.Body
@@ -185,7 +177,7 @@ func (h Proposals) prompt(ctx context.Context, name string) (id, body string, er
 
 // CheckAgent refuses the file of an agent that cannot be imported, or that is of an agent with another name.
 func CheckAgent(name, text string) error {
-	f, _, err := agentfile.Parse(text, name)
+	f, _, err := agent.Parse(text, name)
 	if err == nil && f.Name != name {
 		err = handlers.RefuseField(handlers.Invalid, "content", "The proposal is named %q, but its front matter names %q. Use the same name.", name, f.Name)
 	}

@@ -1,10 +1,10 @@
 // Package record carries out the commands on configuration records: rules, agents, models, devices, SSH keys and every
-// other record that is stored by field. It knows which rules are in force, and which model a chat has selected.
+// other record that is stored by field. Each type of records is a Type, which stands beside the decisions that use it.
 //
 // Promises: what is unique is so among all records of a collection, also when several processes save at the same time.
-// A record that is saved unchanged is not stored again. A rule that cannot be read allows nothing.
+// A record that is saved unchanged is not stored again.
 //
-// It must not know what a rule decides about a request, nor the SQL tables that show the records.
+// It must not know any type, nor the SQL tables that show the records.
 package record
 
 import (
@@ -15,42 +15,63 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/record/rulebook"
 )
 
-// Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It
-// is safe for concurrent use.
+// Records carries out the commands on configuration records, and reads them. It is safe for concurrent use.
 type Records struct {
-	Log *log.Log
-	// returns the files of the workspace that the command of an MCP server names, with their hashes; nil pins none
-	Programs   func(command string) []string
-	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
+	Log     *log.Log
+	Secrets *secret.Store // of types with secrets
+	types   []Type
 
-	collections handlers.Folds[*collection]    // by name
-	rules       handlers.Folds[*rulebook.Book] // one
+	collections handlers.Folds[*collection] // by name
+	states      sync.Map                    // folds of State, by name
+}
+
+// Types returns the types in the order of Open.
+func (h *Records) Types() []Type { return h.types }
+
+// Open returns the records of the types.
+func Open(l *log.Log, types ...Type) *Records {
+	return &Records{Log: l, types: types}
+}
+
+// State returns the fold of a state that follows from the records of several collections. Each name has one fold, which
+// start makes.
+func State[S handlers.State](h *Records, name string, start func() *handlers.Fold[S]) *handlers.Fold[S] {
+	fold, _ := h.states.LoadOrStore(name, start())
+	return fold.(*handlers.Fold[S])
 }
 
 // Commands are the commands on configuration records that can be sent over NATS.
 func (h *Records) Commands() handlers.Commands {
 	return handlers.Commands{
-		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, handlers.Created(h.Save)),
+		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, h.carryOut),
 		"record.delete": handlers.CommandOf(func(c *Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Delete)),
-		"device.add":    handlers.CommandOf(func(c *AddDevice, actor string) { c.Actor = actor }, handlers.Created(h.AddDevice)),
-		"device.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Device, error) { return h.Devices(ctx) }),
-		"key.add":       handlers.CommandOf(func(c *AddSSHKey, actor string) { c.Actor = actor }, handlers.Created(h.AddSSHKey)),
-		"key.list":      handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]RegisteredKey, error) { return h.SSHKeys(ctx) }),
-		"key.used":      handlers.CommandOf(func(c *UseSSHKey, actor string) { c.Actor = actor }, handlers.SeqOnly(h.UseSSHKey)),
-		"mcp.list":      handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]MCPServer, error) { return h.MCPServers(ctx) }),
-		"model.list":    handlers.QueryOf(h.Models),
-		"model.select":  handlers.CommandOf(func(c *SelectModel, actor string) { c.Actor = actor }, handlers.Created(h.SelectModel)),
 	}
+}
+
+// Token is a secret that is shown only once.
+type Token struct {
+	Token string `json:"token"`
+}
+
+// carryOut carries out a save over NATS. The result has the secret that PocketCoder makes for a new record.
+func (h *Records) carryOut(ctx context.Context, c Save) (a handlers.Accepted, err error) {
+	var made Token
+	c.Made = &made.Token
+	if a.ID, a.Seq, err = h.Save(ctx, c); err == nil && made.Token != "" {
+		a.Result, err = json.Marshal(made)
+	}
+	return a, err
 }
 
 // Save changes a record of a config collection, or makes it when New.
@@ -63,15 +84,24 @@ type Save struct {
 	// when New: the record with the same unique fields is changed instead
 	Upsert bool   `json:"upsert,omitempty"`
 	Role   string `json:"-"` // of the account that gives the command
-
-	unique   []string // in place of the collection's
-	programs []string // of the command of an MCP server; nil if it is not set
+	// Unique are the unique fields in place of those of the type.
+	Unique []string `json:"-"`
+	Found  any      `json:"-"` // what Prepare has read, for Complete
+	// Fixed are further fields, which PocketCoder itself sets: read-only ones too.
+	Fixed Values `json:"-"`
+	// Trusted says that the caller has checked what the account may do, and may set read-only fields.
+	Trusted bool `json:"-"`
+	// Made receives the secret that PocketCoder makes for a new record; nil if the caller does not need it.
+	Made *string `json:"-"`
 }
 
+// Delete deletes a record.
 type Delete struct {
 	handlers.Command
 	Collection string `json:"collection"`
 	Record     string `json:"record"`
+	Role       string `json:"-"` // of the account that gives the command
+	Trusted    bool   `json:"-"` // the caller has checked what the account may do
 }
 
 // MaxRecord is the largest record, in bytes of its JSON.
@@ -93,7 +123,7 @@ type collection struct {
 type record struct {
 	seq     uint64 // of its last change
 	deleted bool
-	fields  fields
+	fields  Values
 	author  string // creator
 	size    int    // in bytes of its JSON
 }
@@ -102,8 +132,6 @@ type saveResult struct {
 	record string
 	seq    uint64
 }
-
-type fields map[string]json.RawMessage
 
 // Fields encodes values that always have a JSON form.
 func Fields(values map[string]any) map[string]json.RawMessage {
@@ -168,7 +196,7 @@ type StoredRecord[T any] struct {
 func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecord[T], err error) {
 	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
 		for id, r := range s.records {
-			if v, err := read[T](r.fields); err == nil && !r.deleted {
+			if v, err := Read[T](r.fields); err == nil && !r.deleted {
 				all = append(all, StoredRecord[T]{id, r.seq, v})
 			}
 		}
@@ -176,6 +204,26 @@ func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecor
 	})
 	slices.SortFunc(all, func(a, b StoredRecord[T]) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, err
+}
+
+// One returns a record that is not deleted, and whether there is one.
+func One[T any](ctx context.Context, h *Records, name, id string) (value T, found bool, err error) {
+	all, err := All[T](ctx, h, name)
+	for _, r := range all {
+		if r.ID == id {
+			return r.Value, true, err
+		}
+	}
+	return value, false, err
+}
+
+// SavedBy returns the record that a command has stored, and the sequence: 0 if the command stored none.
+func (h *Records) SavedBy(ctx context.Context, name, command string) (id string, seq uint64, err error) {
+	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
+		id, seq = s.saved[command].record, s.saved[command].seq
+		return nil
+	})
+	return id, seq, err
 }
 
 // Deleted returns the ids of the records of a collection whose deletion is in the log. It does not return a record that
@@ -211,10 +259,27 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if c.Record == "" && c.New {
 		c.Record = events.NewID()
 	}
-	if err := checkRecordID(c.Collection, c.Record); err != nil {
+	t, err := h.typeOf(c.Collection)
+	if err != nil {
 		return "", 0, err
 	}
 	set, err := compactFields(c.Set)
+	if err == nil && !c.Trusted && !bySystem(c.Actor) {
+		err = t.refuseAccess(c.Command, c.Role, map[bool]string{true: "create", false: "update"}[c.New])
+	}
+	if err == nil {
+		set, err = t.check(c, set)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	if c.New && t.ID != nil {
+		c.Record = t.ID(set)
+	}
+	if err := checkRecordID(c.Record); err != nil {
+		return "", 0, err
+	}
+	text, err := t.takeSecret(c, set)
 	if err != nil {
 		return "", 0, err
 	}
@@ -223,15 +288,33 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	} else if err := h.refuseSecrets(set); err != nil {
 		return "", 0, err
 	}
-	if _, given := set["active"]; c.New && !given && slices.Contains(rulebook.Collections, c.Collection) {
-		set["active"] = json.RawMessage("true") // a rule that its author believes to be in force must be
+	if t.Prepare != nil {
+		if err := t.Prepare(ctx, h, &c); err != nil {
+			return "", 0, err
+		}
 	}
-	if err := h.lookAtPrograms(ctx, &c); err != nil {
-		return "", 0, err
+	if text == "" {
+		return h.save(ctx, t, c, set, "")
 	}
+	err = h.storeSecret(ctx, t, c.Record, text, func() (err error) {
+		id, seq, err = h.save(ctx, t, c, set, text)
+		return err
+	})
+	if err == nil && t.Secret.Changed != "" && !t.Secret.Renewed {
+		seq, err = h.announce(ctx, t, handlers.Command{Actor: c.Actor}, id)
+	}
+	if c.Made != nil && t.Secret.Made {
+		*c.Made = text
+	}
+	return id, seq, err
+}
+
+// save stores the fields of a command, which are checked. text is the secret that the command sets.
+func (h *Records) save(ctx context.Context, t Type, c Save, set Values, text string) (id string, seq uint64,
+	err error) {
 	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
-			found, now, seq, err := s.save(c, set)
+			found, now, seq, err := s.save(t, c, set, text)
 			if id = found; err != nil || now == nil {
 				return nil, seq, err
 			}
@@ -251,12 +334,19 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	return id, seq, nil
 }
 
-// Delete has no effect on a record that is deleted already.
+// Delete deletes a record and its secret. It has no effect on a record that is deleted already.
 func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
-	if err := checkRecordID(c.Collection, c.Record); err != nil {
+	t, err := h.typeOf(c.Collection)
+	if err == nil {
+		err = checkRecordID(c.Record)
+	}
+	if err == nil && !c.Trusted && !bySystem(c.Actor) {
+		err = t.refuseAccess(c.Command, c.Role, "delete")
+	}
+	if err != nil {
 		return 0, err
 	}
-	return h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
+	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
 			switch have, ok := s.records[c.Record]; {
 			case !ok:
@@ -267,12 +357,54 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 			e, err := events.NewConfig(c.Collection, c.Record, c.Actor, events.Deleted{})
 			return []events.Event{e}, 0, err
 		})
+	if err != nil {
+		return 0, err
+	}
+	if err := h.deleteSecret(ctx, t, c.Record); err != nil || t.Deleted == nil {
+		return seq, err
+	}
+	later, err := t.Deleted(ctx, h, c)
+	return max(seq, later), err
 }
 
-func checkRecordID(collection, record string) error {
-	if _, err := events.ParseID(collection); err != nil {
-		return handlers.RefuseField(handlers.Invalid, "collection", "collection: %v", err)
+// Edit changes a record to what edit returns: fields to set, in which secrets are replaced. Edit stores nothing if they
+// are nil or change nothing. have is nil for a record that is deleted, does not exist or cannot be read.
+func (h *Records) Edit(ctx context.Context, by handlers.Command, name, id string,
+	edit func(have Values) (set map[string]any, err error)) error {
+	_, err := h.collection(ctx, name).CarryOut(ctx, h.Log, by, func(s *collection) ([]events.Event, uint64, error) {
+		have := s.records[id]
+		values, err := edit(have.fields)
+		if err != nil || values == nil {
+			return nil, have.seq, err
+		}
+		set, err := compactFields(Fields(values))
+		if err != nil {
+			return nil, 0, err
+		}
+		now := have.fields.With(h.redacted(set))
+		if maps.EqualFunc(have.fields, now, sameJSON) {
+			return nil, have.seq, nil
+		}
+		body, err := now.encode()
+		if err != nil {
+			return nil, 0, err
+		}
+		e, err := events.NewConfig(name, id, by.Actor, events.Saved{Fields: body})
+		return []events.Event{e}, 0, err
+	})
+	return err
+}
+
+// typeOf refuses a collection that no type has.
+func (h *Records) typeOf(collection string) (Type, error) {
+	i := slices.IndexFunc(h.types, func(t Type) bool { return t.Name == collection })
+	if i < 0 {
+		return Type{}, Invalid("collection", "collection: there is no collection %.80q of configuration records.", collection)
 	}
+	return h.types[i], nil
+}
+
+func checkRecordID(record string) error {
 	if _, err := events.ParseID(record); err != nil {
 		return handlers.RefuseField(handlers.Invalid, "id", "id: %v", err)
 	}
@@ -280,9 +412,9 @@ func checkRecordID(collection, record string) error {
 }
 
 // refuseSecrets refuses fields that the log would store otherwise.
-func (h *Records) refuseSecrets(set fields) error {
+func (h *Records) refuseSecrets(set Values) error {
 	for name, value := range set {
-		body, err := events.Encode(fields{name: value})
+		body, err := events.Encode(Values{name: value})
 		if err == nil {
 			err = handlers.RefuseSecret(h.Log.Redactor(), name, body)
 		}
@@ -295,8 +427,8 @@ func (h *Records) refuseSecrets(set fields) error {
 
 // redacted returns fields without secrets. They are what the system found, such as a note that an agent wrote as a
 // file. No account sent them, so none could leave the secret out.
-func (h *Records) redacted(set fields) fields {
-	clean := fields{}
+func (h *Records) redacted(set Values) Values {
+	clean := Values{}
 	for name, value := range set {
 		clean[name] = h.Log.Redactor().JSON(value)
 	}
@@ -304,8 +436,8 @@ func (h *Records) redacted(set fields) fields {
 }
 
 // compactFields returns the fields of a command in their stored form.
-func compactFields(set map[string]json.RawMessage) (fields, error) {
-	clean := fields{}
+func compactFields(set map[string]json.RawMessage) (Values, error) {
+	clean := Values{}
 	for name, value := range set {
 		var b bytes.Buffer
 		if !utf8.ValidString(name) || !utf8.Valid(value) || json.Compact(&b, value) != nil {
@@ -317,7 +449,7 @@ func compactFields(set map[string]json.RawMessage) (fields, error) {
 }
 
 // encode returns the fields as JSON, sorted by name.
-func (f fields) encode() ([]byte, error) {
+func (f Values) encode() ([]byte, error) {
 	body, err := events.Encode(f)
 	if err != nil {
 		return nil, handlers.Refuse(handlers.Invalid, "the record is not JSON: %v", err)
@@ -330,7 +462,7 @@ func (f fields) encode() ([]byte, error) {
 
 // save returns the id of the record to save and its new fields. They are nil if nothing changes; seq is then the
 // sequence of the record's last change.
-func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64, err error) {
+func (s *collection) save(t Type, c Save, set Values, text string) (id string, now Values, seq uint64, err error) {
 	if earlier, ok := s.saved[c.ID]; ok {
 		return earlier.record, nil, earlier.seq, nil
 	}
@@ -339,7 +471,7 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 	if !exists && !c.New {
 		return "", nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
 	}
-	if set, err = s.complete(c, set); err != nil {
+	if set, err = s.complete(t, c, set, text); err != nil {
 		return "", nil, 0, err
 	}
 	switch {
@@ -349,18 +481,18 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 		return "", nil, 0, handlers.RefuseField(handlers.Conflict, "id", "id: record %s exists already with other fields",
 			c.Record)
 	}
-	id, now = c.Record, have.fields.with(set)
-	unique := constraintsOf[c.Collection].unique
-	if c.unique != nil {
-		unique = c.unique
+	id, now = c.Record, have.fields.With(set)
+	unique := t.Unique
+	if c.Unique != nil {
+		unique = c.Unique
 	}
 	if twin := s.twin(id, have.fields, now, unique); twin != "" {
-		if !c.New || !c.Upsert && !constraintsOf[c.Collection].upsert {
+		if !c.New || !c.Upsert && !t.Upsert {
 			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same value",
 				strings.Join(unique, ", "))
 		}
 		id, have = twin, s.records[twin]
-		now = have.fields.with(set)
+		now = have.fields.With(set)
 	} else if !exists {
 		return id, now, 0, nil
 	}
@@ -391,22 +523,14 @@ func (s *collection) refuseMore(id, actor string, size int) error {
 	return nil
 }
 
-// with returns the fields with those of set in them.
-func (f fields) with(set fields) fields {
-	now := fields{}
-	maps.Copy(now, f)
-	maps.Copy(now, set)
-	return now
-}
-
 // differs reports whether one of the named fields has another value in other.
-func (f fields) differs(other fields, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return !sameJSON(f.value(name), other.value(name)) })
+func (f Values) differs(other Values, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return !sameJSON(f.Value(name), other.Value(name)) })
 }
 
 // twin returns the first other record, by id, that has the same values in all of the unique fields. A record whose
 // unique fields stay as they are needs no check.
-func (s *collection) twin(id string, old, now fields, unique []string) string {
+func (s *collection) twin(id string, old, now Values, unique []string) string {
 	if len(unique) == 0 || old != nil && !now.differs(old, unique) {
 		return ""
 	}
@@ -417,20 +541,6 @@ func (s *collection) twin(id string, old, now fields, unique []string) string {
 		}
 	}
 	return ""
-}
-
-// text returns a text of the fields, "" for any other value.
-func (f fields) text(name string) (text string) {
-	_ = json.Unmarshal(f[name], &text) // anything else is no text
-	return text
-}
-
-// value returns a field for comparison. A missing or null field equals an empty one.
-func (f fields) value(name string) json.RawMessage {
-	if v, ok := f[name]; ok && string(v) != "null" {
-		return v
-	}
-	return json.RawMessage(`""`)
 }
 
 // sameJSON reports whether two values are equal in any notation.
@@ -458,4 +568,15 @@ func FormatTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(events.TimeFormat)
+}
+
+// ParseDate reads a date of a record, or one that a client wrote in RFC 3339.
+func ParseDate(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse("2006-01-02 15:04:05Z", s); err == nil { // it takes fractions too
+		return t, nil
+	}
+	return time.Parse(time.RFC3339, s)
 }

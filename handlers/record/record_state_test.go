@@ -44,17 +44,17 @@ func TestSaveRecord(t *testing.T) {
 		"what is not there":            {given: []handlerstest.Fact{a}, when: Save{Record: "c"}, set: `{"n":1}`, code: handlers.NotFound, want: "no record c in tools"},
 		"what was deleted":             {given: []handlerstest.Fact{b, gone}, when: Save{Record: "b"}, set: `{"n":1}`, code: handlers.NotFound},
 		"the command again":            {given: []handlerstest.Fact{{By: "a", Cause: "cmd1", Data: a.Data}, saved("a", `{}`)}, when: Save{Command: by, Record: "x", New: true}, set: `{"n":1}`, id: "a", seq: 1},
-		"unique":                       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"name":"ls","n":2}`, id: "c", then: `{"n":2,"name":"ls"}`},
-		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, want: "name, n: another record has the same value"},
-		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, want: "name: "},
-		"unique as itself":             {given: []handlerstest.Fact{a, b}, when: Save{Record: "a", unique: []string{"name"}}, set: `{"n":5}`, id: "a", then: `{"n":5,"name":"ls","tool":"bash"}`},
-		"not unique, in what is empty": {given: []handlerstest.Fact{b}, when: Save{Record: "c", New: true, unique: []string{"name", "tool", "x"}}, set: `{"name":"id","tool":""}`, code: handlers.Conflict},
-		"unique beside the deleted":    {given: []handlerstest.Fact{a, b, gone}, when: Save{Record: "c", New: true, unique: []string{"name"}}, set: `{"name":"id"}`, id: "c", then: `{"name":"id"}`},
-		"empty beside the deleted":     {given: []handlerstest.Fact{b, gone}, when: Save{Record: "c", New: true, unique: []string{"name"}}, set: `{"n":1}`, id: "c", then: `{"n":1}`},
-		"upsert of a new one":          {given: []handlerstest.Fact{a}, when: Save{Record: "c", New: true, unique: []string{"name"}, Upsert: true}, set: `{"name":"x"}`, id: "c", then: `{"name":"x"}`},
-		"upsert of another":            {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name"}, Upsert: true}, set: `{"name":"ls","n":9}`, id: "a", then: `{"n":9,"name":"ls","tool":"bash"}`},
-		"upsert of what is true":       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, id: "a", seq: 1},
-		"upsert when not new":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, code: handlers.Conflict},
+		"unique":                       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name", "n"}}, set: `{"name":"ls","n":2}`, id: "c", then: `{"n":2,"name":"ls"}`},
+		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, want: "name, n: another record has the same value"},
+		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", Unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, want: "name: "},
+		"unique as itself":             {given: []handlerstest.Fact{a, b}, when: Save{Record: "a", Unique: []string{"name"}}, set: `{"n":5}`, id: "a", then: `{"n":5,"name":"ls","tool":"bash"}`},
+		"not unique, in what is empty": {given: []handlerstest.Fact{b}, when: Save{Record: "c", New: true, Unique: []string{"name", "tool", "x"}}, set: `{"name":"id","tool":""}`, code: handlers.Conflict},
+		"unique beside the deleted":    {given: []handlerstest.Fact{a, b, gone}, when: Save{Record: "c", New: true, Unique: []string{"name"}}, set: `{"name":"id"}`, id: "c", then: `{"name":"id"}`},
+		"empty beside the deleted":     {given: []handlerstest.Fact{b, gone}, when: Save{Record: "c", New: true, Unique: []string{"name"}}, set: `{"n":1}`, id: "c", then: `{"n":1}`},
+		"upsert of a new one":          {given: []handlerstest.Fact{a}, when: Save{Record: "c", New: true, Unique: []string{"name"}, Upsert: true}, set: `{"name":"x"}`, id: "c", then: `{"name":"x"}`},
+		"upsert of another":            {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name"}, Upsert: true}, set: `{"name":"ls","n":9}`, id: "a", then: `{"n":9,"name":"ls","tool":"bash"}`},
+		"upsert of what is true":       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, id: "a", seq: 1},
+		"upsert when not new":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", Unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, code: handlers.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -66,7 +66,7 @@ func TestSaveRecord(t *testing.T) {
 				s.Apply(e)
 			}
 			c.when.Collection = "tools"
-			id, now, seq, err := s.save(c.when, handlerstest.Fields(c.set))
+			id, now, seq, err := s.save(Type{}, c.when, handlerstest.Fields(c.set), "")
 			is.Equal(handlerstest.Refusal(t, err), c.code)
 			is.Equal(id, c.id)
 			is.Equal(seq, c.seq)
@@ -91,7 +91,8 @@ func saved(id, fields string) handlerstest.Fact {
 func TestAnAccountMakesNoMoreRecordsThanTheLimit(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := &Records{Log: eventstest.Log(t)}
+	h := Open(eventstest.Log(t), Type{Name: "ai_prompts", Access: Rules(Admins, Admins, Admins, Admins, Admins),
+		Fields: []Field{{Name: "name", Kind: Text}}})
 	save := func(actor, id, name string) handlers.Code {
 		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "ai_prompts",
 			Role: account.Admin, Record: id, New: true,

@@ -22,7 +22,7 @@ func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t))
 	save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1",
-		New: true, Set: handlerstest.Fields(`{"name": "poco", "key": "k1"}`)}
+		New: true, Set: handlerstest.Fields(`{"name": "poco", "mode": "primary"}`)}
 	for range 2 {
 		id, seq, err := h.Records.Save(t.Context(), save)
 		is.NoErr(err)
@@ -42,14 +42,14 @@ func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
 		is.Equal(seq, uint64(4))
 	}
 	is.Equal(handlerstest.Records(t, h.Log, "ai_agents"), []string{
-		`a1 saved {"fields":{"key":"k1","name":"poco"}}`,
-		`a1 saved {"fields":{"key":"k1","name":"poco <b>"}}`, `a1 deleted {}`,
+		`a1 saved {"fields":{"mode":"primary","name":"poco"}}`,
+		`a1 saved {"fields":{"mode":"primary","name":"poco <b>"}}`, `a1 deleted {}`,
 	})
 	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: made})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound) // it is one of another collection
 	elsewhere := permissiontest.New(h.Log)
 	_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1",
-		Set: handlerstest.Fields(`{"n":1}`)})
+		Set: handlerstest.Fields(`{"top_p":1}`)})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 }
 
@@ -59,12 +59,11 @@ func TestARecordThatTheLogWouldStoreOtherwiseIsRefused(t *testing.T) {
 	h := permissiontest.New(eventstest.Log(t, "sk-very-secret"))
 	h.Log.Conceal(secret.System, "token", "private/archive01")
 	for field, fields := range map[string]string{
-		"pattern":        `{"tool":"edit","pattern":"private/archive01/**","action":"deny"}`,
-		"key":            `{"key":{"in":["sk-very-secret"]}}`,
-		"sk-very-secret": `{"sk-very-secret":1}`,
+		"pattern": `{"tool":"edit","pattern":"private/archive01/**","action":"deny"}`,
+		"rules":   `{"rules":{"in":["sk-very-secret"]}}`,
 	} {
-		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
-			Set: handlerstest.Fields(fields)})
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: map[string]string{
+			"pattern": "tool_permissions", "rules": "notification_rules"}[field], New: true, Set: handlerstest.Fields(fields)})
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 		expect.Contains(t, err.Error(), field+" contains a secret")
 	}
@@ -73,10 +72,10 @@ func TestARecordThatTheLogWouldStoreOtherwiseIsRefused(t *testing.T) {
 
 func TestBadRecordsAreRefused(t *testing.T) {
 	t.Parallel()
-	h := permissiontest.New(eventstest.Log(t))
+	h := record.Open(eventstest.Log(t), record.Type{Name: "c", Fields: []record.Field{{Name: "f", Kind: record.JSON}}})
 	value := func(v string) map[string]json.RawMessage { return map[string]json.RawMessage{"f": json.RawMessage(v)} }
 	for want, bad := range map[string]record.Save{
-		"collection: parse id":           {Collection: "a.b", Record: "a", New: true},
+		"collection: there is no":        {Collection: "a.b", Record: "a", New: true},
 		"id: parse id \"*\"":             {Collection: "c", Record: "*", New: true},
 		"id: parse id \"\"":              {Collection: "c"},
 		`"f": the value is not JSON`:     {Collection: "c", New: true, Set: value(`{`)},
@@ -85,15 +84,15 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
-			_, _, err := h.Records.Save(t.Context(), bad)
+			_, _, err := h.Save(t.Context(), bad)
 			is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 			expect.Contains(t, err.Error(), want)
 		})
 	}
 	is := is.New(t)
-	_, err := h.Records.Delete(t.Context(), record.Delete{Collection: ">", Record: "a"})
+	_, err := h.Delete(t.Context(), record.Delete{Collection: ">", Record: "a"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "c", New: true,
+	_, _, err = h.Save(t.Context(), record.Save{Collection: "c", New: true,
 		Set: value(`"` + strings.Repeat("x", 1<<20-8) + `"`)})
 	is.NoErr(err) // the largest there is
 	is.Equal(len(handlerstest.Records(t, h.Log, "c")), 1)

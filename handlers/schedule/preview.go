@@ -12,8 +12,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/schedules"
-	"pocketcoder/handlers/schedule/due"
 )
 
 // Preview is what a schedule would do if it were saved: when it runs next, and which permission requests of the last
@@ -71,16 +69,16 @@ func (p Previews) Commands() handlers.Commands {
 }
 
 // Of returns the preview of a schedule. It refuses one that could not be saved.
-func (p Previews) Of(ctx context.Context, s schedules.Schedule) (v Preview, err error) {
+func (p Previews) Of(ctx context.Context, s Schedule) (v Preview, err error) {
 	if err := s.Check(); err != nil {
 		return v, err
 	}
-	f, err := s.Fields()
+	d, err := s.Due()
 	if err != nil {
 		return v, err
 	}
 	now := time.Now()
-	spec, err := due.Parse(f, now, time.Local)
+	spec, err := d.Parse(now, time.Local)
 	if err != nil {
 		return v, err
 	}
@@ -89,7 +87,7 @@ func (p Previews) Of(ctx context.Context, s schedules.Schedule) (v Preview, err 
 	return v, err
 }
 
-func (p Previews) history(ctx context.Context, s schedules.Schedule, since time.Time) (h History, err error) {
+func (p Previews) history(ctx context.Context, s Schedule, since time.Time) (h History, err error) {
 	h = History{Days: previewDays, Scope: ofChat, Groups: []Group{}}
 	isOf := func(events.PastRequest) bool { return true }
 	if s.Chat == "" {
@@ -125,7 +123,7 @@ func (p Previews) history(ctx context.Context, s schedules.Schedule, since time.
 
 // chats returns the chats whose requests count for a schedule that creates chats: those of its agent, or of its account
 // if the agent has none.
-func (p Previews) chats(ctx context.Context, s schedules.Schedule, h *History) (map[string]bool, error) {
+func (p Previews) chats(ctx context.Context, s Schedule, h *History) (map[string]bool, error) {
 	if s.Agent != "" {
 		h.Scope = ofAgent
 		if chats, err := p.ChatsOf(ctx, s.User, s.Agent); err != nil || len(chats) > 0 {

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
 )
@@ -45,7 +44,7 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 	go m.Run(t.Context())
 	is.NoErr(m.Wait(t.Context(), before))
 	p := Previews{Gate: g.Gate, ChatsOf: queries.ChatsOf(m)}
-	s := schedules.Schedule{Name: "a", Prompt: "p", Mode: "new", Cron: "30 12 * * *", TimeZone: "Europe/Berlin",
+	s := Schedule{Name: "a", Prompt: "p", Mode: "new", Cron: "30 12 * * *", TimeZone: "Europe/Berlin",
 		User: "ann"}
 	v, err := p.Of(t.Context(), s)
 	is.NoErr(err)

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
 )
 
 // fire appends runs of a schedule as they are stored: n in number, at intervals after a due time.
@@ -23,7 +22,7 @@ func (s *system) fire(id string, n int, after time.Time, every time.Duration) (l
 	var writes []log.Write
 	for i := range n {
 		last = after.Add(time.Duration(i+1) * every)
-		e, err := events.NewConfig(schedules.Collection, id, events.ScheduleActor(id), events.ScheduleFired{Due: last,
+		e, err := events.NewConfig(Collection, id, events.ScheduleActor(id), events.ScheduleFired{Due: last,
 			Chat: "c", Message: fmt.Sprint(id, i)})
 		is.New(s.t).NoErr(err)
 		writes = append(writes, log.Write{Event: e})
@@ -58,7 +57,7 @@ func TestAStartReadsFewEventsHoweverManyRunsThereWere(t *testing.T) {
 		t.Errorf("the scheduler received %d messages to read two schedules", read)
 	}
 	before = conn.Stats().InMsgs
-	all, err := record.All[schedules.Schedule](t.Context(), &record.Records{Log: h.Log}, schedules.Collection)
+	all, err := record.All[Schedule](t.Context(), record.Open(h.Log, Type), Collection)
 	is.NoErr(err)
 	is.Equal(len(all), 2)
 	if read := conn.Stats().InMsgs - before; read > 50 {
@@ -107,13 +106,13 @@ func (s *system) change(h *Schedules, random *rand.Rand) string {
 	id := fmt.Sprint("s", random.IntN(3))
 	by := handlers.Command{Actor: events.UserActor(s.alice)}
 	set := func(values map[string]any) {
-		_, _, err := s.records.Save(s.t.Context(), record.Save{Command: by, Collection: schedules.Collection, Record: id,
+		_, _, err := s.records.Save(s.t.Context(), record.Save{Command: by, Collection: Collection, Record: id,
 			Set: record.Fields(values), Role: account.User})
 		is.New(s.t).True(err == nil || handlers.CodeOf(err) == handlers.NotFound)
 	}
 	switch n := random.IntN(12); n {
 	case 0:
-		_, err := s.records.Delete(s.t.Context(), record.Delete{Command: by, Collection: schedules.Collection, Record: id})
+		_, err := s.records.Delete(s.t.Context(), record.Delete{Command: by, Collection: Collection, Record: id})
 		is.New(s.t).True(err == nil || handlers.CodeOf(err) == handlers.NotFound)
 		return "deleting " + id
 	case 1:
@@ -127,14 +126,14 @@ func (s *system) change(h *Schedules, random *rand.Rand) string {
 		is.New(s.t).True(err == nil || handlers.CodeOf(err) == handlers.NotFound)
 		return "a manual run of " + id
 	case 5: // of an earlier version
-		e, err := events.NewConfig(schedules.Collection, id, by.Actor, events.ScheduleFired{Due: s.now, Chat: "c",
+		e, err := events.NewConfig(Collection, id, by.Actor, events.ScheduleFired{Due: s.now, Chat: "c",
 			Message: events.NewID(), Manual: true})
 		is.New(s.t).NoErr(err)
 		_, err = s.log.Append(s.t.Context(), e)
 		is.New(s.t).NoErr(err)
 		return "a manual run of an earlier version of " + id
 	case 6, 7:
-		all, err := record.All[schedules.Schedule](s.t.Context(), s.records, schedules.Collection)
+		all, err := record.All[Schedule](s.t.Context(), s.records, Collection)
 		is.New(s.t).NoErr(err)
 		for _, r := range all {
 			if r.ID == id {

@@ -22,9 +22,8 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
-	"pocketcoder/handlers/schedule/due"
 )
 
 // Schedules carries out the commands on schedules. Log and Accounts must be set. It is safe for concurrent use.
@@ -71,8 +70,8 @@ type state struct {
 }
 
 type schedule struct {
-	schedules.Schedule
-	spec    due.Spec
+	Schedule
+	spec    Spec
 	invalid bool      // it is never due
 	decided time.Time // due times up to here have started a run or were skipped
 	created time.Time // anchor of an interval: when its due times changed last
@@ -114,7 +113,7 @@ func (s *state) Apply(e events.Event) {
 // changed last.
 func (k *schedule) save(d events.Saved, at time.Time) {
 	before := k.Schedule
-	k.Schedule = schedules.Schedule{}
+	k.Schedule = Schedule{}
 	k.invalid = json.Unmarshal(d.Fields, &k.Schedule) != nil
 	isNew := k.created.IsZero()
 	if isNew || before.Cron != k.Cron || before.Every != k.Every || before.At != k.At || before.Starts != k.Starts ||
@@ -124,9 +123,9 @@ func (k *schedule) save(d events.Saved, at time.Time) {
 	if !before.Enabled && k.Enabled {
 		k.decided = at
 	}
-	f, err := k.Fields()
+	times, err := k.Due()
 	if err == nil {
-		k.spec, err = due.Parse(f, k.created, time.Local)
+		k.spec, err = times.Parse(k.created, time.Local)
 	}
 	k.invalid = k.invalid || err != nil
 	k.decide(k.decided)
@@ -146,7 +145,7 @@ func (k *schedule) isDue(now time.Time) bool {
 
 func (h *Schedules) state(ctx context.Context) *handlers.Fold[*state] {
 	return h.states.Get(ctx, "", func() *handlers.Fold[*state] {
-		return handlers.NewFoldFrom(newState(), h.begin, events.ConfigSubject(schedules.Collection, "*", "*"))
+		return handlers.NewFoldFrom(newState(), h.begin, events.ConfigSubject(Collection, "*", "*"))
 	})
 }
 
@@ -173,7 +172,7 @@ func (h *Schedules) begin(ctx context.Context, l *log.Log) ([]events.Event, uint
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(known.schedules)), maxListed) {
 		var filters []string
 		for _, id := range ids {
-			filters = append(filters, events.ConfigSubject(schedules.Collection, id, "*"))
+			filters = append(filters, events.ConfigSubject(Collection, id, "*"))
 		}
 		upTo, err := l.NewestEach(ctx, func(e events.Event) error {
 			all = append(all, e)
@@ -195,7 +194,7 @@ func (h *Schedules) begin(ctx context.Context, l *log.Log) ([]events.Event, uint
 const maxListed = 1024 / 4
 
 func subject(id string, d events.Data) string {
-	return events.ConfigSubject(schedules.Collection, id, d.Kind())
+	return events.ConfigSubject(Collection, id, d.Kind())
 }
 
 // hidesDecision reports whether an event is a manual run of an earlier version: the decision before it is needed, too.
@@ -321,12 +320,12 @@ func (k *schedule) onTime(c Run, now time.Time, problem string) (all []events.Ev
 		reason = "PocketCoder did not run at that time."
 	case problem != "":
 		reason = problem
-	case c.Busy && k.Overlap != schedules.Queue:
+	case c.Busy && k.Overlap != Queue:
 		reason = "The last run was not over."
 	default:
 		return k.start(c, events.ScheduleFired{Due: latest, First: first})
 	}
-	e, err := events.NewConfig(schedules.Collection, c.Schedule, c.Actor,
+	e, err := events.NewConfig(Collection, c.Schedule, c.Actor,
 		events.ScheduleSkipped{Due: latest, First: first, Reason: reason})
 	return []events.Event{e}, r, err
 }
@@ -342,7 +341,7 @@ func (k *schedule) start(c Run, fired events.ScheduleFired) (all []events.Event,
 		fired.First = fired.First.UTC()
 	}
 	fired.Message = events.ScheduledMessage(c.Schedule, fired.Due, run)
-	fired.Chat, fired.MaxCost, fired.New = k.Chat, k.MaxCost, k.Mode == schedules.New
+	fired.Chat, fired.MaxCost, fired.New = k.Chat, k.MaxCost, k.Mode == New
 	if fired.New {
 		fired.Chat = events.ScheduledChat(fired.Message)
 	}
@@ -352,7 +351,7 @@ func (k *schedule) start(c Run, fired events.ScheduleFired) (all []events.Event,
 			err = failed
 		}
 	}
-	add(events.NewConfig(schedules.Collection, c.Schedule, c.Actor, fired))
+	add(events.NewConfig(Collection, c.Schedule, c.Actor, fired))
 	if fired.New {
 		add(events.New(fired.Chat, c.Actor, events.ChatCreated{Title: k.Name, User: k.User, Engine: chat.DefaultEngine,
 			Agent: k.Agent, Ceiling: k.Ceiling}))
@@ -371,7 +370,7 @@ func (k *schedule) selection(c Run, chat string) (events.Event, error) {
 	if err != nil {
 		return events.Event{}, err
 	}
-	return events.NewConfig(record.ModelSelections, events.NewID(), c.Actor, events.Saved{Fields: body})
+	return events.NewConfig(model.Selections, events.NewID(), c.Actor, events.Saved{Fields: body})
 }
 
 // problemOf returns why a schedule may not start anything now, as a sentence, or "".
@@ -391,7 +390,7 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 		}
 		role = all[i].Role
 	}
-	if k.Mode == schedules.New {
+	if k.Mode == New {
 		return "", nil
 	}
 	var s handlers.ChatState

@@ -20,7 +20,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/schedules"
 )
 
 // system is a log with an account, and schedulers over it whose clocks are one field.
@@ -37,7 +36,7 @@ func newSystem(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, server: eventstest.Server(t, expect.MemoryDir(t)), now: time.Now().UTC().Truncate(time.Hour)}
 	s.log = eventstest.Open(t, eventstest.Conn(t, s.server))
-	s.records = &record.Records{Log: s.log}
+	s.records = record.Open(s.log, Type)
 	var err error
 	s.alice, _, err = s.accounts(s.log).CreateAccount(t.Context(), account.CreateAccount{
 		Command: handlers.Command{Actor: events.ActorSystem}, Email: "alice@example.org", Password: "correct horse battery",
@@ -72,7 +71,7 @@ func (s *system) save(id string, set map[string]any) {
 		fields[name] = value
 	}
 	_, _, err := s.records.Save(s.t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor(s.alice)},
-		Collection: schedules.Collection, Record: id, Set: record.Fields(fields), New: true, Role: account.User})
+		Collection: Collection, Record: id, Set: record.Fields(fields), New: true, Role: account.User})
 	is.New(s.t).NoErr(err)
 }
 
@@ -90,7 +89,7 @@ func look(t testing.TB, h *Schedules, isBusy bool) {
 // decisions lists what happened to a schedule: due times of runs, and those that were skipped.
 func (s *system) decisions(id string) (fired []events.ScheduleFired, skipped []events.ScheduleSkipped) {
 	s.t.Helper()
-	_, err := s.log.Fold(s.t.Context(), events.ConfigSubject(schedules.Collection, id, "*"), 0,
+	_, err := s.log.Fold(s.t.Context(), events.ConfigSubject(Collection, id, "*"), 0,
 		func(e events.Event) error {
 			switch d, _ := events.Decode(e); d := d.(type) {
 			case events.ScheduleFired:

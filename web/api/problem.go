@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
@@ -85,7 +86,7 @@ func ProblemOf(err error) Problem {
 		return problemOfRefusal(refused)
 	case errors.As(err, &invalid):
 		p := BadField(invalid.Field, invalid.Code, "%s", invalid.Message)
-		if invalid.Code == schema.CodeTooLarge {
+		if invalid.Code == record.CodeTooLarge {
 			p.Status = http.StatusRequestEntityTooLarge
 		}
 		return p

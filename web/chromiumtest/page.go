@@ -112,24 +112,42 @@ func retry(t testing.TB, ctx context.Context, step chromedp.Action[chromedp.Void
 }
 
 // liveParts is the HTML of the parts that the stream of a chat keeps up to date. The number of requests is about
-// other chats too, and the line before what is new is of the moment of the load.
+// other chats too, the line before what is new is of the moment of the load, and the page itself counts for how long
+// nothing was new.
 const liveParts = `((page) => ["#head", "#menu", "#foot", "#entries"].map((s) => {
 	const part = page.querySelector(s).cloneNode(true);
 	part.querySelectorAll("#new-line").forEach((e) => e.remove());
+	part.querySelectorAll("[data-silence]").forEach((e) => e.removeAttribute("data-silence"));
 	part.querySelectorAll("time").forEach((e) => e.replaceChildren(e.dateTime));
 	return part.outerHTML.replace(/\s+/g, " ").replace(/> </g, "><");
 }).join("\n"))`
 
-// AwaitFreshPage waits until the page of a chat is the page that a load gives.
+// AwaitFreshPage waits until the page of a chat is the page that a load gives. If it does not become that, the test's
+// log says where they differ.
 func AwaitFreshPage(t testing.TB, ctx context.Context) {
 	t.Helper()
-	Await(t, ctx, "the page as a fresh load gives it", `(() => {
-		const request = new XMLHttpRequest();
-		request.open("GET", location.href, false);
-		request.send();
-		const fresh = new DOMParser().parseFromString(parser.createHTML(request.responseText), "text/html");
-		return `+liveParts+`(document) === `+liveParts+`(fresh);
-	})()`)
+	var differ string
+	t.Cleanup(func() {
+		if differ != "" {
+			t.Log(differ)
+		}
+	})
+	expect.Eventually(t, "the page as a fresh load gives it", func() bool {
+		found, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(() => {
+			const request = new XMLHttpRequest();
+			request.open("GET", location.href, false);
+			request.send();
+			const page = new DOMParser().parseFromString(parser.createHTML(request.responseText), "text/html");
+			const [live, fresh] = [document, page].map(`+liveParts+`);
+			const at = [...live].findIndex((letter, i) => letter !== fresh[i]);
+			return live === fresh ? "" : "live:  " + live.substring(at - 200, at + 200) +
+				"\nfresh: " + fresh.substring(at - 200, at + 200);
+		})()`))
+		if err == nil {
+			differ = found
+		}
+		return err == nil && found == ""
+	})
 }
 
 // Evaluate returns the value of a JavaScript expression as a text. It fails if the page is replaced meanwhile: after a

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -25,7 +26,7 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/requests"
-	"pocketcoder/web/static"
+	"pocketcoder/web/pages/site"
 )
 
 // Chat is a chat as it was after an event.
@@ -111,7 +112,7 @@ func (c Chat) entries(db dbx.Builder) templ.Component {
 
 // sheet is the style sheet of the pages.
 func sheet() string {
-	css, err := static.Files.ReadFile("app.css")
+	css, err := fs.ReadFile(site.Static, "app.css")
 	if err != nil {
 		panic(err) // the files are compiled in
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -131,7 +132,7 @@ func recordForm(base Form, c schema.Collection) Form {
 	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
-		form.Properties[field.Name] = FieldForm(field)
+		form.Properties[field.Name] = FieldForm(field.Field)
 		if !field.Nullable {
 			form.Required = append(form.Required, field.Name)
 		}
@@ -140,23 +141,26 @@ func recordForm(base Form, c schema.Collection) Form {
 }
 
 // FieldForm is the form of a field's value.
-func FieldForm(field schema.Field) Form {
+func FieldForm(field record.Field) Form {
 	form := Form{Type: "string", ReadOnly: field.ReadOnly}
 	switch field.Kind {
-	case schema.Email:
+	case record.Email:
 		form.Format = "email"
-	case schema.Number:
+	case record.Number:
 		form.Type = "number"
-	case schema.Bool:
+	case record.Bool:
 		form.Type = "boolean"
-	case schema.JSON:
+	case record.JSON:
 		form.Type = ""
-	case schema.Date:
+	case record.Date:
 		form.Description = `UTC, as 2006-01-02 15:04:05.000Z; "" for none`
-	case schema.Relation:
+	case record.Relation:
 		form.Description = "id of a record of " + field.Relation
-	case schema.Select:
+	case record.Select:
 		form.Enum = append([]string{""}, field.Values...)
+	}
+	if field.Unit != "" {
+		form.Description = "In " + field.Unit + "."
 	}
 	form.Description = cmp.Or(field.About, form.Description)
 	return form

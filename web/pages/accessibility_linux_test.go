@@ -132,8 +132,8 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	create("channels", webtest.Object{"name": "phone", "kind": "telegram", "token": "123456789:AAq7zk2xv9jh4wbdqtfmv",
 		"enabled": true})
 	b := loggedIn(t, s, "ada")
-	b.submit(t, "/schedules", url.Values{"name": {"Nightly"}, "prompt": {"run the tests"}, "model": {"demo/demo"},
-		"cron_expression": {"30 2 * * *"}, "missed": {"once"}, "overlap": {"queue"}})
+	b.submit(t, "/settings/schedules", url.Values{"name": {"Nightly"}, "prompt": {"run the tests"},
+		"model": {"demo/demo"}, "cron_expression": {"30 2 * * *"}, "session_mode": {"new"}, "enabled": {"true"}})
 	_, after, _ := strings.Cut(b.visit(t, "/schedules").body, `href="/schedules/`)
 	schedule, _, _ := strings.Cut(after, `"`)
 	_, after, _ = strings.Cut(b.visit(t, "/chats/"+chat).body, `/subagents/`)

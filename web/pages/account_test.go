@@ -120,7 +120,7 @@ func TestAPhoneReadsTheAddressFromTheScreen(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.Web.API.Proxied = true
 	mux := http.NewServeMux()
-	pages.Handle(mux, s.Web.Site, s.Web.Exports)
+	pages.Handle(mux, s.Web.Site, s.Web.Exports, s.Web.Document())
 	r, w := httptest.NewRequest("GET", "/account", nil), httptest.NewRecorder()
 	r.Host = "code.example.org"
 	r.AddCookie(&http.Cookie{Name: "__Host-pocketcoder", Value: token})

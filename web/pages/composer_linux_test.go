@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
@@ -50,7 +51,7 @@ func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
 	fields := record.Fields(map[string]any{"provider_id": "acme", "name": "acme", "models": []string{"blind"},
 		"reads": map[string][]string{"blind": {"text"}}, "is_connected": true})
 	_, seq, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-		Collection: record.ModelProviderCollection, New: true, Set: fields})
+		Collection: model.Providers, New: true, Set: fields})
 	is.NoErr(err)
 	is.NoErr(s.Model.Wait(t.Context(), seq))
 	b := loggedIn(t, s, "ada")

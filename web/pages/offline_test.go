@@ -3,6 +3,7 @@ package pages_test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/web/static"
+	"pocketcoder/web/pages/site"
 	"pocketcoder/web/webtest"
 )
 
@@ -25,7 +26,7 @@ func TestTheServiceWorkerKnowsEveryFileOfItsVersion(t *testing.T) {
 		[]any{200, "text/javascript; charset=utf-8", "no-store"})
 	expect.Contains(t, worker.header.Get("Content-Security-Policy"), "worker-src 'self'")
 	line, program, _ := strings.Cut(worker.body, "\n")
-	own, err := static.Files.ReadFile("sw.js")
+	own, err := fs.ReadFile(site.Static, "sw.js")
 	is.NoErr(err)
 	is.Equal(program, string(own))
 	var settings struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/web/webtest"
 )
 
@@ -51,14 +52,14 @@ func TestEveryCollectionOfTheSettingsIsShownAndChanged(t *testing.T) {
 	expect.Contains(t, root.submit(t, "/settings/ai_prompts/"+id,
 		url.Values{"name": {"Review 2"}, "body": {"Be brief.\r\nBe kind."}}).body, "Review 2")
 	is.Equal(ada.submit(t, "/settings/ai_prompts/"+id, url.Values{"name": {"mine"}}).status, http.StatusNotFound)
-	agent := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"},
+	page := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"},
 		"temperature": {"0.5"}, "is_init": {"true"}, "prompt": {id}}).body
-	expect.Contains(t, agent, `<option value="`+id+`" selected>Review 2</option>`)
-	_, rest, _ = strings.Cut(agent, `id="record-`)
+	expect.Contains(t, page, `<option value="`+id+`" selected>Review 2</option>`)
+	_, rest, _ = strings.Cut(page, `id="record-`)
 	agentID, _, _ := strings.Cut(rest, `"`)
 	cleared := root.submit(t, "/settings/ai_agents/"+agentID, url.Values{"name": {"reviewer"}, "temperature": {""}})
 	is.Equal(cleared.status, http.StatusOK)
-	stored, err := s.Records.Agent(t.Context(), agentID)
+	stored, err := agent.One(t.Context(), s.Records, agentID)
 	is.NoErr(err)
 	is.True(stored.Temperature == nil) // not 0, which is a temperature too
 	for _, bad := range []url.Values{{"name": {"x"}, "temperature": {"warm"}}, {"name": {""}},
@@ -75,7 +76,7 @@ func TestASecretOfTheSettingsIsNotOverwrittenByWhatIsShown(t *testing.T) {
 	_, token := s.User(t, "root", "admin")
 	b := loggedIn(t, s, "root")
 	page := b.submit(t, "/settings/llm_keys", url.Values{"provider_id": {"acme"},
-		"env_vars": {`{"ACME_API_KEY":"sk-very-secret"}`}, "user": {idOf(t, s, token)}})
+		"env_vars": {"ACME_API_KEY=sk-very-secret"}, "user": {idOf(t, s, token)}})
 	is.Equal(page.status, http.StatusOK)
 	expect.Contains(t, page.body, "acme")
 	expect.Lacks(t, page.body, "sk-very-secret")
@@ -86,8 +87,7 @@ func TestASecretOfTheSettingsIsNotOverwrittenByWhatIsShown(t *testing.T) {
 	shown, _, _ = strings.Cut(shown, "</textarea>")
 	last, err := s.Log.Last(t.Context())
 	is.NoErr(err)
-	same := url.Values{"provider_id": {"acme"}, "env_vars": {strings.ReplaceAll(strings.TrimPrefix(shown, "\n"), "&#34;",
-		`"`)}, "user": {idOf(t, s, token)}}
+	same := url.Values{"provider_id": {"acme"}, "env_vars": {strings.TrimPrefix(shown, "\n")}, "user": {idOf(t, s, token)}}
 	is.Equal(b.submit(t, "/settings/llm_keys/"+id, same).status, http.StatusOK)
 	now, err := s.Log.Last(t.Context())
 	is.NoErr(err)

@@ -74,25 +74,3 @@ func TestAPersonChangesTheQueueOfAChat(t *testing.T) {
 		expect.Contains(t, late.body, "This message was sent already. It can no longer be changed.")
 	}
 }
-
-func TestTheComposerOffersTheQueueWhileATurnRuns(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := webtest.NewSystem(t)
-	_, token := s.User(t, "ada", "user")
-	b := loggedIn(t, s, "ada")
-	chat := s.ChatWithAnswer(t, token)
-	path := "/chats/" + chat
-	composer := func() string {
-		_, rest, _ := strings.Cut(b.visit(t, path).body, `class="composer"`)
-		return rest
-	}
-	expect.Contains(t, composer(), "<button>Send</button>")
-	expect.Lacks(t, composer(), "Send now")
-	s.AppendOpenCode(t, chat, "session.status", `{"sessionID":"ses_own","status":{"type":"busy"}}`)
-	expect.Contains(t, composer(), "<button>Queue</button>")
-	expect.Contains(t, composer(), `name="delivery" value="steer"`)
-	b.submit(t, path+"/messages", url.Values{"id": {"one"}, "text": {"later"}})
-	is.Equal(queueOf(b.submit(t, path+"/messages", url.Values{"id": {"two"}, "text": {"now"},
-		"delivery": {"steer"}}).body), []string{"now", "later"})
-}

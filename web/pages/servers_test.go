@@ -9,15 +9,14 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/web/webtest"
 )
 
 // connected records that a server was allowed to reach a host, or refused.
 func connected(t *testing.T, s *webtest.System, server string, d events.MCPConnected) {
 	t.Helper()
-	e, err := events.NewConfig(record.MCPServerCollection, server, events.ActorPolicy, d)
+	e, err := events.NewConfig(mcpserver.Collection, server, events.ActorPolicy, d)
 	webtest.Check(t, err)
 	last, err := s.Log.Append(t.Context(), e)
 	webtest.Check(t, err)
@@ -27,12 +26,11 @@ func connected(t *testing.T, s *webtest.System, server string, d events.MCPConne
 // report records what a started server says of itself.
 func report(t *testing.T, s *webtest.System, server string, r mcpserver.Report) {
 	t.Helper()
-	all, err := s.Records.MCPServers(t.Context())
+	all, err := mcpserver.All(t.Context(), s.Records)
 	webtest.Check(t, err)
 	for _, one := range all {
 		if one.ID == server {
-			_, err := s.Records.ReportMCPServer(t.Context(),
-				record.ReportMCPServer{Record: server, Of: one.Server, Report: r})
+			_, err := mcpserver.SaveReport{Record: server, Of: one.Server, Report: r}.Save(t.Context(), s.Records)
 			webtest.Check(t, err)
 		}
 	}

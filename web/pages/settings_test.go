@@ -12,7 +12,8 @@ import (
 	"golang.org/x/net/html"
 
 	"pocketcoder/expect"
-	"pocketcoder/web/pages/texts"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
@@ -207,18 +208,67 @@ func TestTheVersionsOfANoteAreShownAndRestored(t *testing.T) {
 	is.True(other.submit(t, restore[0][1], url.Values{}).status >= 400)
 }
 
-// A new field needs a label in texts/fields.go.
+// A new field needs a label in its type.
 func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
 	t.Parallel()
-	for _, g := range texts.SettingsGroups {
-		for _, c := range g.Collections {
-			form, _ := records.FormOf(c.Name)
-			for _, f := range slices.Concat(form.Fields, form.Fixed) {
-				if texts.FieldLabel(c.Name, f.Name) == strings.ReplaceAll(f.Name, "_", " ") && f.Name != "shown_definition" {
-					t.Errorf("%s.%s has no label", c.Name, f.Name)
-				}
+	s := webtest.NewSystem(t)
+	s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	links := regexp.MustCompile(`href="/settings/(\w+)"`)
+	for _, link := range links.FindAllStringSubmatch(b.visit(t, "/settings").body, -1) {
+		form, _ := s.Web.Records.Collections.FormOf(link[1])
+		page := b.visit(t, "/settings/"+link[1]).body
+		for _, f := range form.Fields {
+			if strings.Contains(page, ">"+strings.ReplaceAll(f.Name, "_", " ")+"</label>") {
+				t.Errorf("%s.%s has no label", link[1], f.Name)
 			}
 		}
+	}
+}
+
+// A list of texts is edited in lines.
+func TestAListIsShownAndChangedInLines(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	_, server := s.Call(t, token, "POST", webtest.RecordsPath("mcp_servers"), webtest.Object{"name": "notes",
+		"status": "pending", "command": "notes", "hosts": []string{"api.example.org", "example.org"}})
+	path := "/settings/mcp_servers/" + server["id"].(string)
+	form := formOf(t, b.visit(t, "/settings/mcp_servers").body, path)
+	is.Equal(form.Get("hosts"), "api.example.org\r\nexample.org")
+	form.Set("hosts", " *.example.org \r\n\r\n")
+	is.Equal(b.submit(t, path, form).status, http.StatusOK)
+	_, now := s.Call(t, token, "GET", webtest.RecordsPath("mcp_servers")+"/"+server["id"].(string), nil)
+	is.Equal(now["hosts"], []any{"*.example.org"})
+}
+
+// A new type needs nothing but its declaration to be among the settings.
+func TestATypeOfRecordsIsShownAsItIsDeclared(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	s.User(t, "root", "admin")
+	all := records.CollectionsOf(append(recordtype.All(nil), record.Type{Name: "lamps", Title: "Lamps",
+		About:    "that blink",
+		Access:   record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
+		Defaults: map[string]any{"state": "off"},
+		Fields: []record.Field{
+			{Name: "price", Kind: record.Number, Label: "Price", Unit: record.Dollars, Example: "9.99"},
+			{Name: "state", Kind: record.Select, Values: []string{"on", "off"}, Choices: map[string]string{"on": "shines"}},
+			{Name: "pin", Kind: record.Secret, Label: "PIN"},
+			{Name: "memo", Kind: record.Text, Label: "Memo", Lines: true},
+		}}))
+	s.Web.Records.Collections, s.Web.API.Catalogue = all, all.Catalogue()
+	b := loggedIn(t, s, "root")
+	expect.Contains(t, b.visit(t, "/settings").body, `<a href="/settings/lamps">Lamps</a> <small>that blink</small>`)
+	page := b.visit(t, "/settings/lamps").body
+	for _, want := range []string{
+		`<label for="new-price">Price, in US dollars</label>`, `placeholder="9.99"`,
+		`<option value="on">shines</option>`, `<option value="off" selected>off</option>`,
+		`name="pin" type="password"`, `<textarea id="new-memo"`,
+	} {
+		expect.Contains(t, page, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -56,15 +57,15 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 // columnForm returns a value in the form in which its column holds it.
 func columnForm(f schema.Field, v any, s *filter.Statement) any {
 	switch {
-	case v == nil && f.Kind == schema.Autodate:
+	case v == nil && f.Kind == record.Autodate:
 		return s.Now.Format(events.TimeFormat)
-	case f.Kind == schema.JSON:
+	case f.Kind == record.JSON:
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil
 		}
 		return string(text)
-	case v == nil && (f.Kind == schema.Number || f.Kind == schema.Bool):
+	case v == nil && (f.Kind == record.Number || f.Kind == record.Bool):
 		return 0
 	case v == nil:
 		return ""

@@ -3,6 +3,7 @@ package query
 import (
 	"strconv"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -100,11 +101,11 @@ func (r Record) appendExpanded(b []byte) []byte {
 // appendField appends a value in the form of its field's kind. Invalid JSON becomes null.
 func appendField(b []byte, f schema.Field, v any) []byte {
 	switch {
-	case f.Kind == schema.JSON:
+	case f.Kind == record.JSON:
 		return appendJSON(b, toText(v), "null")
-	case f.Kind == schema.Bool:
+	case f.Kind == record.Bool:
 		return strconv.AppendBool(b, toBool(v))
-	case f.Kind == schema.Number:
+	case f.Kind == record.Number:
 		if n, ok := toNumber(v).(float64); ok {
 			return strconv.AppendFloat(b, n, 'g', -1, 64)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -98,8 +99,8 @@ func (p *fieldSelection) text(s string) string {
 
 // append appends the selected parts of a field's value. Only JSON has parts, and only text has excerpts.
 func (p *fieldSelection) append(b []byte, f schema.Field, v any) []byte {
-	if f.Kind != schema.JSON {
-		if p.excerpt != nil && f.Kind != schema.Bool && f.Kind != schema.Number {
+	if f.Kind != record.JSON {
+		if p.excerpt != nil && f.Kind != record.Bool && f.Kind != record.Number {
 			v = p.excerpt.of(toText(v))
 		}
 		return appendField(b, f, v)

@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -71,64 +72,68 @@ INSERT INTO config VALUES
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 var (
-	public        = schema.Rule("")
-	authed        = schema.Rule(`@request.auth.id != ""`)
-	ownerOnly     = schema.Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
-	chatOwnerOnly = schema.Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
-	readerOnly    = schema.Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
+	public        = record.Rule("")
+	authed        = record.Rule(`@request.auth.id != ""`)
+	ownerOnly     = record.Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
+	chatOwnerOnly = record.Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
+	readerOnly    = record.Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
 )
 
-func configTable(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
+func column(name string, kind record.Kind) schema.Field {
+	return schema.Field{Field: record.Field{Name: name, Kind: kind}}
+}
+
+func configTable(name string, rules record.Access, fields ...schema.Field) schema.Collection {
 	for i, f := range fields {
 		fields[i].SQL = "json_extract(t.fields,'$." + f.Name + "')"
-		if f.Kind == schema.JSON {
+		if f.Kind == record.JSON {
 			fields[i].SQL = "t.fields -> '$." + f.Name + "'"
 		}
 	}
 	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record",
-		Where: "t.collection='" + name + "'", Live: "NOT t.removed", Rules: rules, Fields: fields}
+		Where: "t.collection='" + name + "'", Live: "NOT t.removed", Access: rules, Fields: fields}
 }
 
-func table(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
+func table(name string, rules record.Access, fields ...schema.Field) schema.Collection {
 	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed",
-		Rules: rules, Fields: fields}
+		Access: rules, Fields: fields}
 }
 
 // reads counts how often the parts of a message were read.
 var reads atomic.Int64
 
 func testCatalogue() schema.Catalogue {
-	all := func(r *string) schema.Rules { return schema.Rules{List: r, View: r, Create: r, Update: r, Delete: r} }
-	subagents := configTable("subagents", all(authed), schema.Field{Name: "chat", Kind: schema.Relation,
-		Relation: "chats"})
+	all := func(r *string) record.Access { return record.Access{List: r, View: r, Create: r, Update: r, Delete: r} }
+	subagents := configTable("subagents", all(authed), schema.Field{Field: record.Field{Name: "chat", Kind: record.Relation,
+		Relation: "chats"}})
 	subagents.Alias = "sandbox_agents"
 	return schema.Catalogue{
-		table("users", all(schema.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)),
-			schema.Field{Name: "email", Kind: schema.Email}, schema.Field{Name: "name", Kind: schema.Text},
-			schema.Field{Name: "role", Kind: schema.Select, Values: []string{"user", "agent", "admin"}},
-			schema.Field{Name: "favourite", Kind: schema.Relation, Relation: "chats", Nullable: true}),
-		table("chats", all(ownerOnly), schema.Field{Name: "title", Kind: schema.Text},
-			schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
-			schema.Field{Name: "archived", Kind: schema.Bool}, schema.Field{Name: "n", Kind: schema.Number}),
-		table("messages", all(chatOwnerOnly), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
-			schema.Field{Name: "role", Kind: schema.Text}, schema.Field{Name: "status", Kind: schema.Text},
-			schema.Field{Name: "parts", Kind: schema.JSON,
+		table("users", all(record.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)),
+			column("email", record.Email), column("name", record.Text),
+			schema.Field{Field: record.Field{Name: "role", Kind: record.Select, Values: []string{"user", "agent", "admin"}}},
+			schema.Field{Field: record.Field{Name: "favourite", Kind: record.Relation, Relation: "chats", Nullable: true}}),
+		table("chats", all(ownerOnly), column("title", record.Text),
+			schema.Field{Field: record.Field{Name: "user", Kind: record.Relation, Relation: "users"}},
+			column("archived", record.Bool), column("n", record.Number)),
+		table("messages", all(chatOwnerOnly), schema.Field{Field: record.Field{Name: "chat", Kind: record.Relation, Relation: "chats"}},
+			column("role", record.Text), column("status", record.Text),
+			schema.Field{Field: record.Field{Name: "parts", Kind: record.JSON},
 				SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
-			schema.Field{Name: "error", Kind: schema.JSON}),
-		table("permissions", all(chatOwnerOnly), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
-			schema.Field{Name: "patterns", Kind: schema.JSON}, schema.Field{Name: "metadata", Kind: schema.JSON},
-			schema.Field{Name: "status", Kind: schema.Select}),
-		configTable("agents", all(authed), schema.Field{Name: "name", Kind: schema.Text},
-			schema.Field{Name: "prompt", Kind: schema.Relation, Relation: "prompts"},
-			schema.Field{Name: "temperature", Kind: schema.Number},
-			schema.Field{Name: "on", Kind: schema.Bool}, schema.Field{Name: "notes", Kind: schema.JSON}),
-		configTable("prompts", schema.Rules{List: authed, View: public}, schema.Field{Name: "name", Kind: schema.Text},
-			schema.Field{Name: "body", Kind: schema.Text}),
-		configTable("docs", all(readerOnly), schema.Field{Name: "title", Kind: schema.Text},
-			schema.Field{Name: "tags", Kind: schema.JSON}, schema.Field{Name: "readers", Kind: schema.JSON},
-			schema.Field{Name: "owner", Kind: schema.Relation, Relation: "users"}),
-		configTable("keys", schema.Rules{}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
-			schema.Field{Name: "value", Kind: schema.Text}),
+			column("error", record.JSON)),
+		table("permissions", all(chatOwnerOnly), schema.Field{Field: record.Field{Name: "chat", Kind: record.Relation, Relation: "chats"}},
+			column("patterns", record.JSON), column("metadata", record.JSON),
+			column("status", record.Select)),
+		configTable("agents", all(authed), column("name", record.Text),
+			schema.Field{Field: record.Field{Name: "prompt", Kind: record.Relation, Relation: "prompts"}},
+			column("temperature", record.Number),
+			column("on", record.Bool), column("notes", record.JSON)),
+		configTable("prompts", record.Access{List: authed, View: public}, column("name", record.Text),
+			column("body", record.Text)),
+		configTable("docs", all(readerOnly), column("title", record.Text),
+			column("tags", record.JSON), column("readers", record.JSON),
+			schema.Field{Field: record.Field{Name: "owner", Kind: record.Relation, Relation: "users"}}),
+		configTable("keys", record.Access{}, schema.Field{Field: record.Field{Name: "user", Kind: record.Relation, Relation: "users"}},
+			column("value", record.Text)),
 		subagents,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -75,7 +76,8 @@ func TestRelationsInAFilterAreLimited(t *testing.T) {
 	var parts []string
 	for i := range 21 {
 		name := fmt.Sprintf("r%d", i)
-		wide.Fields = append(wide.Fields, schema.Field{Name: name, Kind: schema.Relation, Relation: "users", SQL: "t.user"})
+		wide.Fields = append(wide.Fields, schema.Field{SQL: "t.user",
+			Field: record.Field{Name: name, Kind: record.Relation, Relation: "users"}})
 		parts = append(parts, name+`.name = "Ann"`)
 	}
 	page, err := List(t.Context(), db, cat, wide, requestOf("ann"), Query{Filter: strings.Join(parts[:20], "&&")})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -132,11 +133,11 @@ func (r Record) Get(name string) any {
 		return nil
 	}
 	switch f := r.shape.fields[i]; {
-	case f.Kind == schema.JSON:
+	case f.Kind == record.JSON:
 		return json.RawMessage(appendField(nil, f, r.values[i]))
-	case f.Kind == schema.Bool:
+	case f.Kind == record.Bool:
 		return toBool(r.values[i])
-	case f.Kind == schema.Number:
+	case f.Kind == record.Number:
 		return toNumber(r.values[i])
 	}
 	return toText(r.values[i])

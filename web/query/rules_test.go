@@ -6,6 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -88,18 +89,18 @@ func TestAllowedFollowsTheRules(t *testing.T) {
 		{"messages", "m1", "ann", chatOwnerOnly, true}, {"messages", "m1", "bob", chatOwnerOnly, false}, {"messages", "m1", "", chatOwnerOnly, false},
 		{"messages", "m1", "bob", public, true}, {"messages", "m8", "ann", chatOwnerOnly, false}, {"messages", "no", "ann", public, false},
 		{"messages", "m1", "ann", nil, false}, {"messages", "m1", "super", nil, true}, {"messages", "no", "super", nil, false},
-		{"permissions", "q1", "ann", schema.Rule(`status = "draft" && chat.user = @request.auth.id`), true},
-		{"permissions", "q4", "ann", schema.Rule(`status = "draft" && chat.user = @request.auth.id`), false},
-		{"chats", "c4", "", schema.Rule(`user = @request.auth.id`), false}, // a guest is no owner
-		{"chats", "c4", "", schema.Rule(`@request.auth.id = ""`), true},
-		{"chats", "c4", "", schema.Rule(`@request.auth.id = user`), false},
+		{"permissions", "q1", "ann", record.Rule(`status = "draft" && chat.user = @request.auth.id`), true},
+		{"permissions", "q4", "ann", record.Rule(`status = "draft" && chat.user = @request.auth.id`), false},
+		{"chats", "c4", "", record.Rule(`user = @request.auth.id`), false}, // a guest is no owner
+		{"chats", "c4", "", record.Rule(`@request.auth.id = ""`), true},
+		{"chats", "c4", "", record.Rule(`@request.auth.id = user`), false},
 	} {
 		got, err := Allowed(t.Context(), db, cat, get(t, c.collection), c.id, c.rule, requestOf(c.who))
 		if err != nil || got != c.want {
 			t.Errorf("%s %s by %q with %v: got %v, %v", c.collection, c.id, c.who, c.rule, got, err)
 		}
 	}
-	_, err := Allowed(t.Context(), db, cat, get(t, "chats"), "c1", schema.Rule("nothing = 1"), requestOf("ann"))
+	_, err := Allowed(t.Context(), db, cat, get(t, "chats"), "c1", record.Rule("nothing = 1"), requestOf("ann"))
 	var i schema.Invalid
 	if err == nil || errors.As(err, &i) {
 		t.Errorf("a mistake in a rule is not the client's: %v", err)

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
 
@@ -112,7 +111,7 @@ func TestOnlyAdministratorsDecideAboutAGlobalBudget(t *testing.T) {
 	for i, c := range []struct {
 		scope  string
 		status int
-	}{{record.BudgetOfChat, 200}, {record.BudgetOfDay, 400}} {
+	}{{budget.OfChat, 200}, {budget.OfDay, 400}} {
 		status, made := s.Call(t, root, "POST", webtest.RecordsPath("budgets"),
 			map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
 		is.Equal(status, 200)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/events"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
@@ -28,8 +28,9 @@ var ignoredFields = []string{
 func checkFields(c collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
-		f, known := c.Field(name)
-		if i := slices.IndexFunc(c.options, func(o schema.Field) bool { return o.Name == name }); i >= 0 {
+		stored, known := c.Field(name)
+		f := stored.Field
+		if i := slices.IndexFunc(c.options, func(o record.Field) bool { return o.Name == name }); i >= 0 {
 			f, known = c.options[i], true
 		}
 		switch {
@@ -40,24 +41,16 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 			faults[name] = api.Fault{Code: "validation_unknown_field", Message: "There is no such field."}
 		default:
 			normal, err := f.Normalize(value)
-			if wrong := (schema.Invalid{}); errors.As(err, &wrong) {
-				if wrong.Code == schema.CodeTooLarge {
-					return nil, err // it has a status of its own
+			if wrong := (record.Fault{}); errors.As(err, &wrong) {
+				if wrong.Code == record.CodeTooLarge { // it has a status of its own
+					return nil, schema.Invalid{Field: name, Code: wrong.Code, Message: wrong.Message}
 				}
-				faults[name] = api.Fault{Code: wrong.Code, Message: wrong.Message}
-			} else if id := textValue(normal); f.Kind == schema.Relation && id != "" && !isID(id) {
-				faults[name] = api.Fault{Code: "validation_missing_rel_records",
-					Message: "Failed to find all relation records with the provided ids."}
+				faults[name] = wrong
 			}
 			set[name] = normal
 		}
 	}
 	return set, invalidFields(faults)
-}
-
-func isID(s string) bool {
-	_, err := events.ParseID(s)
-	return err == nil
 }
 
 func invalidFields(faults map[string]any) error {
@@ -81,18 +74,18 @@ func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) err
 }
 
 // checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
-func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage,
+func (s *Records) checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage,
 	req filter.Request, fresh createdRecords) error {
 	for _, f := range c.Fields {
 		to := textValue(set[f.Name])
-		if f.Kind != schema.Relation || to == "" || fresh.has(f.Relation, to) {
+		if f.Kind != record.Relation || to == "" || fresh.has(f.Relation, to) {
 			continue
 		}
-		related, ok := Catalogue.Get(f.Relation)
+		related, ok := s.API.Catalogue.Get(f.Relation)
 		if !ok {
 			return api.BadField(f.Name, "validation_missing_rel_records", "there is no collection %s", f.Relation)
 		}
-		_, err := query.View(ctx, db, Catalogue, related, to, req, query.Query{Fields: "id"})
+		_, err := query.View(ctx, db, s.API.Catalogue, related, to, req, query.Query{Fields: "id"})
 		if errors.Is(err, query.ErrNotFound) {
 			return api.BadField(f.Name, "validation_missing_rel_records",
 				"Failed to find all relation records with the provided ids.")

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/note"
 	"pocketcoder/web/api"
 )
 
@@ -19,13 +19,8 @@ func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, erro
 }
 
 func (w change) save() record.Save {
-	return record.Save{Command: w.Command, Role: w.caller.Role, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew}
-}
-
-// saveNote creates a note. Its id follows from its agent and its name.
-func saveNote(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	w.id = note.Note{Agent: textValue(w.set["agent"]), Name: textValue(w.set["name"])}.ID()
-	return saveRecord(s, ctx, w)
+	return record.Save{Command: w.Command, Role: w.caller.Role, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew,
+		Trusted: true, Made: w.token}
 }
 
 func deleteRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
@@ -34,7 +29,7 @@ func deleteRecord(s *Records, ctx context.Context, w change) (string, uint64, er
 }
 
 func (w change) delete() record.Delete {
-	return record.Delete{Command: w.Command, Collection: w.c.ID, Record: w.id}
+	return record.Delete{Command: w.Command, Collection: w.c.ID, Record: w.id, Trusted: true}
 }
 
 // fieldProblem returns the answer of PocketBase to a refusal of a field.
@@ -58,44 +53,9 @@ func deleteProviderKey(s *Records, ctx context.Context, w change) (string, uint6
 	return w.id, seq, err
 }
 
-// saveChannel saves a channel: its record, and its token among the secrets.
-func saveChannel(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, seq, err := s.Channels.Save(ctx, w.save())
-	return id, seq, fieldProblem(err)
-}
-
-func deleteChannel(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Channels.Delete(ctx, w.delete())
-	return w.id, seq, err
-}
-
-// saveWebhook saves a webhook: its record, and for a new one its token among the secrets.
-func saveWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, token, seq, err := s.Channels.SaveWebhook(ctx, w.save())
-	w.newToken(token)
-	return id, seq, fieldProblem(err)
-}
-
-func deleteWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Channels.DeleteWebhook(ctx, w.delete())
-	return w.id, seq, err
-}
-
-// saveTarget saves a target of webhooks: its record, and for a new one its token among the secrets.
-func saveTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, token, seq, err := s.Channels.SaveTarget(ctx, w.save())
-	w.newToken(token)
-	return id, seq, fieldProblem(err)
-}
-
-func deleteTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Channels.DeleteTarget(ctx, w.delete())
-	return w.id, seq, err
-}
-
 // saveModelSelection selects a model. The chat and the user of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	c := record.SelectModel{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),
+	c := model.Select{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),
 		Model: w.newText("model")}
 	switch {
 	case w.isNew:
@@ -106,5 +66,5 @@ func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint
 		return "", 0, api.BadField("chat", "validation_invalid_value",
 			"The chat of a selection cannot change. Create another selection.")
 	}
-	return s.Records.SelectModel(ctx, c)
+	return model.Choose(ctx, s.Records, c)
 }

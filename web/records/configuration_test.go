@@ -18,9 +18,10 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web/webtest"
 )
 
@@ -222,7 +223,7 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 	log, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
 	stored := s.Web.Records.ProviderKeys
-	restarted := &recordsecret.ProviderKeys{Records: &record.Records{Log: log}, Secrets: stored.Secrets,
+	restarted := &model.ProviderKeys{Records: recordtype.Open(log, nil), Secrets: stored.Secrets,
 		Logger: stored.Logger}
 	is.NoErr(restarted.Restore(t.Context()))
 	keys, err := s.Web.Records.ProviderKeys.Secrets.Keys(t.Context(), "llm")

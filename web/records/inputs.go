@@ -3,6 +3,7 @@ package records
 import (
 	"slices"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/query/schema"
 )
@@ -11,14 +12,22 @@ import (
 const inputSuffix = "Input"
 
 // inputForms are the forms of the records that clients send, by name.
-func inputForms() map[string]openapi.Form {
+func (all Collections) inputForms() map[string]openapi.Form {
 	forms := map[string]openapi.Form{}
-	for _, c := range collections {
+	for _, c := range all {
 		if c.writable() {
 			forms[c.Name+inputSuffix] = inputForm(c)
 		}
 	}
 	return forms
+}
+
+// inputs are the fields of a record, and those of a body that no record shows.
+func (c collection) inputs() (all []record.Field) {
+	for _, f := range c.Fields {
+		all = append(all, f.Field)
+	}
+	return append(all, c.options...)
 }
 
 // writable reports whether clients may write any field of a collection.
@@ -30,7 +39,7 @@ func (c collection) writable() bool {
 func inputForm(c collection) openapi.Form {
 	form := openapi.Form{Type: "object", Properties: map[string]openapi.Form{"id": {Type: "string",
 		Description: "of a new record, when the client makes it"}}}
-	for _, field := range slices.Concat(c.Fields, c.options) {
+	for _, field := range c.inputs() {
 		if !field.ReadOnly {
 			form.Properties[field.Name] = openapi.FieldForm(field)
 		}
@@ -40,9 +49,9 @@ func inputForm(c collection) openapi.Form {
 
 // recordInput is the body of a create or an update: the input form of one of the collections that allow it. A create
 // needs all required fields.
-func recordInput(create bool) openapi.Form {
+func (all Collections) recordInput(create bool) openapi.Form {
 	form := openapi.Form{Type: "object"}
-	for _, c := range collections {
+	for _, c := range all {
 		if !c.writable() || create && c.write.create == nil || !create && c.write.update == nil {
 			continue
 		}
@@ -58,21 +67,36 @@ func recordInput(create bool) openapi.Form {
 	return form
 }
 
-// Form describes what clients may write in a collection.
+// Form describes a collection, and what clients may write in it.
 type Form struct {
-	Fields                 []schema.Field
-	Fixed                  []schema.Field // that only the system writes
+	Name, Title, About     string         // the title is empty for a collection that people have no use for
+	Defaults               map[string]any // of a new record
+	Fields                 []record.Field
+	Fixed                  []record.Field // that only the system writes
 	Create, Update, Delete bool           // whether any client may
 	Token                  bool           // a new record gets a token, which the system makes
 }
 
-func FormOf(name string) (f Form, found bool) {
-	i := slices.IndexFunc(collections, func(c collection) bool { return c.Name == name })
+// FormOf returns the form of the records of a collection.
+func (all Collections) FormOf(name string) (f Form, found bool) {
+	i := slices.IndexFunc(all, func(c collection) bool { return c.Name == name })
 	if i < 0 {
 		return f, false
 	}
-	c := collections[i]
-	for _, field := range slices.Concat(c.Fields, c.options) {
+	return all[i].form(), true
+}
+
+// Forms returns the forms of all collections.
+func (all Collections) Forms() (forms []Form) {
+	for _, c := range all {
+		forms = append(forms, c.form())
+	}
+	return forms
+}
+
+func (c collection) form() Form {
+	f := Form{Name: c.Name, Title: c.title, About: c.about, Defaults: c.defaults}
+	for _, field := range c.inputs() {
 		if field.ReadOnly {
 			f.Fixed = append(f.Fixed, field)
 		} else {
@@ -82,5 +106,5 @@ func FormOf(name string) (f Form, found bool) {
 	f.Token = c.madeToken
 	f.Create, f.Update, f.Delete = c.write.create != nil && c.Create != nil,
 		c.write.update != nil && c.Collection.Update != nil, c.write.remove != nil && c.Delete != nil
-	return f, true
+	return f
 }

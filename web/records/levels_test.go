@@ -9,7 +9,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
@@ -35,9 +36,9 @@ func TestTooDeeplyNestedValuesAreRefused(t *testing.T) {
 		}
 	}
 	written := 0
-	for _, c := range records.Catalogue {
+	for _, c := range records.CollectionsOf(recordtype.All(nil)).Catalogue() {
 		for _, f := range c.Fields {
-			if f.Kind != schema.JSON || f.ReadOnly {
+			if f.Kind != record.JSON || f.ReadOnly {
 				continue
 			}
 			written++

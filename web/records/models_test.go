@@ -6,7 +6,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/model"
 	"pocketcoder/web/webtest"
 )
 
@@ -17,7 +18,7 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	s.Provider(t, "local", "small", "large")
 	ada, token := s.User(t, "ada", "user")
 	_, bob := s.User(t, "bob", "user")
-	_, agent := s.User(t, "worker", "agent")
+	_, worker := s.User(t, "worker", "agent")
 	_, admin := s.User(t, "root", "admin")
 	chat := s.Chat(t, token, "hers")
 	all := webtest.RecordsPath("model_selection")
@@ -28,19 +29,19 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	status, second := s.Call(t, admin, "POST", all, map[string]any{"chat": chat, "model": "local/large"})
 	is.Equal(status, 200)
 	is.Equal([]any{second["id"], second["model"], second["user"]}, []any{chosen["id"], "local/large", ada})
-	for _, other := range []string{bob, agent} {
+	for _, other := range []string{bob, worker} {
 		status, _ = s.Call(t, other, "POST", all, map[string]any{"chat": chat, "model": "local/small"})
 		is.Equal(status, 400)
 	}
 	status, _ = s.Call(t, token, "PATCH", all+"/"+chosen["id"].(string),
 		map[string]any{"chat": s.Chat(t, token, "another")})
 	is.Equal(status, 400)
-	selected, err := s.Records.SelectedModel(t.Context(), chat, ada, record.Agent{})
+	selected, err := model.Selected(t.Context(), s.Records, chat, ada, agent.Agent{})
 	is.NoErr(err)
 	is.Equal(selected, "local/large")
 	status, _ = s.Call(t, token, "DELETE", all+"/"+chosen["id"].(string), nil)
 	is.Equal(status, 204)
-	selected, err = s.Records.SelectedModel(t.Context(), chat, ada, record.Agent{})
+	selected, err = model.Selected(t.Context(), s.Records, chat, ada, agent.Agent{})
 	is.NoErr(err)
 	is.Equal(selected, "")
 }

@@ -31,7 +31,7 @@ func (s *Records) collectionNamed(name string) (c collection, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = collections[slices.IndexFunc(collections, func(c collection) bool { return c.ID == shown.ID })]
+	c = s.Collections[slices.IndexFunc(s.Collections, func(c collection) bool { return c.ID == shown.ID })]
 	c.Collection = shown // with the alias as its name, if the caller uses it
 	return c, nil
 }
@@ -48,7 +48,7 @@ func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, caller api
 	return s.API.AnswerSlowQuery(w, r, caller, func() (any, error) {
 		var found query.Page
 		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
-			found, err = query.List(r.Context(), db, Catalogue, c.Collection, caller.Request(), q)
+			found, err = query.List(r.Context(), db, s.API.Catalogue, c.Collection, caller.Request(), q)
 			return err
 		})
 		return found, err

@@ -5,8 +5,8 @@
 // answer is the record once the read models hold the event. A batch is one transaction: all of its writes happen, or
 // none. Clients may send back whole records: read-only fields are ignored, unknown fields are refused.
 //
-// The table in collections.go has one value for each collection: its fields, its access rules and its writer. Package
-// handlers/record validates configuration records further.
+// The table in collections.go has one value for each collection that is a read model: its fields, its access rules and
+// its writer. The other collections follow from the types of configuration records.
 //
 // It must not know how events are stored or how OpenCode is reached.
 package records
@@ -17,20 +17,21 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 )
 
 type Records struct {
+	Collections  Collections
 	API          *api.Server
 	Log          *log.Log
 	Chats        *chat.Chats
 	Records      *record.Records
 	Gate         permission.Gate
-	ProviderKeys *recordsecret.ProviderKeys
+	ProviderKeys *model.ProviderKeys
 	Channels     *channel.Channels
 }
 
@@ -43,19 +44,19 @@ func (s *Records) Routes() []api.Route {
 	const (
 		collection = "/api/collections/{collection}"
 		list       = collection + "/records"
-		record     = list + "/{id}"
+		one        = list + "/{id}"
 	)
 	return []api.Route{
 		{Method: "GET", Path: "/api/collections", About: "The collections, as a schema.", Access: api.Admins, Answer: collectionList{}, Serve: s.listCollections},
 		{Method: "GET", Path: collection, About: "A collection's schema.", Access: api.Admins, Answer: collectionSchema{}, Serve: s.viewCollection},
 		{Method: "GET", Path: list, About: "List records.", Access: api.Accounts, Query: listQuery, Answer: page{}, Serve: s.listRecords},
-		{Method: "POST", Path: list, About: "Create a record. The answer is the new record. That of a webhook or a webhook target also has its token, only this time.", Access: api.Accounts, Query: api.ViewQuery, Body: recordInput(true), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.createRecord},
-		{Method: "GET", Path: record, About: "View a record.", Access: api.Accounts, Query: api.ViewQuery, Answer: openapi.AnyRecord{}, Serve: s.viewRecord},
-		{Method: "PATCH", Path: record, About: "Update a record. The answer is the changed record.", Access: api.Accounts, Query: append(slices.Clip(api.ViewQuery), api.DeadlineParam), Body: recordInput(false), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
-		{Method: "DELETE", Path: record, About: "Delete a record.", Access: api.Accounts, Serve: s.deleteRecord},
+		{Method: "POST", Path: list, About: "Create a record. The answer is the new record. That of a webhook or a webhook target also has its token, only this time.", Access: api.Accounts, Query: api.ViewQuery, Body: s.Collections.recordInput(true), Forms: s.Collections.inputForms(), Answer: openapi.AnyRecord{}, Serve: s.createRecord},
+		{Method: "GET", Path: one, About: "View a record.", Access: api.Accounts, Query: api.ViewQuery, Answer: openapi.AnyRecord{}, Serve: s.viewRecord},
+		{Method: "PATCH", Path: one, About: "Update a record. The answer is the changed record.", Access: api.Accounts, Query: append(slices.Clip(api.ViewQuery), api.DeadlineParam), Body: s.Collections.recordInput(false), Forms: s.Collections.inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
+		{Method: "DELETE", Path: one, About: "Delete a record.", Access: api.Accounts, Serve: s.deleteRecord},
 		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Access: api.Accounts, Query: []openapi.Param{api.DeadlineParam}, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
-		{Method: "POST", Path: "/api/pocketcoder/webhooks/{id}/token", About: "A new token of a webhook. The token before is not valid any more. It is shown only here.", Access: api.Accounts, Answer: channel.NewToken{}, Serve: s.tokenOf(channel.Webhooks)},
-		{Method: "POST", Path: "/api/pocketcoder/webhook_targets/{id}/token", About: "A new token of a webhook target. The token before is not valid any more. It is shown only here.", Access: api.Accounts, Answer: channel.NewToken{}, Serve: s.tokenOf(channel.Targets)},
+		{Method: "POST", Path: "/api/pocketcoder/webhooks/{id}/token", About: "A new token of a webhook. The token before is not valid any more. It is shown only here.", Access: api.Accounts, Answer: record.Token{}, Serve: s.tokenOf(channel.Webhooks)},
+		{Method: "POST", Path: "/api/pocketcoder/webhook_targets/{id}/token", About: "A new token of a webhook target. The token before is not valid any more. It is shown only here.", Access: api.Accounts, Answer: record.Token{}, Serve: s.tokenOf(channel.Targets)},
 		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account, one on each line.", Access: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},
 	}
 }

@@ -3,6 +3,7 @@ package records
 import (
 	"net/http"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query/schema"
 )
@@ -44,8 +45,9 @@ type collectionList struct {
 }
 
 func (s *Records) listCollections(w http.ResponseWriter, _ *http.Request, _ api.Caller) error {
-	list := collectionList{Page: 1, PerPage: len(Catalogue), TotalItems: len(Catalogue), TotalPages: 1}
-	for _, c := range Catalogue {
+	all := s.API.Catalogue
+	list := collectionList{Page: 1, PerPage: len(all), TotalItems: len(all), TotalPages: 1}
+	for _, c := range all {
 		list.Items = append(list.Items, schemaOf(c))
 	}
 	return api.WriteJSON(w, http.StatusOK, list)
@@ -62,19 +64,19 @@ func (s *Records) viewCollection(w http.ResponseWriter, r *http.Request, _ api.C
 func schemaOf(c schema.Collection) collectionSchema {
 	described := collectionSchema{
 		ID: c.ID, Name: c.Name, Type: c.Type, ListRule: c.List, ViewRule: c.View, CreateRule: c.Create, UpdateRule: c.Update, DeleteRule: c.Delete,
-		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(schema.Text), Required: true, System: true, PrimaryKey: true}},
+		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(record.Text), Required: true, System: true, PrimaryKey: true}},
 	}
 	for _, f := range c.Fields {
 		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required,
 			Values: f.Values, CollectionID: f.Relation}
-		if f.Kind == schema.Select || f.Kind == schema.Relation {
+		if f.Kind == record.Select || f.Kind == record.Relation {
 			shown.MaxSelect = 1
 		}
 		described.Fields = append(described.Fields, shown)
 	}
 	for _, name := range []string{"created", "updated"} {
 		described.Fields = append(described.Fields, fieldSchema{ID: c.ID + "." + name, Name: name,
-			Type: string(schema.Autodate)})
+			Type: string(record.Autodate)})
 	}
 	return described
 }

@@ -29,7 +29,7 @@ func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, caller api
 	err := s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created",
 			PerPage: 1000, SkipTotal: true}
-		found, err := query.List(r.Context(), db, Catalogue, c, caller.Request(), q)
+		found, err := query.List(r.Context(), db, s.API.Catalogue, c, caller.Request(), q)
 		for _, key := range found.Items {
 			text = append(append(text, key.Text("public_key")...), '\n')
 		}

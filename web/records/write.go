@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -27,13 +28,6 @@ type change struct {
 	old           query.Record   // the stored record
 	createdFields map[string]any // in place of old, for a record that the same batch created
 	token         *string        // receives the token that the system makes for a new record; nil in a batch
-}
-
-// newToken passes on the token of a new record.
-func (w change) newToken(token string) {
-	if w.token != nil {
-		*w.token = token
-	}
 }
 
 func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
@@ -104,7 +98,7 @@ func (s *Records) tokenOf(name string) func(http.ResponseWriter, *http.Request, 
 }
 
 // RenewToken replaces the token of a webhook or of a target, for a caller who may change the record.
-func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made channel.NewToken,
+func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made record.Token,
 	err error) {
 	c, err := s.collectionNamed(name)
 	if err != nil {
@@ -175,10 +169,10 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	}
 	var allowed bool
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		if err := checkRelations(ctx, db, c, w.set, caller.Request(), fresh); err != nil {
+		if err := s.checkRelations(ctx, db, c, w.set, caller.Request(), fresh); err != nil {
 			return err
 		}
-		allowed, err = query.AllowedNew(ctx, db, Catalogue, c.Collection, values, c.Create, caller.Request())
+		allowed, err = query.AllowedNew(ctx, db, s.API.Catalogue, c.Collection, values, c.Create, caller.Request())
 		return err
 	})
 	if err != nil {
@@ -212,7 +206,7 @@ func (s *Records) update(ctx context.Context, caller api.Caller, c collection, i
 		return "", 0, err
 	}
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		return checkRelations(ctx, db, c, w.changed(), caller.Request(), fresh)
+		return s.checkRelations(ctx, db, c, w.changed(), caller.Request(), fresh)
 	})
 	if err != nil {
 		return "", 0, err
@@ -247,7 +241,7 @@ func (s *Records) changeOf(ctx context.Context, caller api.Caller, c collection,
 		return w, api.Forbidden("Only superusers can perform this action.")
 	}
 	return w, s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.createdFields, rule, caller.Request())
+		allowed, err := query.AllowedNew(ctx, db, s.API.Catalogue, c.Collection, w.createdFields, rule, caller.Request())
 		if err == nil && !allowed {
 			err = api.NotFound()
 		}

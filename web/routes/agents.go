@@ -8,20 +8,20 @@ import (
 	"strings"
 
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/mcpstate"
-	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
 )
 
-// Agents serves agents as files, imports them, and serves the versions of their notes. It also serves how the MCP
+// Agents serves agents as files, imports them, and serves the versions of their note. It also serves how the MCP
 // servers work. Every account can read an agent, its prompt and its rules, as in the collections. Only administrators
 // import one. Administrators and agents read the versions of notes, and administrators restore them.
 type Agents struct {
 	API   *api.Server
-	Files agentfile.Agents
-	Notes notes.Notes
+	Files agent.Agents
+	Notes note.Notes
 
 	Proposals proposal.Proposals
 }
@@ -30,13 +30,13 @@ type Agents struct {
 func AgentPath(agent string) string { return "/api/agents/" + url.PathEscape(agent) + "/export" }
 
 func (s Agents) Routes() []api.Route {
-	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Access: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
+	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Access: api.Admins, Body: importRequest{}, Answer: agent.Imported{}, Serve: s.importFile},
 		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: agentMedia, Serve: s.export},
 		{Method: "GET", Path: "/api/procedures", About: "The sealed procedures, and what is wrong with the file of the skill of each.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: s.procedures},
 		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
 		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, its last call, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: mcpstate.State{}, Serve: s.server},
-		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
-		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: notes.Content{}, Serve: s.version},
+		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []note.Version{}, Serve: s.versions},
+		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: note.Content{}, Serve: s.version},
 		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Serve: s.restore}}
 }
 
@@ -54,7 +54,7 @@ func (s Agents) importFile(w http.ResponseWriter, r *http.Request, caller api.Ca
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	done, err := s.Files.Import(r.Context(), agentfile.Import{Command: handlers.Command{Actor: caller.Actor()},
+	done, err := s.Files.Import(r.Context(), agent.Import{Command: handlers.Command{Actor: caller.Actor()},
 		Text: body.Text, Name: body.Name, Base: body.Base, Check: body.Check})
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s Agents) importFile(w http.ResponseWriter, r *http.Request, caller api.Ca
 const agentMedia = "text/markdown"
 
 func (s Agents) export(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
-	e, err := s.Files.Export(r.Context(), agentfile.Export{Name: r.PathValue("id")})
+	e, err := s.Files.Export(r.Context(), agent.Export{Name: r.PathValue("id")})
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (s Agents) proposal(w http.ResponseWriter, r *http.Request, _ api.Caller) e
 }
 
 // noteIn returns the note that a path names.
-func noteIn(r *http.Request) notes.Of {
-	return notes.Of{Agent: r.PathValue("id"), Name: r.PathValue("name")}
+func noteIn(r *http.Request) note.Of {
+	return note.Of{Agent: r.PathValue("id"), Name: r.PathValue("name")}
 }
 
 func versionIn(r *http.Request) (uint64, error) {
@@ -130,7 +130,7 @@ func (s Agents) version(w http.ResponseWriter, r *http.Request, _ api.Caller) er
 	if err != nil {
 		return err
 	}
-	content, err := s.Notes.Read(r.Context(), notes.Read{Of: noteIn(r), Version: version})
+	content, err := s.Notes.Read(r.Context(), note.Read{Of: noteIn(r), Version: version})
 	if err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (s Agents) restore(w http.ResponseWriter, r *http.Request, caller api.Calle
 }
 
 // Restore makes the version that a path names the current one.
-func (s Agents) Restore(r *http.Request, caller api.Caller, of notes.Of) error {
+func (s Agents) Restore(r *http.Request, caller api.Caller, of note.Of) error {
 	version, err := versionIn(r)
 	if err != nil {
 		return err
 	}
-	_, seq, err := s.Notes.Restore(r.Context(), notes.Restore{Command: handlers.Command{Actor: caller.Actor()}, Of: of,
+	_, seq, err := s.Notes.Restore(r.Context(), note.Restore{Command: handlers.Command{Actor: caller.Actor()}, Of: of,
 		Version: version})
 	if err != nil {
 		return err

@@ -3,12 +3,12 @@ package routes
 import (
 	"net/http"
 
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
-	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 )
 
-const MCPServerCollection = record.MCPServerCollection
+const MCPServerCollection = mcpserver.Collection
 
 // Servers returns how the MCP servers work.
 func (s Agents) Servers() mcpstate.Servers {

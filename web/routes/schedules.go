@@ -6,7 +6,6 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/api"
 )
@@ -32,14 +31,14 @@ type nextRuns struct {
 
 func (s *Schedules) Routes() []api.Route {
 	return []api.Route{
-		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Access: api.Accounts, Body: schedules.Schedule{}, Answer: schedule.Preview{}, Serve: s.preview},
+		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Access: api.Accounts, Body: schedule.Schedule{}, Answer: schedule.Preview{}, Serve: s.preview},
 		{Method: "GET", Path: "/api/schedules/{id}/next", About: "The next five runs of a schedule; none while it is disabled.", Access: api.Accounts, Answer: nextRuns{}, Serve: s.next},
 		{Method: "POST", Path: "/api/schedules/{id}/run", About: "Start a run of a schedule now. It changes nothing about the next due time.", Access: api.Accounts, Answer: started{}, Serve: s.run},
 	}
 }
 
 func (s *Schedules) preview(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	var body schedules.Schedule
+	var body schedule.Schedule
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
@@ -51,7 +50,7 @@ func (s *Schedules) preview(w http.ResponseWriter, r *http.Request, caller api.C
 }
 
 // Preview returns the preview of a schedule that the caller may save.
-func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedules.Schedule) (v schedule.Preview, err error) {
+func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedule.Schedule) (v schedule.Preview, err error) {
 	of.Ceiling = nil // a person's schedule has none
 	if of.User == "" || !caller.Is(account.Admin) {
 		of.User = caller.Account
@@ -68,7 +67,7 @@ func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedules.Sch
 const maxNext = 5
 
 func (s *Schedules) next(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	if err := s.API.MayView(r.Context(), caller, schedules.Collection, r.PathValue("id")); err != nil {
+	if err := s.API.MayView(r.Context(), caller, schedule.Collection, r.PathValue("id")); err != nil {
 		return err
 	}
 	all, err := s.Schedules.Next(r.Context(), r.PathValue("id"), maxNext)
@@ -88,7 +87,7 @@ func (s *Schedules) run(w http.ResponseWriter, r *http.Request, caller api.Calle
 
 // Run starts a run of a schedule that the caller may see, and returns once the read models hold it.
 func (s *Schedules) Run(r *http.Request, caller api.Caller, id string) (run schedule.Started, err error) {
-	if err := s.API.MayView(r.Context(), caller, schedules.Collection, id); err != nil {
+	if err := s.API.MayView(r.Context(), caller, schedule.Collection, id); err != nil {
 		return run, err
 	}
 	run, err = s.Schedules.Run(r.Context(), schedule.Run{Command: handlers.Command{Actor: caller.Actor()}, Schedule: id,

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/explanation"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/web/api"
 )
 
@@ -27,7 +27,7 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 
 // Proposal is a rule that would allow a permission request.
 type Proposal struct {
-	Rules []record.Rule `json:"rules"`
+	Rules []policy.Rule `json:"rules"`
 	// what the rules do not cover, though their patterns look as if they did
 	Limits []string       `json:"limits,omitempty"`
 	Chat   dryrun.Result  `json:"chat"`          // over the chat's history
@@ -41,7 +41,7 @@ type AlwaysRequest struct {
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
 	permission.ShownRequest
 	// as proposed; if the rules would be others now, nothing is stored
-	ShownRules []record.Rule `json:"shown_rules,omitempty"`
+	ShownRules []policy.Rule `json:"shown_rules,omitempty"`
 }
 
 // alwaysAnswer names the stored rules.
@@ -136,7 +136,7 @@ func (s *Chats) always(r *http.Request, caller api.Caller, id string,
 type replayRequest struct {
 	Permission string        `json:"permission"`       // bash, edit, …
 	Pattern    string        `json:"pattern"`          // as in a record of tool_permissions
-	Action     record.Action `json:"action,omitempty"` // allow (when absent), ask or deny
+	Action     policy.Action `json:"action,omitempty"` // allow (when absent), ask or deny
 	Chat       string        `json:"chat,omitempty"`   // over whose history; all, for administrators, when absent
 }
 
@@ -146,7 +146,7 @@ func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, caller api.
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	rule := record.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
+	rule := policy.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
 	if err := s.mayReplay(r, caller, body.Chat); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *Chats) mayReplay(r *http.Request, caller api.Caller, chat string) error
 	return nil
 }
 
-func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule record.Rule, chat string) (dryrun.Result, error) {
+func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule, chat string) (dryrun.Result, error) {
 	give, err := s.API.AcquireQuerySlot(ctx, caller.Key())
 	if err != nil {
 		return dryrun.Result{}, err

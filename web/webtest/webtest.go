@@ -38,12 +38,12 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/delegate"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
@@ -92,7 +92,8 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)
 	s.Accounts.HashMemory = 64 // passwords are not what these tests are about
-	s.Chats, s.Records = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log}
+	s.Chats, s.Records = &chat.Chats{Log: s.Log}, recordtype.Open(s.Log, nil)
+	s.Records.Secrets = secrets
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
@@ -117,7 +118,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
 		Previews:     schedule.Previews{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
-		ProviderKeys: &recordsecret.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
+		ProviderKeys: &model.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,
 			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (waiting, held int, err error) { return 0, 0, nil },
 			IsSubmitted: func(ctx context.Context, message string) (bool, error) {

@@ -23,6 +23,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections"
 )
 
@@ -60,7 +61,8 @@ func New(t *testing.T, fields map[string]any,
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	check(t, err)
 	s.Accounts.HashMemory = 64
-	s.Records = &record.Records{Log: s.Log}
+	s.Records = recordtype.Open(s.Log, nil)
+	s.Records.Secrets = secrets
 	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log},
 		Accounts: s.Accounts, Decide: (&permission.Permissions{Log: s.Log}).Decide, AwaitReadModels: s.Model.Wait,
 		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
@@ -71,7 +73,7 @@ func New(t *testing.T, fields map[string]any,
 		}}
 	stopModel := background(s.Model.Run)
 	t.Cleanup(func() { stopModel(); s.Model.Close() })
-	id, seq, err := s.Channels.Save(t.Context(), record.Save{New: true,
+	id, seq, err := s.Records.Save(t.Context(), record.Save{New: true, Collection: channel.Collection,
 		Command: handlers.Command{Actor: events.ActorSystem}, Set: record.Fields(fields)})
 	check(t, err)
 	check(t, s.Model.Wait(t.Context(), seq))

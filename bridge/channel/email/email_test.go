@@ -343,8 +343,8 @@ func TestAMailboxNeedsTheNameOfItsServer(t *testing.T) {
 	s := newSystem(t)
 	for name, reason := range map[string]string{"": "Must be the first word", " ": "Must be the first word",
 		"mx.example.org;": "Must be the first word", "spf=pass": "Microsoft 365 adds headers without"} {
-		_, _, err := s.Channels.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
-			Role: account.Admin, Set: record.Fields(map[string]any{"name": "other", "kind": channel.Email, "server": s.mail.IMAP,
+		_, _, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
+			Collection: channel.Collection, Role: account.Admin, Set: record.Fields(map[string]any{"name": "other", "kind": channel.Email, "server": s.mail.IMAP,
 				"smtp": s.mail.SMTP, "address": emailtest.Address, "authserv_id": name})})
 		expect.Contains(t, fmt.Sprint(err), reason)
 	}

@@ -34,10 +34,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
-	"pocketcoder/handlers/recordsecret"
 )
 
 // Gateway runs the approved MCP servers. Set the fields before Run. It is safe for concurrent use.
@@ -45,9 +44,10 @@ type Gateway struct {
 	Engine    string
 	Log       *log.Log
 	Records   *record.Records
-	Secrets   recordsecret.MCPSecrets
+	Secrets   mcpserver.Secrets
 	Conn      *nats.Conn
 	Pool      string
+	Programs  mcpserver.Programs
 	Workspace string           // where commands run
 	Hosts     *network.Servers // decides about the hosts of servers
 	Proxy     string           // host:port of the egress proxy, for remote servers
@@ -68,7 +68,7 @@ type Tool struct {
 
 // connection is a server that runs, or is started again and again.
 type connection struct {
-	record.MCPServer
+	mcpserver.Stored
 	end   context.CancelFunc
 	ended chan struct{}
 	queue queue
@@ -90,7 +90,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	secrets := make(chan error, 1)
 	go func() { secrets <- g.followSecrets(ctx); cancel() }()
-	err = g.Log.Read(ctx, after, []string{events.ConfigSubject(record.MCPServerCollection, "*", "*")},
+	err = g.Log.Read(ctx, after, []string{events.ConfigSubject(mcpserver.Collection, "*", "*")},
 		func(log.Batch) error { return g.update(ctx) })
 	cancel()
 	if failed := <-secrets; failed != nil && err == nil {
@@ -102,12 +102,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 // followSecrets starts a server again when a value of its environment has changed.
 func (g *Gateway) followSecrets(ctx context.Context) error {
 	known := false
-	return g.Secrets.Secrets.Watch(ctx, recordsecret.MCPSecretPrefix, func(key string, _ []byte) error {
+	return g.Secrets.Secrets.Watch(ctx, mcpserver.SecretPrefix, func(key string, _ []byte) error {
 		if known = known || key == ""; !known || key == "" {
 			return nil
 		}
 		g.mu.Lock()
-		c := g.running[strings.TrimPrefix(key, recordsecret.MCPSecretPrefix+".")]
+		c := g.running[strings.TrimPrefix(key, mcpserver.SecretPrefix+".")]
 		g.mu.Unlock()
 		if c != nil {
 			g.stop(c)
@@ -121,11 +121,11 @@ func (g *Gateway) update(ctx context.Context) error {
 	if err := g.Secrets.Clean(ctx); err != nil {
 		return err
 	}
-	all, err := g.Records.MCPServers(ctx)
+	all, err := mcpserver.All(ctx, g.Records)
 	if err != nil {
 		return err
 	}
-	approved := map[string]record.MCPServer{}
+	approved := map[string]mcpserver.Stored{}
 	for _, s := range all {
 		if s.Runs() && s.Status == mcpserver.Approved {
 			approved[s.ID] = s
@@ -143,7 +143,7 @@ func (g *Gateway) update(ctx context.Context) error {
 	}
 	for id, s := range approved {
 		if g.running[id] == nil && ctx.Err() == nil {
-			c := &connection{MCPServer: s, ended: make(chan struct{})}
+			c := &connection{Stored: s, ended: make(chan struct{})}
 			var serving context.Context
 			serving, c.end = context.WithCancel(ctx)
 			g.running[id] = c

@@ -35,12 +35,12 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	programs "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
@@ -72,16 +72,16 @@ func open(t *testing.T) *fixture {
 		Limits: limit.Limits{Processes: 200}, Isolation: isolation.Choice{Level: isolation.None}})
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
-	records := &record.Records{Log: l, Programs: func(command string) []string {
-		return programs.Programs(command, workspace)
-	}}
+	pinned := func(command string) []string { return programs.Programs(command, workspace) }
+	records := recordtype.Open(l, pinned)
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: l}, Records: records, Logger: quiet}
 	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: tail.New(l), Proxy: proxy.Addr().String()}}
 	f := &fixture{t: t}
 	f.Gateway = &gateway.Gateway{Engine: "local", Log: l, Records: records, Conn: nc, Pool: "local", Workspace: workspace,
-		Secrets: recordsecret.MCPSecrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
+		Programs: pinned,
+		Secrets:  mcpserver.Secrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
 		Logger: quiet, Offer: f.offer}
 	out := &egress.Server{Network: hosts.Network, Servers: hosts, Logger: quiet}
 	runTogether(t, f.Run, func(ctx context.Context) error { return out.Serve(ctx, proxy) },
@@ -130,7 +130,7 @@ func (f *fixture) save(id string, fields map[string]any) string {
 	body, err := json.Marshal(fields)
 	is.New(f.t).NoErr(err)
 	id, _, err = f.Records.Save(f.t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
-		Role: account.Admin, Collection: record.MCPServerCollection, Record: id, New: id == "",
+		Role: account.Admin, Collection: mcpserver.Collection, Record: id, New: id == "",
 		Set: handlerstest.Fields(string(body))})
 	is.New(f.t).NoErr(err)
 	return id
@@ -139,7 +139,7 @@ func (f *fixture) save(id string, fields map[string]any) string {
 // approve approves the only server as it is.
 func (f *fixture) approve(id string) {
 	f.t.Helper()
-	all, err := f.Records.MCPServers(f.t.Context())
+	all, err := mcpserver.All(f.t.Context(), f.Records)
 	is.New(f.t).NoErr(err)
 	f.save(id, map[string]any{"status": "approved", record.ShownDefinition: all[0].Definition})
 }
@@ -148,7 +148,7 @@ func (f *fixture) approve(id string) {
 func (f *fixture) server(what string, is func(mcpserver.Server) bool) (s mcpserver.Server) {
 	f.t.Helper()
 	expect.Eventually(f.t, what, func() bool {
-		all, err := f.Records.MCPServers(f.t.Context())
+		all, err := mcpserver.All(f.t.Context(), f.Records)
 		if err == nil && len(all) == 1 {
 			s = all[0].Server
 		}
@@ -235,7 +235,7 @@ func TestAnApprovalPinsTheProgram(t *testing.T) {
 	is.NoErr(os.WriteFile(program, []byte("exec "+path+"\n"), 0o600))
 	id := f.save("", map[string]any{"name": "lab", "command": "sh ./srv.sh", "status": "pending",
 		"environment": []string{"LAB_SECRET"}})
-	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "LAB_SECRET",
+	is.NoErr(f.Secrets.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: "LAB_SECRET",
 		Value: "wq7zk2xv9jh4-8231"}))
 	f.approve(id)
 	f.offers(labTools...)
@@ -254,7 +254,7 @@ func TestAnApprovalPinsTheProgram(t *testing.T) {
 	shown := s.Definition
 	is.NoErr(os.WriteFile(program, []byte("echo again > "+stolen+"; exec "+path+"\n"), 0o600))
 	_, _, err = f.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
-		Role: account.Admin, Collection: record.MCPServerCollection, Record: id,
+		Role: account.Admin, Collection: mcpserver.Collection, Record: id,
 		Set: record.Fields(map[string]any{"status": "approved", record.ShownDefinition: shown})})
 	is.Equal(handlers.CodeOf(err), handlers.Conflict) // the program is not the one that was shown
 	f.approve(id)
@@ -271,7 +271,7 @@ func TestEachCallIsRecordedWithItsResult(t *testing.T) {
 		"environment": []string{"LAB_SECRET"}})
 	s := f.server("without the value", func(s mcpserver.Server) bool { return s.Problem != "" })
 	is.Equal(s.Problem, "LAB_SECRET has no value; set it with: pocketcoder mcp secret lab LAB_SECRET")
-	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "LAB_SECRET",
+	is.NoErr(f.Secrets.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: "LAB_SECRET",
 		Value: "wq7zk2xv9jh4-8231"}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_variable", "LAB_SECRET")
@@ -333,7 +333,7 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	f := open(t)
 	id := f.save("", map[string]any{"name": "lab", "url": "http://" + address, "status": "approved",
 		"environment": []string{"X-Lab"}})
-	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
+	is.NoErr(f.Secrets.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_echo", "hello")
 	is.NoErr(err)
@@ -517,7 +517,7 @@ func TestAnAnswerThatIsTooLargeEndsTheSession(t *testing.T) {
 			}
 			f.save("", fields)
 			if fields["url"] != nil {
-				is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
+				is.NoErr(f.Secrets.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
 			}
 			f.offers(labTools...)
 			text, err := f.call("mcp_lab_large", "3")
@@ -540,7 +540,7 @@ func TestARevokedRemoteServerEndsWithItsCalls(t *testing.T) {
 	f := open(t)
 	id := f.save("", map[string]any{"name": "lab", "url": "http://" + startRemote(t), "status": "approved",
 		"environment": []string{"X-Lab"}})
-	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
+	is.NoErr(f.Secrets.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: "X-Lab", Value: labSecret}))
 	f.offers(labTools...)
 	hanging := f.hang()
 	f.save(id, map[string]any{"status": "revoked"})
@@ -592,7 +592,7 @@ func TestTheSecretOfAServerIsRedactedUntilTheServerIsDeleted(t *testing.T) {
 	id := f.save("", map[string]any{"name": "lab", "url": "https://mcp.example.org/", "status": "pending",
 		"environment": []string{"Authorization", "Other"}})
 	set := func(name, value string) error {
-		return f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: name, Value: value})
+		return f.Secrets.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: name, Value: value})
 	}
 	const key, other = "wq7zk2xv9jh4-8231", "hj4xk9zq2wv7-6027"
 	redacted := func(text string) string { return string(f.Log.Redactor().Bytes([]byte(text))) }
@@ -610,10 +610,10 @@ func TestTheSecretOfAServerIsRedactedUntilTheServerIsDeleted(t *testing.T) {
 	is.Equal(redacted(key+" "+other), "[redacted] "+other)
 
 	_, err := f.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice},
-		Collection: record.MCPServerCollection, Record: id})
+		Collection: mcpserver.Collection, Record: id})
 	is.NoErr(err)
 	expect.Eventually(t, "the secret is deleted", func() bool {
-		keys, err := f.Secrets.Secrets.Keys(t.Context(), recordsecret.MCPSecretPrefix)
+		keys, err := f.Secrets.Secrets.Keys(t.Context(), mcpserver.SecretPrefix)
 		return err == nil && len(keys) == 0 && redacted(key) == key
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -38,7 +38,7 @@ const readEnvironment = `while IFS= read -r line && [ -n "$line" ]; do export "$
 const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
 
 // start runs the command of a server in the sandbox. It reaches hosts through the proxy, "" for no network.
-func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[string]string, proxy string,
+func (g *Gateway) start(ctx context.Context, s mcpserver.Stored, values map[string]string, proxy string,
 	limits wire.Limits) *process {
 	p := &process{input: make(chan wire.Input), ended: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)

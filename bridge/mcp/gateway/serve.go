@@ -16,8 +16,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/sleep"
 )
 
@@ -69,13 +69,14 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Before the secrets: the program may have been rewritten since the approval.
-	if err := g.Records.CheckPrograms(ctx, c.ID, true); err != nil {
+	if err := g.Programs.Check(ctx, g.Records, c.ID, true); err != nil {
 		return err
 	}
-	if now, err := g.Records.MCPServer(ctx, c.ID); err != nil || now.Status != mcpserver.Approved {
+	now, _, err := record.One[mcpserver.Server](ctx, g.Records, mcpserver.Collection, c.ID)
+	if err != nil || now.Status != mcpserver.Approved {
 		return errors.Join(err, errUnapproved)
 	}
-	values, err := g.Secrets.Values(ctx, c.MCPServer)
+	values, err := g.Secrets.Values(ctx, c.Stored)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	}
 	defer access.Done()
 	if c.Command == "" {
-		session, err := connect(ctx, client, remote(c.MCPServer, values, access.URL(g.Proxy), &c.queue))
+		session, err := connect(ctx, client, remote(c.Stored, values, access.URL(g.Proxy), &c.queue))
 		if err != nil {
 			return err
 		}
@@ -121,7 +122,7 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
-	p := g.start(ctx, c.MCPServer, values, proxy, limits)
+	p := g.start(ctx, c.Stored, values, proxy, limits)
 	defer p.end()
 	session, err := connect(ctx, client, p.transport(&c.queue))
 	if err != nil {
@@ -220,12 +221,12 @@ func list(ctx context.Context, session *mcp.ClientSession) (r mcpserver.Report, 
 }
 
 func (g *Gateway) report(ctx context.Context, c *connection, r mcpserver.Report) (mcpserver.Server, error) {
-	return g.Records.ReportMCPServer(ctx, record.ReportMCPServer{
-		Command: handlers.Command{Actor: events.EngineActor(g.Engine)}, Record: c.ID, Of: c.Server, Report: r})
+	return mcpserver.SaveReport{Command: handlers.Command{Actor: events.EngineActor(g.Engine)}, Record: c.ID, Of: c.Server,
+		Report: r}.Save(ctx, g.Records)
 }
 
 // remote is the transport to a server with a URL. It follows no redirects, because the secrets are for the URL alone.
-func remote(s record.MCPServer, headers map[string]string, proxy *url.URL, q *queue) mcp.Transport {
+func remote(s mcpserver.Stored, headers map[string]string, proxy *url.URL, q *queue) mcp.Transport {
 	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
 		ResponseHeaderTimeout: startTime, MaxResponseHeaderBytes: 64 << 10}
 	return &mcp.StreamableClientTransport{Endpoint: s.URL, MaxEventSize: maxAnswer, HTTPClient: &http.Client{

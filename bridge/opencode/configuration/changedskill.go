@@ -12,13 +12,12 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
 )
 
 // Changed proposes a SKILL.md that a person changed on disk, with its name and description, once for each text.
 // OpenCode gets the sealed text until an administrator approves the proposal.
 func (p *Procedures) Changed(ctx context.Context, name, file string) error {
-	all, err := record.All[procedure](ctx, p.Records, proposals.Procedures)
+	all, err := record.All[procedure](ctx, p.Records, proposal.Procedures)
 	if err != nil {
 		return err
 	}
@@ -43,12 +42,12 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	if changed.Name == "" {
 		changed.Name = name
 	}
-	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposals.Collection)
+	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposal.Collection)
 	if err != nil {
 		return err
 	}
 	for _, r := range proposed {
-		if proposals.IsProcedure(r.Value.Kind) && r.Value.Name == changed.Name &&
+		if proposal.IsProcedure(r.Value.Kind) && r.Value.Name == changed.Name &&
 			r.Value.Content == changed.Content && r.Value.Description == changed.Description {
 			return nil
 		}
@@ -56,9 +55,9 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	p.Logger.Warn("a skill was changed on disk; OpenCode gets the approved text, and the change is a proposal",
 		"procedure", changed.Name, "see", "pocketcoder procedure list")
 	set := record.Fields(map[string]any{"name": changed.Name, "description": changed.Description,
-		"content": changed.Content, "authored_by": "human", "status": proposals.Draft})
+		"content": changed.Content, "authored_by": "human", "status": proposal.Draft})
 	_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-		Collection: proposals.Collection, Set: set, New: true})
+		Collection: proposal.Collection, Set: set, New: true})
 	return err
 }
 

@@ -13,9 +13,9 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
 )
 
 // ModelKeys applies the stored keys of model providers, and reports keys that a provider refuses. A refused key is
@@ -24,7 +24,7 @@ import (
 type ModelKeys struct {
 	Base    provider.Provider // what the operator has set up
 	Fixed   bool              // the stored keys are not used
-	Stored  *recordsecret.ProviderKeys
+	Stored  *model.ProviderKeys
 	Records *record.Records
 	Engine  *network.Engine
 	Server  *opencode.Supervisor
@@ -162,7 +162,7 @@ func (k *ModelKeys) report(ctx context.Context, a answer) error {
 	if k.continues(a, refused) {
 		return nil
 	}
-	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
+	all, err := record.All[modelProvider](ctx, k.Records, model.Providers)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (k *ModelKeys) report(ctx context.Context, a answer) error {
 			k.Logger.Warn("a provider refuses its key", "provider", p.Value.ID, "key", a.Key, "status", a.status)
 		}
 		_, _, err := k.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-			Collection: record.ModelProviderCollection, Record: p.ID, Set: record.Fields(map[string]any{"key_error": text})})
+			Collection: model.Providers, Record: p.ID, Set: record.Fields(map[string]any{"key_error": text})})
 		if err != nil {
 			return fmt.Errorf("record the key of provider %s: %w", p.Value.ID, err)
 		}
@@ -225,7 +225,7 @@ func (k *ModelKeys) Errors() []string {
 
 // refresh reads the sentences that Errors returns.
 func (k *ModelKeys) refresh(ctx context.Context) error {
-	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
+	all, err := record.All[modelProvider](ctx, k.Records, model.Providers)
 	if err != nil {
 		return err
 	}

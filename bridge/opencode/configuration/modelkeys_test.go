@@ -19,9 +19,10 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/recordtype"
 )
 
 // system runs Keys with two providers, acme and other.
@@ -38,13 +39,13 @@ func newSystem(t *testing.T, calm time.Duration) *system {
 	s := &system{t: t, log: eventstest.Open(t, nc), engine: &network.Engine{}}
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	s.must(err)
-	records, logger := &record.Records{Log: s.log}, slog.New(slog.NewTextHandler(t.Output(), nil))
-	stored := &recordsecret.ProviderKeys{Records: records, Secrets: secrets, Logger: logger}
+	records, logger := recordtype.Open(s.log, nil), slog.New(slog.NewTextHandler(t.Output(), nil))
+	stored := &model.ProviderKeys{Records: records, Secrets: secrets, Logger: logger}
 	s.keys = &configuration.ModelKeys{Fixed: true, Stored: stored, Records: records, Engine: s.engine, Server: &opencode.Supervisor{},
 		Restart: func() {}, Logger: logger, Changed: func() {}, Calm: calm}
 	for _, id := range []string{"acme", "other"} {
 		_, _, err := records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
-			Collection: record.ModelProviderCollection, Record: id,
+			Collection: model.Providers, Record: id,
 			Set: record.Fields(map[string]any{"provider_id": id, "name": id, "is_connected": true})})
 		s.must(err)
 	}
@@ -69,7 +70,7 @@ func (s *system) answer(provider string, status int) {
 
 // said returns what was stored about the key of acme.
 func (s *system) said() (all []string) {
-	_, err := s.log.Fold(s.t.Context(), events.ConfigSubject(record.ModelProviderCollection, "acme", "*"), 0,
+	_, err := s.log.Fold(s.t.Context(), events.ConfigSubject(model.Providers, "acme", "*"), 0,
 		func(e events.Event) error {
 			var saved struct {
 				Fields struct {

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
 )
 
 // Procedures gives OpenCode the sealed procedures as skills, and applies approved proposals with the package proposal.
@@ -32,10 +31,10 @@ const proceduresConsumer = "procedures"
 
 // Run applies approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(proposals.Collection, "*", events.Saved{}.Kind()),
-		events.ConfigSubject(proposals.Procedures, "*", "*")}
+	filters := []string{events.ConfigSubject(proposal.Collection, "*", events.Saved{}.Kind()),
+		events.ConfigSubject(proposal.Procedures, "*", "*")}
 	return p.Log.ConsumeAll(ctx, proceduresConsumer, filters, func(ctx context.Context, e events.Event) error {
-		if e.Subject.Collection == proposals.Collection {
+		if e.Subject.Collection == proposal.Collection {
 			return proposal.Proposals{Records: p.Records}.Apply(ctx, e)
 		}
 		if err := p.Load(ctx); err != nil {
@@ -58,7 +57,7 @@ func (p procedure) isSealed() bool {
 // Load sets the sealed procedures for the next start of OpenCode. If two names make the same skill name, the procedure
 // that changed last wins.
 func (p *Procedures) Load(ctx context.Context) error {
-	all, err := record.All[procedure](ctx, p.Records, proposals.Procedures)
+	all, err := record.All[procedure](ctx, p.Records, proposal.Procedures)
 	if err != nil {
 		return fmt.Errorf("read procedures: %w", err)
 	}

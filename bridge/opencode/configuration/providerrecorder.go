@@ -11,6 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -84,7 +85,7 @@ func (r *ProviderRecorder) record(ctx context.Context, begun <-chan struct{}) er
 	}
 	return r.saveAll(ctx, all, func(id string) error {
 		by := handlers.Command{Actor: events.ActorSystem}
-		_, err := r.Records.Delete(ctx, record.Delete{Command: by, Collection: record.ModelProviderCollection, Record: id})
+		_, err := r.Records.Delete(ctx, record.Delete{Command: by, Collection: model.Providers, Record: id})
 		return err
 	})
 }
@@ -93,7 +94,7 @@ func (r *ProviderRecorder) record(ctx context.Context, begun <-chan struct{}) er
 // listed.
 func (r *ProviderRecorder) saveAll(ctx context.Context, list []client.ModelProvider,
 	missing func(id string) error) error {
-	stored, err := r.Model.Config(ctx, record.ModelProviderCollection)
+	stored, err := r.Model.Config(ctx, model.Providers)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (r *ProviderRecorder) saveAll(ctx context.Context, list []client.ModelProvi
 }
 
 func (r *ProviderRecorder) save(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
-	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: record.ModelProviderCollection,
+	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: model.Providers,
 		Record: id, New: isNew, Set: set}
 	_, _, err := r.Records.Save(ctx, save)
 	return err

@@ -18,13 +18,13 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/proposals"
+	"pocketcoder/handlers/recordtype"
 )
 
 // run returns procedures that carry out approvals until the test ends.
 func run(t *testing.T) *Procedures {
 	l := eventstest.Log(t)
-	p := &Procedures{Log: l, Records: &record.Records{Log: l}, Server: &opencode.Supervisor{}, Restart: func() {},
+	p := &Procedures{Log: l, Records: recordtype.Open(l, nil), Server: &opencode.Supervisor{}, Restart: func() {},
 		Logger: slog.New(slog.DiscardHandler)}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -37,7 +37,7 @@ func run(t *testing.T) *Procedures {
 func save(t *testing.T, p *Procedures, id, fields string, isNew bool) uint64 {
 	t.Helper()
 	_, seq, err := p.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
-		Role: "admin", Collection: proposals.Collection, Record: id, New: isNew, Set: handlerstest.Fields(fields)})
+		Role: "admin", Collection: proposal.Collection, Record: id, New: isNew, Set: handlerstest.Fields(fields)})
 	is.New(t).NoErr(err)
 	return seq
 }
@@ -52,10 +52,10 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := run(t)
-	save(t, p, "p1", `{"name":"Deploy","content":"Push.\n","status":"draft"}`, true)
+	save(t, p, "p1", `{"name":"Deploy","content":"Push.\n","status":"draft","authored_by":"human"}`, true)
 	approved := save(t, p, "p1", `{"status":"approved"}`, false)
-	expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposals.Procedures)) == 1 })
-	one := all[procedure](t, p, proposals.Procedures)[0]
+	expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposal.Procedures)) == 1 })
+	one := all[procedure](t, p, proposal.Procedures)[0]
 	sum := sha256.Sum256([]byte("Push.\n"))
 	is.Equal([]string{one.Value.Name, one.Value.Description, one.Value.Signature},
 		[]string{"Deploy", "Push.", hex.EncodeToString(sum[:])})
@@ -63,15 +63,15 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	one.Value.Content = "Push anywhere.\n"
 	is.True(!one.Value.isSealed()) // another text
 
-	_, _, err := p.Records.Save(t.Context(), record.Save{Collection: proposals.Procedures, Record: one.ID,
+	_, _, err := p.Records.Save(t.Context(), record.Save{Collection: proposal.Procedures, Record: one.ID,
 		Set: handlerstest.Fields(`{"content":"By a person.\n"}`)})
 	is.NoErr(err)
 	e := events.Event{}
-	subject := events.ConfigSubject(proposals.Collection, "p1", "*")
+	subject := events.ConfigSubject(proposal.Collection, "p1", "*")
 	_, err = p.Log.Fold(t.Context(), subject, approved-1, func(found events.Event) error { e = found; return nil })
 	is.NoErr(err)
 	is.NoErr(proposal.Proposals{Records: p.Records}.Apply(t.Context(), e)) // delivered again
-	is.Equal(all[procedure](t, p, proposals.Procedures)[0].Value.Content, "By a person.\n")
+	is.Equal(all[procedure](t, p, proposal.Procedures)[0].Value.Content, "By a person.\n")
 }
 
 // OpenCode gets the approved text until an administrator approves the changed one.
@@ -80,18 +80,18 @@ func TestASkillThatChangedOnDiskBecomesADraftOnce(t *testing.T) {
 	is := is.New(t)
 	p := run(t)
 	approve := func(id, name string, sealed int) {
-		save(t, p, id, `{"name":"`+name+`","content":"Push.\n","status":"draft"}`, true)
+		save(t, p, id, `{"name":"`+name+`","content":"Push.\n","status":"draft","authored_by":"human"}`, true)
 		save(t, p, id, `{"status":"approved"}`, false)
-		expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposals.Procedures)) == sealed })
+		expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, proposal.Procedures)) == sealed })
 	}
 	approve("p1", "Deploy", 1)
-	sealed := all[procedure](t, p, proposals.Procedures)[0]
+	sealed := all[procedure](t, p, proposal.Procedures)[0]
 	type draft struct {
 		Name, Description, Content, Status string
 		Author                             string `json:"authored_by"`
 	}
 	drafts := func() []record.StoredRecord[draft] {
-		return slices.DeleteFunc(all[draft](t, p, proposals.Collection), func(r record.StoredRecord[draft]) bool {
+		return slices.DeleteFunc(all[draft](t, p, proposal.Collection), func(r record.StoredRecord[draft]) bool {
 			return r.ID == "p1"
 		})
 	}
@@ -104,17 +104,17 @@ func TestASkillThatChangedOnDiskBecomesADraftOnce(t *testing.T) {
 	changed(skill("deploy", sealed.Value), 0)
 	const other = "---\nname: deploy\ndescription: Push.\n---\n\nPush anywhere.\n"
 	changed(other, 1)
-	is.Equal(drafts()[0].Value, draft{"Deploy", "Push.", "Push anywhere.\n", proposals.Draft, "human"})
+	is.Equal(drafts()[0].Value, draft{"Deploy", "Push.", "Push anywhere.\n", proposal.Draft, "human"})
 	changed(other, 1)
 	save(t, p, drafts()[0].ID, `{"status":"denied"}`, false)
 	changed(other, 1)
 	changed("---\nname: deploy\ndescription: Releases\n---\n\nPush.\n", 2)
-	is.Equal(drafts()[1].Value, draft{"Deploy", "Releases", "Push.\n", proposals.Draft, "human"})
+	is.Equal(drafts()[1].Value, draft{"Deploy", "Releases", "Push.\n", proposal.Draft, "human"})
 	is.True(p.Changed(t.Context(), "deploy", "---\nname: deploy\n") != nil)
 	is.Equal(len(drafts()), 2)
 
 	approve("p2", "Other", 2) // every earlier proposal has had its effect
-	is.Equal(all[procedure](t, p, proposals.Procedures)[0], sealed)
+	is.Equal(all[procedure](t, p, proposal.Procedures)[0], sealed)
 }
 
 // The file of an agent can be edited after it was proposed. An approval that cannot take effect says why.
@@ -122,8 +122,8 @@ func TestAnApprovalWithoutEffectIsADraftAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := run(t)
-	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft"}`, true)
-	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposals.Collection)[0].Value }
+	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft","authored_by":"human"}`, true)
+	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposal.Collection)[0].Value }
 	save(t, p, "p1", `{"status":"approved","shown_definition":"`+now().Definition+`"}`, false)
 	expect.Eventually(t, "it is a draft again", func() bool { return now().Status == "draft" })
 	expect.Contains(t, now().Problem, "must begin with front matter")

@@ -34,8 +34,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/note"
 	"pocketcoder/realdir"
 )
 
@@ -73,7 +74,7 @@ func (n *Notes) Run(ctx context.Context) error {
 		failed(events.Event{}, err)
 		synced = 0
 	}
-	ctx = log.StartAfter(ctx, func(context.Context) (uint64, error) { return synced, nil })
+	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return synced, nil })
 	sync := func(ctx context.Context, _ events.Event) error { return n.Sync(ctx) }
 	return n.Log.ConsumeAll(ctx, Consumer, filters, sync, failed)
 }
@@ -89,7 +90,7 @@ func (n *Notes) Sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agents, err := n.Records.AgentNames(ctx)
+	agents, err := agent.Names(ctx, n.Records)
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,9 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/note"
+	"pocketcoder/handlers/recordtype"
 )
 
 type system struct {
@@ -34,7 +35,7 @@ func open(t *testing.T) *system {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc, "hunter2-secret")
 	s := &system{t: t, conn: nc}
-	s.Notes = &notes.Notes{Log: l, Records: &record.Records{Log: l}, Workspace: expect.MemoryDir(t),
+	s.Notes = &notes.Notes{Log: l, Records: recordtype.Open(l, nil), Workspace: expect.MemoryDir(t),
 		State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	s.save("ai_agents", "a1", `{"name":"Reviewer"}`)
 	return s

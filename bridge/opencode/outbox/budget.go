@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/sleep"
@@ -34,18 +33,18 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 	return handlers.RunAll(ctx,
 		func(ctx context.Context) error {
 			// the next step finds that a limit is reached, too
-			ctx = log.StartAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
+			ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
 			return o.Log.Consume(ctx, BudgetConsumer, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func(ctx context.Context) error {
-			ctx = log.StartAfter(ctx, func(ctx context.Context) (uint64, error) {
+			ctx = log.ConsumeAfter(ctx, func(ctx context.Context) (uint64, error) {
 				return o.Model.DecisionsDone(ctx, permission.TypeBudget)
 			})
 			return o.Log.Consume(ctx, BudgetDecisionsConsumer, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
 				o.moreDecided, warn)
 		},
 		func(ctx context.Context) error {
-			filter := events.ConfigSubject(record.BudgetCollection, "*", "*")
+			filter := events.ConfigSubject(budget.Collection, "*", "*")
 			return o.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return o.releaseBudgets(ctx) })
 		},
 		func(ctx context.Context) error { return o.everyDay(ctx, o.releaseBudgets) })

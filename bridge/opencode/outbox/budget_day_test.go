@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -22,7 +21,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 10})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 10})
 	s.Start()
 	one, first := s.startTurn(1)
 	two, second := s.startTurn(2)
@@ -70,7 +69,7 @@ func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Tokens: 10})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Tokens: 10})
 	s.Start()
 	one, first := s.startTurn(1)
 	two, second := s.startTurn(2)
@@ -90,7 +89,7 @@ func TestANewDayReleasesMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 5})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
 	chat := s.Chat("late at night")
 	yesterday := time.Now().Add(-24 * time.Hour)
 	held, err := s.Budgets.Hold(t.Context(), chat, 3, yesterday,
@@ -111,7 +110,7 @@ func TestAUsedIDDoesNotPreventAResume(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.Start()
 	one, first := s.startTurn(1)
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)

@@ -22,7 +22,6 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -137,7 +136,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.Start()
 	chat, session := s.startTurn(1)
 	s.Happen(s.step(session, "tool-calls", 3, 10)...)
@@ -196,7 +195,7 @@ func TestATurnThatIsOverIsNotResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Tokens: 100})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Tokens: 100})
 	s.Start()
 	chat, session := s.startTurn(1)
 	s.Happen(s.step(session, "stop", 0, 150)...)
@@ -213,7 +212,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.Start()
 	chatID, session := s.startTurn(1)
 	var may atomic.Bool
@@ -240,7 +239,7 @@ func TestADeniedMessageWaitsUntilTheLimitIsRaised(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 5})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
 	s.Start()
 	chat, session := s.startTurn(1)
 	s.Happen(s.step(session, "tool-calls", 5, 1)...)
@@ -267,7 +266,7 @@ func TestADeniedMessageWaitsUntilTheLimitIsRaised(t *testing.T) {
 		}
 		return waiting == 2
 	})
-	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 50})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 50})
 	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "one"}) // the turn is not resumed
 	expect.Eventually(t, "no request is pending", func() bool {
 		return s.moreRequests()[1].Status == projections.PermissionExpired
@@ -280,7 +279,7 @@ func TestWithoutProgressOtherDecisionsThanThoseOfBudgetsAreSkipped(t *testing.T)
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	r := s.Start()
 	chatID, session := s.startTurn(1)
 	for _, d := range []events.Data{
@@ -315,7 +314,7 @@ func TestAStepDuringARestartStopsTheTurn(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := newSystem(t)
-			s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
+			s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 			r := s.Start()
 			chat, session := s.startTurn(1)
 			s.awaitBudgetCheck()

@@ -15,9 +15,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -121,7 +121,7 @@ func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, s
 	for range parts {
 		s.EngineParts = append(s.EngineParts, client.NewID("prt", time.Now()))
 	}
-	agent, err := o.Records.Agent(ctx, m.ChatAgent)
+	agent, err := agent.One(ctx, o.Records, m.ChatAgent)
 	if err != nil {
 		return s, err
 	}
@@ -215,7 +215,7 @@ func (o *Outbox) send(ctx context.Context, m projections.PendingMessage, s event
 	if err != nil {
 		return err
 	}
-	agent, err := o.Records.Agent(ctx, s.Agent)
+	agent, err := agent.One(ctx, o.Records, s.Agent)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (o *Outbox) Resend(ctx context.Context, m projections.PendingMessage) (acce
 }
 
 // notesOf tells an agent where its notes are.
-func (o *Outbox) notesOf(agent record.Agent) string {
+func (o *Outbox) notesOf(agent agent.Agent) string {
 	if agent.ID == "" {
 		return ""
 	}

@@ -9,7 +9,8 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/model"
 	"pocketcoder/projections"
 )
 
@@ -35,9 +36,9 @@ func (o *Outbox) Configured() string {
 // modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one.
 // It is part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may
 // be gone. A selection that cannot be used is reported in the chat, once for each message.
-func (o *Outbox) modelFor(ctx context.Context, m projections.PendingMessage, agent record.Agent) (
+func (o *Outbox) modelFor(ctx context.Context, m projections.PendingMessage, agent agent.Agent) (
 	*client.Model, error) {
-	selected, err := o.Records.SelectedModel(ctx, m.Chat, m.ChatUser, agent)
+	selected, err := model.Selected(ctx, o.Records, m.Chat, m.ChatUser, agent)
 	if err != nil {
 		return nil, err
 	}

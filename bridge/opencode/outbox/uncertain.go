@@ -10,8 +10,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -70,9 +70,9 @@ func (o *Outbox) holdMessages(ctx context.Context, before int64) error {
 // recordSent records that OpenCode has a message. A turn that it does not go on with is lost.
 func (o *Outbox) recordSent(ctx context.Context, m projections.PendingMessage,
 	reported projections.ReportedMessage) error {
-	agent, err := o.Records.Agent(ctx, m.ChatAgent)
+	chosen, err := agent.One(ctx, o.Records, m.ChatAgent)
 	if errors.As(err, new(handlers.Refused)) { // the agent was deleted since
-		agent, err = record.Agent{ID: m.ChatAgent}, nil
+		chosen, err = agent.Agent{ID: m.ChatAgent}, nil
 	}
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (o *Outbox) recordSent(ctx context.Context, m projections.PendingMessage,
 	_, err = o.Chats.SendMessage(ctx, chat.SendMessage{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Seen: math.MaxUint64,
 		Sending: events.MessageSending{Message: m.ID, Session: reported.Session, EngineMessage: reported.EngineMessage,
-			EngineParts: reported.PartIDs(), Agent: agent.ID, AgentName: agent.Name},
+			EngineParts: reported.PartIDs(), Agent: chosen.ID, AgentName: chosen.Name},
 	})
 	if refused := (handlers.Refused{}); errors.As(err, &refused) {
 		return nil // a person has just deleted it

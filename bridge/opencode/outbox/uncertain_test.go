@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
 	"pocketcoder/projections"
 )
 
@@ -152,7 +152,7 @@ func TestAMessageOfADeletedAgentIsFoundAfterALoss(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	agent, _, err := s.Records.Save(t.Context(), record.Save{Collection: rulebook.Agents, New: true,
+	agent, _, err := s.Records.Save(t.Context(), record.Save{Collection: rule.Agents, New: true,
 		Set: map[string]json.RawMessage{"name": json.RawMessage(`"helper"`)}})
 	is.NoErr(err)
 	chatID, _, err := s.Chats.Create(t.Context(), chat.Create{Title: "t", User: "u1", Agent: agent})
@@ -162,7 +162,7 @@ func TestAMessageOfADeletedAgentIsFoundAfterALoss(t *testing.T) {
 	s.awaitPrompts(1)
 	s.Drained()
 	s = s.afterLoss(r, s.firstOf(chatID, events.MessageSending{}), func(next *bridgetest.System) {
-		_, err := next.Records.Delete(t.Context(), record.Delete{Collection: rulebook.Agents, Record: agent})
+		_, err := next.Records.Delete(t.Context(), record.Delete{Collection: rule.Agents, Record: agent})
 		is.NoErr(err)
 	})
 	expect.Eventually(t, "it is delivered", func() bool { return s.message(id).UserStatus == "delivered" })

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/model"
 )
 
 // known are the providers whose key can be stored without naming its variable. test is the address of a list that the
@@ -41,9 +41,9 @@ var known = []struct{ id, name, variable, test, header string }{
 const bearer = "Authorization"
 
 // Known returns the providers whose key can be stored without naming its variable, by name.
-func Known() (all []recordsecret.KnownProvider) {
+func Known() (all []model.KnownProvider) {
 	for _, k := range known {
-		all = append(all, recordsecret.KnownProvider{ID: k.id, Name: k.name, Variable: k.variable})
+		all = append(all, model.KnownProvider{ID: k.id, Name: k.name, Variable: k.variable})
 	}
 	return all
 }
@@ -60,7 +60,7 @@ func (t KeyTests) Try(ctx context.Context, id string, values map[string]string) 
 			return t.try(ctx, k.test, k.header, values[k.variable])
 		}
 	}
-	return recordsecret.NotTested, ""
+	return model.NotTested, ""
 }
 
 func (t KeyTests) try(ctx context.Context, address, header, key string) (verdict, said string) {
@@ -68,7 +68,7 @@ func (t KeyTests) try(ctx context.Context, address, header, key string) (verdict
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", address, nil)
 	if err != nil {
-		return recordsecret.NoAnswer, err.Error()
+		return model.NoAnswer, err.Error()
 	}
 	req.Header.Set(header, key)
 	if header == bearer {
@@ -87,18 +87,18 @@ func (t KeyTests) try(ctx context.Context, address, header, key string) (verdict
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return recordsecret.NoAnswer, err.Error()
+		return model.NoAnswer, err.Error()
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid)) // what arrived before a failure
 	said = fmt.Sprintf("status %d: %s", resp.StatusCode, Provider{APIKey: key}.excerpt(messageIn(body)))
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return recordsecret.KeyAccepted, ""
+		return model.KeyAccepted, ""
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return recordsecret.KeyRefused, said
+		return model.KeyRefused, said
 	}
-	return recordsecret.KeyUnclear, said
+	return model.KeyUnclear, said
 }
 
 // maxSaid bounds what is read of an answer, in bytes.

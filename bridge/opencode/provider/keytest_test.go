@@ -10,7 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/model"
 )
 
 // redirected sends requests for any host to a server. It checks that the key would go to the provider over TLS.
@@ -63,9 +63,9 @@ func TestAKeyIsTestedWithItsProvider(t *testing.T) {
 	}
 	is := is.New(t)
 	for _, k := range known {
-		want := recordsecret.KeyAccepted
+		want := model.KeyAccepted
 		if k.test == "" {
-			want = recordsecret.NotTested
+			want = model.NotTested
 		}
 		is.Equal(try(k.id, k.variable, good), []string{want, ""}) // k.id
 		// the proxy takes the same key
@@ -75,17 +75,17 @@ func TestAKeyIsTestedWithItsProvider(t *testing.T) {
 	}
 	is.Equal(len(known), len(keys))
 	is.Equal(try("openai", "OPENAI_API_KEY", "sk-bad-0123456789"),
-		[]string{recordsecret.KeyRefused, "status 401: Incorrect API key provided: [redacted]"})
-	is.Equal(try("openai", "OPENAI_API_KEY", "sk-poor"), []string{recordsecret.KeyUnclear, "status 402: no credit"})
-	is.Equal(try("openai", "OPENAI_API_KEY", "sk-moved")[0], recordsecret.KeyUnclear)
-	is.Equal(try("openai", "OTHER", good)[0], recordsecret.NotTested)
-	is.Equal(try("acme", "ACME_API_KEY", good)[0], recordsecret.NotTested)
+		[]string{model.KeyRefused, "status 401: Incorrect API key provided: [redacted]"})
+	is.Equal(try("openai", "OPENAI_API_KEY", "sk-poor"), []string{model.KeyUnclear, "status 402: no credit"})
+	is.Equal(try("openai", "OPENAI_API_KEY", "sk-moved")[0], model.KeyUnclear)
+	is.Equal(try("openai", "OTHER", good)[0], model.NotTested)
+	is.Equal(try("acme", "ACME_API_KEY", good)[0], model.NotTested)
 
 	down := KeyTests{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 		return nil, errors.New("no route")
 	})}
 	verdict, said := down.Try(t.Context(), "openai", map[string]string{"OPENAI_API_KEY": good})
-	is.Equal([]string{verdict, said}, []string{recordsecret.NoAnswer, "no route"})
+	is.Equal([]string{verdict, said}, []string{model.NoAnswer, "no route"})
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

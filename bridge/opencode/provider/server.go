@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 )
 
 // Custom is the provider of a model at BaseURL whose name has none.
@@ -88,7 +88,7 @@ func listed(models []serverModel) string {
 	if len(names) == 0 {
 		return "none: load one first"
 	}
-	return record.ListOfModels(names)
+	return model.ListOfModels(names)
 }
 
 // serverModels requests the server's models. It returns nil if the server works but has no list of models.

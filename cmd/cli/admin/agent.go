@@ -15,7 +15,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/agent"
 )
 
 const agentUsage = `pocketcoder agent: list, add, change and export agents, as Markdown files in OpenCode's format.
@@ -65,20 +65,20 @@ func Agent(ctx context.Context, env cli.Environment, args []string) error {
 }
 
 func (a *agentCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Call[[]agentfile.Listed](ctx, a.System, "agent.list", struct{}{})
+	all, err := client.Call[[]agent.Listed](ctx, a.System, "agent.list", struct{}{})
 	if err != nil {
 		return err
 	}
 	const empty = "no agent is stored; create one with: pocketcoder agent add FILE"
 	return cli.PrintList(a.env, a.asJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
-		func(l agentfile.Listed) []string {
+		func(l agent.Listed) []string {
 			return []string{printable.OneLine(l.Name, 40), printable.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
 				printable.OneLine(l.Description, 60), l.ID}
 		})
 }
 
-func (a *agentCommand) file(ctx context.Context, name string) (agentfile.Exported, error) {
-	return client.Call[agentfile.Exported](ctx, a.System, "agent.export", agentfile.Export{Name: name})
+func (a *agentCommand) file(ctx context.Context, name string) (agent.Exported, error) {
+	return client.Call[agent.Exported](ctx, a.System, "agent.export", agent.Export{Name: name})
 }
 
 func (a *agentCommand) show(ctx context.Context, args []string) error {
@@ -129,14 +129,14 @@ func (a *agentCommand) add(ctx context.Context, args []string) error {
 	if len(text) > maxAgentFile {
 		return fmt.Errorf("%s has more than %d KiB, which is the limit of a file", args[0], maxAgentFile>>10)
 	}
-	return a.importFile(ctx, agentfile.Import{Command: client.NewCommand(), Text: string(text), Name: name},
+	return a.importFile(ctx, agent.Import{Command: client.NewCommand(), Text: string(text), Name: name},
 		a.yes || args[0] == "-")
 }
 
 // importFile checks a file, shows what it changes in an agent that exists, and imports it. yes does not ask.
-func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes bool) error {
+func (a *agentCommand) importFile(ctx context.Context, c agent.Import, yes bool) error {
 	c.Check = true
-	checked, err := client.Call[agentfile.Imported](ctx, a.System, "agent.import", c)
+	checked, err := client.Call[agent.Imported](ctx, a.System, "agent.import", c)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *agentCommand) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := agentfile.Import{Command: client.NewCommand(), Text: text, Name: e.Name, Base: &e.Text}
+	c := agent.Import{Command: client.NewCommand(), Text: text, Name: e.Name, Base: &e.Text}
 	if err := a.importFile(ctx, c, true); err != nil {
 		return fmt.Errorf("%w (your text is in %s)", err, path)
 	}

@@ -9,7 +9,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	budgets "pocketcoder/handlers/budget"
-	"pocketcoder/handlers/record"
 	"pocketcoder/money"
 	"pocketcoder/projections"
 )
@@ -44,7 +43,7 @@ func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
 	data := cli.DataFlag(fs, env)
 	b := budgetCommand{env: env, budget: budgets.Budget{Active: true}}
-	fs.StringVar(&b.budget.Scope, "scope", record.BudgetOfDay, "set: `period`: day or chat")
+	fs.StringVar(&b.budget.Scope, "scope", budgets.OfDay, "set: `period`: day or chat")
 	fs.StringVar(&b.budget.Chat, "chat", "", "set: the only `chat` that it limits")
 	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it limits")
 	fs.Float64Var(&b.budget.Cost, "cost", 0, "set: maximum cost, in US dollars; 0 is no limit")
@@ -90,7 +89,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 	}
 	for i, budget := range all {
 		of := map[string]any{"chat": budget.Chat, "user": budget.User}
-		if budget.Scope == record.BudgetOfDay {
+		if budget.Scope == budgets.OfDay {
 			of["day"] = time.Now().UTC().Format(time.DateOnly)
 		} else if budget.Chat == "" {
 			continue

@@ -17,7 +17,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/device"
 )
 
 const deviceUsage = `pocketcoder device: manage the phones that get notifications.
@@ -66,7 +66,7 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	if len(args) > 1 {
 		address = args[1]
 	}
-	a, err := handlers.Send(ctx, d.Conn, "device.add", record.AddDevice{Command: client.NewCommand(), User: owner.ID,
+	a, err := handlers.Send(ctx, d.Conn, "device.add", device.Add{Command: client.NewCommand(), User: owner.ID,
 		Name: args[0], URL: address})
 	if err != nil {
 		return err
@@ -93,13 +93,13 @@ func (d *deviceCommand) showQR(address string) {
 }
 
 func (d *deviceCommand) list(ctx context.Context, _ []string) error {
-	all, emails, err := ownedBy[record.Device](ctx, d.System, "device.list")
+	all, emails, err := ownedBy[device.Device](ctx, d.System, "device.list")
 	if err != nil {
 		return err
 	}
 	empty := fmt.Sprintf("no devices; add one with: %s device add \"My phone\"", program.Name())
 	return cli.PrintList(d.env, d.asJSON, all, empty, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE",
-		func(one record.Device) []string {
+		func(one device.Device) []string {
 			return []string{
 				one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60),
 				printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active),
@@ -132,5 +132,5 @@ func (d *deviceCommand) test(ctx context.Context, args []string) error {
 }
 
 func (d *deviceCommand) remove(ctx context.Context, args []string) error {
-	return removeRecord(ctx, d.System, record.DeviceCollection, args[0])
+	return removeRecord(ctx, d.System, device.Collection, args[0])
 }

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/sshkey"
 )
 
 const keyUsage = `pocketcoder key: manage the SSH keys of accounts. With "up --ssh", a key opens the viewer (attach).
@@ -68,7 +68,7 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := record.AddSSHKey{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
+	c := sshkey.Add{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
 	if k.validFor > 0 {
 		c.Expires = time.Now().Add(k.validFor)
 	}
@@ -95,13 +95,13 @@ func (k *keyCommand) read(path string) (string, error) {
 }
 
 func (k *keyCommand) list(ctx context.Context, _ []string) error {
-	all, emails, err := ownedBy[record.RegisteredKey](ctx, k.System, "key.list")
+	all, emails, err := ownedBy[sshkey.Registered](ctx, k.System, "key.list")
 	if err != nil {
 		return err
 	}
 	empty := fmt.Sprintf("no SSH keys; add one with: %s key add ~/.ssh/id_ed25519.pub", program.Name())
 	return cli.PrintList(k.env, k.asJSON, all, empty, "ID\tDEVICE\tACCOUNT\tSTATE\tEXPIRES\tLAST USED\tFINGERPRINT",
-		func(one record.RegisteredKey) []string {
+		func(one sshkey.Registered) []string {
 			return []string{
 				one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), activity(one.Active),
 				recordMinute(one.ExpiresAt), recordMinute(one.LastUsed), printable.OneLine(one.Fingerprint, 60),
@@ -119,5 +119,5 @@ func recordMinute(text string) string {
 }
 
 func (k *keyCommand) remove(ctx context.Context, args []string) error {
-	return removeRecord(ctx, k.System, record.SSHKeyCollection, args[0])
+	return removeRecord(ctx, k.System, sshkey.Collection, args[0])
 }

@@ -13,10 +13,9 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
-	"pocketcoder/handlers/recordsecret"
 )
 
 const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may call. Each call still asks for a permission, as for any tool.
@@ -113,22 +112,22 @@ func (m *mcpCommand) save(ctx context.Context, id string, values map[string]any)
 		set[name] = body
 	}
 	_, err := handlers.Send(ctx, m.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: record.MCPServerCollection, Record: id, New: id == "", Set: set})
+		Collection: mcpserver.Collection, Record: id, New: id == "", Set: set})
 	return err
 }
 
-func (m *mcpCommand) all(ctx context.Context) ([]record.MCPServer, error) {
-	return client.Call[[]record.MCPServer](ctx, m.System, "mcp.list", struct{}{})
+func (m *mcpCommand) all(ctx context.Context) ([]mcpserver.Stored, error) {
+	return client.Call[[]mcpserver.Stored](ctx, m.System, "mcp.list", struct{}{})
 }
 
-func (m *mcpCommand) find(ctx context.Context, name string) (record.MCPServer, error) {
+func (m *mcpCommand) find(ctx context.Context, name string) (mcpserver.Stored, error) {
 	all, err := m.all(ctx)
 	if err != nil {
-		return record.MCPServer{}, err
+		return mcpserver.Stored{}, err
 	}
-	i := slices.IndexFunc(all, func(s record.MCPServer) bool { return s.Name == name || s.ID == name })
+	i := slices.IndexFunc(all, func(s mcpserver.Stored) bool { return s.Name == name || s.ID == name })
 	if i < 0 {
-		return record.MCPServer{}, fmt.Errorf("no MCP server has the name %q; list them with: pocketcoder mcp list", name)
+		return mcpserver.Stored{}, fmt.Errorf("no MCP server has the name %q; list them with: pocketcoder mcp list", name)
 	}
 	return all[i], nil
 }
@@ -173,7 +172,7 @@ func (m *mcpCommand) secret(ctx context.Context, args []string) error {
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read the value: %w", err)
 	}
-	return m.Do(ctx, "mcp.secret", recordsecret.SetMCPSecret{Command: client.NewCommand(), Server: args[0], Name: args[1],
+	return m.Do(ctx, "mcp.secret", mcpserver.SetSecret{Command: client.NewCommand(), Server: args[0], Name: args[1],
 		Value: strings.TrimRight(line, "\r\n")})
 }
 
@@ -184,7 +183,7 @@ func (m *mcpCommand) list(ctx context.Context, _ []string) error {
 	}
 	const empty = "no MCP servers; add one with: pocketcoder mcp add NAME COMMAND"
 	const header = "NAME\tSTATE\tTOOLS\tRUNS\tPROBLEM"
-	return cli.PrintList(m.env, m.asJSON, all, empty, header, func(s record.MCPServer) []string {
+	return cli.PrintList(m.env, m.asJSON, all, empty, header, func(s mcpserver.Stored) []string {
 		problem := s.Problem
 		if s.Difference != "" {
 			problem = "it has changed; see: pocketcoder mcp show " + s.Name

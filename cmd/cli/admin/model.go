@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/model"
 )
 
 const modelUsage = `pocketcoder model: list the models, and select the model that answers.
@@ -46,7 +46,7 @@ func Model(ctx context.Context, env cli.Environment, args []string) error {
 }
 
 func (m *modelCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Call[record.Models](ctx, m.System, "model.list", record.ListModels{Chat: m.chat})
+	all, err := client.Call[model.Models](ctx, m.System, "model.list", model.List{Chat: m.chat})
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (m *modelCommand) use(ctx context.Context, args []string) error { return m.
 func (m *modelCommand) reset(ctx context.Context, _ []string) error { return m.choose(ctx, "") }
 
 // choose selects a model, or with an empty name clears the selection.
-func (m *modelCommand) choose(ctx context.Context, model string) error {
-	c := record.SelectModel{Command: client.NewCommand(), Chat: m.chat, Model: model}
+func (m *modelCommand) choose(ctx context.Context, name string) error {
+	c := model.Select{Command: client.NewCommand(), Chat: m.chat, Model: name}
 	if m.user != "" {
 		a, err := findAccount(ctx, m.System, m.user)
 		if err != nil {

@@ -1,5 +1,5 @@
 // Package blob stores contents that are too large for a message. It stores large bodies of events, outputs of commands,
-// and files in the bucket BLOBS. Offload moves a content to a file or to another object store.
+// and files in the bucket BLOBS. Offload moves a content to a file.
 //
 // Promises: the content of a blob is complete before the blob can be found. Read returns only a content that matches
 // its hash.
@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -26,7 +27,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/direct"
-	"pocketcoder/events/log/place"
 )
 
 // Bucket is the name of the bucket, and Stream that of the stream behind it.
@@ -103,7 +103,7 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader) (events.Blob,
 	if before != nil {
 		s.purgeChunks(ctx, before.NUID)
 		if path := OffloadedTo(before); path != "" {
-			_ = place.At(path).Remove(ctx) // nothing refers to it any more
+			_ = os.Remove(path) // nothing refers to it any more
 		}
 	}
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
@@ -203,12 +203,8 @@ func (s *Store) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
 	if path := OffloadedTo(&info); path != "" {
-		// An unavailable store is a temporary error. A missing or unreadable file means that the content is lost.
-		r, err := place.At(path).Open(ctx)
-		if errors.Is(err, place.ErrUnavailable) {
-			return nil, fmt.Errorf("open blob %s: %w", name, err)
-		}
-		if err != nil {
+		r, err := openFile(path)
+		if err != nil { // the content is lost
 			return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
 		}
 		return r, nil
@@ -231,7 +227,7 @@ func (s *Store) ReadEnd(ctx context.Context, name string, n int) (end []byte, er
 		return nil, fmt.Errorf("read the end of blob %s: %w", name, err)
 	}
 	if path := OffloadedTo(&info); path != "" {
-		return place.At(path).ReadEnd(ctx, int(min(uint64(n), info.Size)))
+		return readFileEnd(path, int64(n))
 	}
 	for back := uint64(2); ; back *= 8 { // the chunks precede the description, mixed with chunks of other blobs
 		after := seq - min(seq, back)
@@ -304,7 +300,7 @@ func (s *Store) PutByHash(ctx context.Context, body []byte) (events.Blob, error)
 func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
 	if path := OffloadedTo(info); path != "" {
 		sum, err := hex.DecodeString(b.SHA256)
-		return err == nil && place.At(path).Holds(ctx, sum), nil
+		return err == nil && fileHolds(path, sum), nil
 	}
 	stream, err := s.js.Stream(ctx, Stream)
 	if err != nil {
@@ -318,22 +314,17 @@ func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b event
 	return info.Size == uint64(b.Size) && stored.State.Subjects[chunks] == uint64(info.Chunks), nil
 }
 
-// IsLost reports whether an error of Read means that the content is missing or damaged. An unavailable store (see
-// IsUnavailable) may return it later.
+// IsLost reports whether an error of Read means that the content is missing or damaged.
 func IsLost(err error) bool {
-	return !IsUnavailable(err) &&
-		(errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable))
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrUnreadable)
 }
-
-// IsUnavailable reports whether an error of Read means that the store of an offloaded content does not answer.
-func IsUnavailable(err error) bool { return errors.Is(err, place.ErrUnavailable) }
 
 // Read returns the whole content of a blob. The server that answers may lag behind the others of a cluster, or close
 // its store, so Read reads again while the stream's leader has the blob, as long as readTimeout allows.
 func (s *Store) Read(ctx context.Context, b events.Blob) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
 		content, err := s.readOnce(ctx, b)
-		if !IsLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server has a copy
+		if !IsLost(err) || errors.Is(err, ErrUnreadable) { // no other server has a copy
 			return content, err
 		}
 		timeout, lookupErr := s.readTimeout(ctx, b.Name)

@@ -4,22 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"pocketcoder/events/log/place"
 )
 
-// fileKey is the key under which the metadata of a blob's description holds the path of the file with its content, or
-// the URL of the object.
+// fileKey is the key under which the metadata of a blob's description holds the path of the file with its content.
 const fileKey = "file"
 
-// OffloadedTo returns the path of the file, or the URL of the object, that holds the content of a blob. It returns ""
-// if the bucket holds it.
+// OffloadedTo returns the path of the file that holds the content of a blob, "" if the bucket holds it.
 func OffloadedTo(info *jetstream.ObjectInfo) string { return info.Metadata[fileKey] }
 
-// Offload moves the content of a blob to a file in dir, or to an object if dir is the URL of a store. It reports
-// whether it moved the content now. The bucket has the content until the file or the object is complete.
+// Offload moves the content of a blob to a file in dir. It reports whether it moved the content now. The bucket has the
+// content until the file is complete.
 func (s *Store) Offload(ctx context.Context, name, dir string) (moved bool, err error) {
 	if moved, err = s.offload(ctx, name, dir); err != nil {
 		err = fmt.Errorf("offload blob %s to %s: %w", name, dir, err)
@@ -45,10 +42,11 @@ func (s *Store) offload(ctx context.Context, name, dir string) (moved bool, err 
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	path, err := place.Write(ctx, dir, name, content, int64(info.Size), want)
-	if errors.Is(err, place.ErrMismatch) {
-		return false, fmt.Errorf("%w: %w", ErrDamaged, err)
-	} else if err != nil {
+	path := filepath.Join(dir, name)
+	if filepath.Dir(path) != filepath.Clean(dir) {
+		return false, errors.New("its name is not that of a file")
+	}
+	if err := writeFile(path, content, want); err != nil {
 		return false, err
 	}
 	info.Metadata = map[string]string{fileKey: path}

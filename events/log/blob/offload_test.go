@@ -1,7 +1,6 @@
 package blob_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/events/log/place"
 	"pocketcoder/expect"
 )
 
@@ -103,58 +101,4 @@ func TestFailedOffloadLeavesTheBlob(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	is.NoErr(err)
 	is.Equal(len(left), 0)
-}
-
-func TestAnOffloadedBlobIsReadFromItsObject(t *testing.T) {
-	is := is.New(t)
-	s := eventstest.NewStore(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	store := eventstest.Open(t, nc).Blobs
-	reader := attach(t, nc)
-	for _, text := range []string{strings.Repeat("line of output\n", 1_300_000), "short"} {
-		stored, err := store.PutByHash(t.Context(), []byte(text))
-		is.NoErr(err)
-		for _, want := range []bool{true, false} {
-			moved, err := store.Offload(t.Context(), stored.Name, s.URL)
-			is.NoErr(err)
-			is.Equal(moved, want)
-		}
-		is.True(s.Signed.Load())
-		is.True(s.Content(t, stored.Name) == text)
-		for _, store := range []*blob.Store{store, reader} {
-			is.True(contentOf(t, store, stored.Name) == text)
-			end, err := store.ReadEnd(t.Context(), stored.Name, 20)
-			is.NoErr(err)
-			is.Equal(string(end), text[max(0, len(text)-20):])
-		}
-		s.Replace(t, stored.Name, "damaged")
-		_, err = store.PutByHash(t.Context(), []byte(text)) // another event has the same content
-		is.NoErr(err)
-		_, err = s.HeadObject("archive", "old/chats/"+stored.Name)
-		is.True(err != nil) // nothing names the damaged object any more
-		is.True(contentOf(t, store, stored.Name) == text)
-	}
-}
-
-func TestOffloadToAStoreLeavesTheBlobIfItFails(t *testing.T) {
-	is := is.New(t)
-	s := eventstest.NewStore(t)
-	store := eventstest.Log(t).Blobs
-	stored, err := store.Put(t.Context(), "x1.stdout", strings.NewReader("all of it"))
-	is.NoErr(err)
-	s.Down.Store(true)
-	_, err = store.Offload(t.Context(), stored.Name, s.URL)
-	is.True(err != nil)
-	is.Equal(contentOf(t, store, stored.Name), "all of it")
-	s.Down.Store(false)
-	_, err = store.Offload(t.Context(), stored.Name, strings.Replace(s.URL, "archive", "missing", 1))
-	expect.Contains(t, err.Error(), "bucket does not exist")
-	is.Equal(contentOf(t, store, stored.Name), "all of it")
-	sum := sha256.Sum256([]byte("another"))
-	object := place.Object(strings.Replace(s.URL, "?", "/y?", 1))
-	err = object.Write(t.Context(), strings.NewReader("content"), 7, sum[:])
-	is.True(errors.Is(err, place.ErrMismatch))
-	is.Equal(object.Holds(t.Context(), sum[:]), false)
-	_, err = s.HeadObject("archive", "old/chats/y")
-	is.True(err != nil)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +23,20 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/rule"
+	"pocketcoder/handlers/sshkey"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
@@ -42,8 +50,11 @@ type Handlers struct {
 	Permissions *permission.Permissions
 }
 
-func New(l *log.Log) *Handlers {
-	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l},
+// New returns handlers on a log. types are further types of records: those of packages that the tests of others import.
+func New(l *log.Log, types ...record.Type) *Handlers {
+	types = slices.Concat(types, agent.Types, rule.Types, proposal.Types, device.Types, model.Types,
+		[]record.Type{note.Type, sshkey.Type, mcpserver.Programs(nil).Type()})
+	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: record.Open(l, types...),
 		Permissions: &permission.Permissions{Log: l}}
 }
 
@@ -296,9 +307,9 @@ func (g *RunningGate) Referrals(permission string) (found []events.PermissionRef
 }
 
 // InForce is how a person would write the rules of a scope.
-func InForce(t testing.TB, h *Handlers, s rulebook.Scope) (rules []string) {
+func InForce(t testing.TB, h *Handlers, s rule.Scope) (rules []string) {
 	t.Helper()
-	found, err := h.Records.Rules(t.Context(), s)
+	found, err := rule.InForce(t.Context(), h.Records, s)
 	is.New(t).NoErr(err)
 	for _, r := range found {
 		rules = append(rules, r.String())

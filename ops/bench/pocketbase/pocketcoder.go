@@ -20,7 +20,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/web"
@@ -102,7 +102,7 @@ func openPocketCoder(ctx context.Context, dir string, synced bool) (o web.Option
 	if err != nil {
 		return o, nil, err
 	}
-	records := &record.Records{Log: log}
+	records := recordtype.Open(log, nil)
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
 		Log: log, Tail: tail.New(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate,

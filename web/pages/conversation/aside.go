@@ -12,13 +12,12 @@ import (
 
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
 // waitingTitle is the title of the queue. It counts only the held messages if there are any.
 func waitingTitle(all []queueEntry) string {
-	n, one, more := len(all), texts.WaitingOne, texts.WaitingMore
+	n, one, more := len(all), "1 message waits", "%d messages wait"
 	held := 0
 	for _, q := range all {
 		if q.IsHeldByStop() {
@@ -26,7 +25,7 @@ func waitingTitle(all []queueEntry) string {
 		}
 	}
 	if held > 0 {
-		n, one, more = held, texts.HeldOne, texts.HeldMore
+		n, one, more = held, "Stopped. 1 message waits.", "Stopped. %d messages wait."
 	}
 	if n == 1 {
 		return one
@@ -58,7 +57,7 @@ func FirstWords(m projections.ShownMessage) string {
 	if len(words) > maxWords {
 		return string(words[:maxWords-1]) + "…"
 	}
-	return cmp.Or(string(words), texts.File)
+	return cmp.Or(string(words), "file")
 }
 
 // unsentText is the text of a person's message that failed, "" for one that cannot be sent again as a text.
@@ -84,11 +83,11 @@ func unreadableKinds(v chatView) templ.Attributes {
 		}
 	}
 	return templ.Attributes{"data-unreadable": strings.Join(kinds, " "),
-		"data-why": fmt.Sprintf(texts.CannotRead, visible.Line(model))}
+		"data-why": fmt.Sprintf("%s cannot read it.", visible.Line(model))}
 }
 
 func tokens(s timeline.Totals) string {
-	return fmt.Sprintf(texts.TokensOf, rounded(s.TokensIn), rounded(s.TokensOut))
+	return fmt.Sprintf("%s in, %s out", rounded(s.TokensIn), rounded(s.TokensOut))
 }
 
 // rounded is a number of tokens in at most four digits.
@@ -129,5 +128,5 @@ func todoTitle(all []todo) string {
 			current = cmp.Or(current, ": "+visible.Line(t.Content))
 		}
 	}
-	return fmt.Sprintf(texts.Todo, completed, len(all)) + current
+	return fmt.Sprintf("%d of %d tasks done", completed, len(all)) + current
 }

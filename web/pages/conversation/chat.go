@@ -21,7 +21,6 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // Conversation serves the list of chats, and each chat.
@@ -51,13 +50,15 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /chats/{id}/stop", c.Command(c.stopDelegate))
 }
 
+// continuePrompt is the message that the button Continue sends to the model.
+const continuePrompt = "Continue."
+
 // MaxMessages is the number of messages that a page shows at once.
 const MaxMessages = 200
 
 // chatView is a chat, or what changed in it, at one moment.
 type chatView struct {
 	chat      timeline.Chat
-	pending   int // requests and questions that wait for a person, of all chats
 	window    timeline.Window
 	earlier   bool // there are messages before the window
 	entries   []timeline.Entry
@@ -127,8 +128,9 @@ func (c Conversation) goneDelegate(ctx context.Context, db dbx.Builder, caller a
 	if _, rootErr = c.Chat(ctx, db, caller, root); rootErr != nil {
 		return rootErr // the caller must not learn that there was a delegate
 	}
-	return site.Gone{Problem: api.Problem{Status: http.StatusNotFound, Message: texts.DelegateGone},
-		Path: site.ChatPath(root) + "#delegates", Link: texts.DelegateLeft}
+	return site.Gone{Problem: api.Problem{Status: http.StatusNotFound, Message: "This delegate was deleted. If " +
+		"files or commits of its git worktree were kept, the chat that it worked for lists them."},
+		Path: site.ChatPath(root) + "#delegates", Link: "The delegates of that chat"}
 }
 
 // savedRule is a rule, and when it ends: "" for never.
@@ -176,9 +178,7 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.delegates, err = projections.DelegatesIn(ctx, db, id); err != nil {
 		return v, err
 	}
-	waiting, err := c.Pending(ctx, db, caller)
-	v.pending = len(waiting)
-	return v, err
+	return v, c.CountPending(ctx, db)
 }
 
 // sendMessage submits a message, or carries out the command that a person wrote instead of one. A message that is sent
@@ -228,7 +228,7 @@ func (c Conversation) omitAndContinue(_ http.ResponseWriter, r *http.Request, ca
 	if _, err := c.Chats.Omit(r, caller, id, message); err != nil {
 		return "", err
 	}
-	return site.ChatPath(id), c.send(r, caller, id, message, texts.ContinuePrompt, nil)
+	return site.ChatPath(id), c.send(r, caller, id, message, continuePrompt, nil)
 }
 
 func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // runCommand carries out what a person wrote into the composer instead of a message.
@@ -64,9 +63,8 @@ func runnerOf(text string) (run runCommand, argument string) {
 	return commands[command.Name], argument
 }
 
-func (c Conversation) showHelp(r *http.Request, caller api.Caller) (templ.Component, error) {
-	pending, err := c.PendingCount(r.Context(), caller)
-	return helpPage(caller, pending), err
+func (c Conversation) showHelp(*http.Request, api.Caller) (templ.Component, error) {
+	return helpPage(), nil
 }
 
 // undoLast takes back the last message, and what followed it.
@@ -77,7 +75,7 @@ func (c Conversation) undoLast(r *http.Request, caller api.Caller, changed strin
 		return err
 	})
 	if err == nil && v.aside.Prompt == "" {
-		err = api.BadField("text", "validation_invalid_value", texts.NoPrompt)
+		err = api.BadField("text", "validation_invalid_value", "There is no message to undo.")
 	}
 	if err != nil {
 		return "", err
@@ -122,7 +120,7 @@ func (c Conversation) selectModel(_ http.ResponseWriter, r *http.Request, caller
 // useModel selects a model for the next messages of a chat.
 func (c Conversation) useModel(r *http.Request, caller api.Caller, model string) (string, error) {
 	if model == "" {
-		return "", api.BadField("text", "validation_required", texts.UnknownModel)
+		return "", api.BadField("text", "validation_required", "Write a model after the command: /model PROVIDER/MODEL.")
 	}
 	id := r.PathValue("id")
 	_, err := c.Records.Create(r.Context(), caller, "model_selection",
@@ -148,7 +146,8 @@ func (c Conversation) useAgent(r *http.Request, caller api.Caller, name string) 
 		names = append(names, a.Name)
 	}
 	if name != "none" {
-		return "", api.BadField("text", "validation_invalid_value", texts.UnknownAgent, strings.Join(names, ", "))
+		return "", api.BadField("text", "validation_invalid_value", "There is no such agent. Write one of these "+
+			"after the command: %s.", strings.Join(names, ", "))
 	}
 	return c.update(r, caller, map[string]any{"agent": ""})
 }

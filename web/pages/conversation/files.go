@@ -13,8 +13,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 )
+
+// fileLeftOut says with its name that a file does not go to the model.
+const fileLeftOut = "left out: %s"
 
 // maxFiles is the size of all files together that surely fits into a message, in bytes: base64 takes a third more.
 const maxFiles = (chat.MaxMessage - 64<<10) / 4 * 3
@@ -47,7 +49,8 @@ func checkSize(parts []events.Part) error {
 		return nil
 	}
 	return api.Problem{Status: http.StatusRequestEntityTooLarge,
-		Message: fmt.Sprintf(texts.MessageTooLarge, megabytes(size), megabytes(chat.MaxMessage))}
+		Message: fmt.Sprintf("The message has %s with its files. The limit is %s, and a file takes a third more "+
+			"than on a disk. Send fewer or smaller files.", megabytes(size), megabytes(chat.MaxMessage))}
 }
 
 func megabytes(size int) string {

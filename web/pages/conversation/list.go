@@ -15,9 +15,10 @@ import (
 
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
+
+const nothingToSend = "Write a message first."
 
 const (
 	maxChats  = 100  // in the list
@@ -26,9 +27,8 @@ const (
 
 // chatList is the list of chats that an account sees, at one moment.
 type chatList struct {
-	chats   []timeline.Chat
-	pending int // requests and questions that wait for a person, of all chats
-	seq     uint64
+	chats []timeline.Chat
+	seq   uint64
 
 	listFilter
 	away     absenceSummary
@@ -95,9 +95,7 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 		if l.tag != "" {
 			l.chats = tagged(l.chats, l.tag)
 		}
-		waiting, err := c.Pending(ctx, db, caller)
-		l.pending = len(waiting)
-		if !caller.Is("admin") || err != nil {
+		if err := c.CountPending(ctx, db); !caller.Is("admin") || err != nil {
 			return err
 		}
 		models, err := timeline.ModelsOf(ctx, db, "")
@@ -111,11 +109,11 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	text := site.Field(r, "text")
 	if r.PostFormValue("demo") != "" {
-		text = texts.Demo
+		text = "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"
 	}
 	files, err := filesIn(r)
 	if err == nil && strings.TrimSpace(text) == "" && len(files) == 0 {
-		err = api.BadField("text", "validation_required", texts.NothingToSend)
+		err = api.BadField("text", "validation_required", nothingToSend)
 	}
 	if err != nil {
 		return "", err
@@ -138,7 +136,7 @@ func (c Conversation) send(r *http.Request, caller api.Caller, chat, id, text st
 	}
 	parts = append(parts, files...)
 	if len(parts) == 0 {
-		return api.BadField("text", "validation_required", texts.NothingToSend)
+		return api.BadField("text", "validation_required", nothingToSend)
 	}
 	if err := checkSize(parts); err != nil {
 		return err

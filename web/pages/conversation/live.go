@@ -33,7 +33,7 @@ func (c Conversation) liveChats(r *http.Request, caller api.Caller) (site.Update
 			}
 			away = &a
 		}
-		b, err := sent.Render(ctx, site.RequestsLink(l.pending, "/"), whileAway(*away), chatRows(l))
+		b, err := sent.Render(ctx, site.RequestsLink("/"), whileAway(*away), chatRows(l))
 		return b, l.seq, err
 	}, nil, nil
 }
@@ -56,7 +56,7 @@ func (c Conversation) liveChat(r *http.Request, caller api.Caller) (site.Updates
 			return nil, 0, err
 		}
 		work = &v.work
-		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""), chatHead(v), chatMenu(v), newest(v.chat), foot(v),
+		b, err := head.Render(ctx, site.RequestsLink(""), chatHead(v), chatMenu(v), newest(v.chat), foot(v),
 			sendButtons(v))
 		if err != nil {
 			return nil, 0, err

@@ -10,11 +10,10 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -121,7 +120,7 @@ func (s toolState) input() (in struct {
 // name names the tool of a call, with its MCP server if it has one.
 func (p part) name() string {
 	if server, tool, ok := mcpserver.OfPermission(p.Tool); ok {
-		return visible.Line(fmt.Sprintf(texts.ToolOfServer, tool, server))
+		return visible.Line(fmt.Sprintf(site.ToolOfServer, tool, server))
 	}
 	return visible.Line(p.Tool)
 }
@@ -180,7 +179,7 @@ func Shortened(output string) string {
 	for !utf8.RuneStart(output[tail]) {
 		tail++
 	}
-	return output[:head] + "\n" + fmt.Sprintf(texts.LeftOut, tail-head) + "\n" + output[tail:]
+	return output[:head] + "\n" + fmt.Sprintf(site.LeftOut, tail-head) + "\n" + output[tail:]
 }
 
 // stateClass is the class of the mark of a tool call. The end of a command decides: OpenCode calls each completed.
@@ -222,14 +221,14 @@ func failure(m *projections.ShownMessage) string {
 	if name == "MessageAbortedError" {
 		return ""
 	}
-	return visible.Plain(cmp.Or(message, texts.Failed))
+	return visible.Plain(cmp.Or(message, "The answer failed."))
 }
 
 // ended says how the turn ended with a message, "" if the message is complete or says it itself.
 func ended(m *projections.ShownMessage) string {
 	switch {
 	case m.EngineStatus == "aborted":
-		return texts.Stopped
+		return "Stopped."
 	case failure(m) != "":
 		return ""
 	}
@@ -242,7 +241,7 @@ func delivery(m *projections.ShownMessage) string {
 	case m.Held != "":
 		return visible.Plain(m.Held)
 	case m.UserStatus == "pending", m.UserStatus == "sending":
-		return texts.Queued
+		return "Queued."
 	}
 	return visible.Plain(m.Notice)
 }
@@ -250,7 +249,7 @@ func delivery(m *projections.ShownMessage) string {
 // noteTitle says what a message that PocketCoder wrote is about.
 func noteTitle(m *projections.ShownMessage) string {
 	if m.Reports != "" && m.Reports != "[]" {
-		return texts.DelegateReport
+		return "A report on the delegates of this chat."
 	}
-	return texts.Resumed
+	return "PocketCoder resumed the turn."
 }

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/requests"
-	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/site"
 )
 
 // awayAfter is how long an account has seen nothing when the list says what happened meanwhile.
@@ -61,20 +61,20 @@ func summary(n timeline.News) string {
 			parts = append(parts, fmt.Sprintf(more, n)+rest)
 		}
 	}
-	say(n.Ended, texts.TurnEnded, texts.TurnsEnded, "")
-	say(n.Failed, texts.TurnFailed, texts.TurnsFailed, "")
-	say(n.Stopped, texts.TurnStopped, texts.TurnsStopped, "")
+	say(n.Ended, "1 turn ended", "%d turns ended", "")
+	say(n.Failed, "1 turn failed", "%d turns failed", "")
+	say(n.Stopped, "1 turn stopped", "%d turns stopped", "")
 	for _, d := range n.Decisions {
 		by := requests.Decider(d.Decider, d.By)
 		if d.By == events.ActorPolicy {
-			by = texts.Rules
+			by = "rules"
 		}
-		verb := map[string]string{"authorized": texts.Approved, "denied": texts.Denied}[d.Status]
-		say(d.N, texts.OneRequest, texts.SomeRequests, fmt.Sprintf(verb, by))
+		verb := map[string]string{"authorized": site.ApprovedBy, "denied": site.DeniedBy}[d.Status]
+		say(d.N, "1 request ", "%d requests ", fmt.Sprintf(verb, by))
 	}
-	say(n.Commands, texts.CommandRan, texts.CommandsRan, "")
-	say(n.CommandsFailed, texts.CommandFailed, texts.CommandsFailed, "")
-	say(n.Files, texts.FileChanged, texts.FilesChanged, "")
-	say(n.Answers, texts.OneAnswer, texts.SomeAnswers, "")
+	say(n.Commands, "1 command ran", "%d commands ran", "")
+	say(n.CommandsFailed, "1 command failed", "%d commands failed", "")
+	say(n.Files, "1 file changed", "%d files changed", "")
+	say(n.Answers, "1 new message", "%d new messages", "")
 	return strings.Join(parts, " · ")
 }

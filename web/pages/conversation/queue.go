@@ -11,8 +11,10 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
+
+// nextStep says when the assistant reads a message that is sent while it works.
+const nextStep = "The assistant reads it after its current step."
 
 // queueEntry is a message that the assistant has not read, and where it can be moved.
 type queueEntry struct {
@@ -84,7 +86,7 @@ func (c Conversation) edited(ctx context.Context, message, text string) ([]event
 		}
 	}
 	if len(edited) == 0 {
-		return nil, api.BadField("text", "validation_required", texts.NothingToSend)
+		return nil, api.BadField("text", "validation_required", nothingToSend)
 	}
 	return edited, nil
 }

@@ -18,7 +18,6 @@ import (
 // transcript holds the messages of a subagent at one moment, or those that changed.
 type transcript struct {
 	chat    timeline.Chat
-	pending int // requests and questions that wait for a person, of all chats
 	agent   timeline.Subagent
 	from    int64 // position of the first message
 	entries []timeline.Entry
@@ -38,10 +37,7 @@ func (c Conversation) showSubagent(r *http.Request, caller api.Caller) (templ.Co
 		t.entries, err = timeline.Transcript(r.Context(), db, t.chat.ID, t.agent.Session, t.from, 0)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return subagentPage(caller, t), nil
+	return subagentPage(t), err
 }
 
 // subagentIn returns a subagent of a chat that the account may view, without its messages.
@@ -59,9 +55,7 @@ func (c Conversation) subagentIn(ctx context.Context, db dbx.Builder, caller api
 		return t, query.ErrNotFound
 	}
 	t.agent = tree[i]
-	waiting, err := c.Pending(ctx, db, caller)
-	t.pending = len(waiting)
-	return t, err
+	return t, c.CountPending(ctx, db)
 }
 
 func (c Conversation) liveSubagent(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
@@ -83,7 +77,7 @@ func (c Conversation) liveSubagent(r *http.Request, caller api.Caller) (site.Upd
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := head.Render(ctx, site.RequestsLink(t.pending, ""), subagentState(t))
+		b, err := head.Render(ctx, site.RequestsLink(""), subagentState(t))
 		if err != nil {
 			return nil, 0, err
 		}

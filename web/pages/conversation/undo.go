@@ -31,13 +31,8 @@ func (c Conversation) revert(r *http.Request, caller api.Caller, message, change
 // askUndo asks what becomes of the files that were changed later.
 func (c Conversation) askUndo(r *http.Request, caller api.Caller) (templ.Component, error) {
 	var one timeline.Chat
-	pending := 0
 	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
-		if one, err = c.Chat(r.Context(), db, caller, r.PathValue("id")); err != nil {
-			return err
-		}
-		waiting, err := c.Pending(r.Context(), db, caller)
-		pending = len(waiting)
+		one, err = c.Chat(r.Context(), db, caller, r.PathValue("id"))
 		return err
 	})
 	if err != nil {
@@ -45,5 +40,5 @@ func (c Conversation) askUndo(r *http.Request, caller api.Caller) (templ.Compone
 	}
 	message := r.URL.Query().Get("message")
 	files, err := c.Chats.Engine.Changed(r.Context(), one.ID, message)
-	return undoQuestion(caller, pending, one, message, files), err
+	return undoQuestion(one, message, files), err
 }

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/site"
 )
 
 // row is a line of what is known about an event.
@@ -40,12 +40,12 @@ func (p Replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, a
 	name := func(actor string) string { return actorName(actor, email) }
 	d.by, d.cause, d.stored = name(e.Actor), all.cause(e.Cause), storedText(e.Data)
 	if e.IsErased() {
-		d.rows = []row{{texts.Reason, texts.Erased}}
+		d.rows = []row{{"reason", "An operator erased this event."}}
 		return d, nil
 	}
 	body, err := events.Decode(e)
 	if err != nil {
-		d.rows = []row{{texts.Reason, texts.Malformed}}
+		d.rows = []row{{"reason", "This event cannot be read."}}
 		return d, nil
 	}
 	f := &finder{ctx: ctx, db: db, name: name}
@@ -78,7 +78,7 @@ func filled(all []row) (rows []row) {
 // actorName names an account by its email, and a part of the system by what it is.
 func actorName(actor string, email func(string) string) string {
 	kind, _, _ := strings.Cut(actor, ":")
-	return cmp.Or(email(actor), texts.Actors[kind], actor)
+	return cmp.Or(email(actor), actors[kind], actor)
 }
 
 // storedText returns the beginning of a body for a person.
@@ -89,7 +89,7 @@ func storedText(body json.RawMessage) string {
 	}
 	text := b.String()
 	if short := api.Truncate(text, maxStored); short != text {
-		return short + fmt.Sprintf("\n"+texts.LeftOut, len(text)-len(short))
+		return short + fmt.Sprintf("\n"+site.LeftOut, len(text)-len(short))
 	}
 	return text
 }
@@ -99,7 +99,7 @@ func openCodeRows(b events.OpenCode) []row {
 	switch b.Type {
 	case events.PermissionAsked:
 		ask, _ := opencode.Read[events.PermissionAsk](b)
-		return []row{{texts.TheRequest, ask.Permission}, {texts.TheCommand, ask.Text()}}
+		return []row{{"asks for", ask.Permission}, {"command", ask.Text()}}
 	case events.QuestionAsked:
 		ask, _ := opencode.Read[events.QuestionAsk](b)
 		return questionRows(ask)
@@ -107,18 +107,18 @@ func openCodeRows(b events.OpenCode) []row {
 		part, _ := opencode.Read[opencode.PartUpdated](b)
 		var state struct{ Status, Title string }
 		_ = json.Unmarshal(part.Part.State, &state) // text has none
-		return []row{{texts.Tool, strings.TrimSpace(part.Part.Tool + " " + state.Status)},
-			{texts.Text, firstOf(part.Part.Text)}}
+		return []row{{"tool", strings.TrimSpace(part.Part.Tool + " " + state.Status)},
+			{"text", firstOf(part.Part.Text)}}
 	case "session.status":
 		status, _ := opencode.Read[opencode.SessionStatus](b)
-		return []row{{texts.Outcome, status.Status.Type}}
+		return []row{{"outcome", status.Status.Type}}
 	}
 	return nil
 }
 
 func questionRows(ask events.QuestionAsk) (all []row) {
 	for _, q := range ask.Questions {
-		all = append(all, row{texts.TheRequest, q.Question})
+		all = append(all, row{"asks for", q.Question})
 	}
 	return all
 }
@@ -145,9 +145,9 @@ type finder struct {
 func (f *finder) rows(body events.Data) ([]row, error) {
 	switch b := body.(type) {
 	case events.MessageSubmitted:
-		return []row{{texts.Text, textOf(b.Parts)}}, nil
+		return []row{{"text", textOf(b.Parts)}}, nil
 	case events.MessageEdited:
-		return []row{{texts.Text, textOf(b.Parts)}}, f.message(b.Message)
+		return []row{{"text", textOf(b.Parts)}}, f.message(b.Message)
 	case events.MessageMoved:
 		return nil, f.message(b.Message)
 	case events.MessageSteered:
@@ -155,45 +155,45 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 	case events.MessageWithdrawn:
 		return nil, f.message(b.Message)
 	case events.PermissionRequested:
-		return []row{{texts.TheRequest, b.Type}, {texts.TheCommand, b.Ask().Text()}}, nil
+		return []row{{"asks for", b.Type}, {"command", b.Ask().Text()}}, nil
 	case events.PermissionReferred:
 		p, err := f.request(b.Permission)
-		return []row{{texts.TheCommand, p.Ask().Text()}, {texts.Why, b.Reason}, {texts.RuleOf, b.Rule}}, err
+		return []row{{"command", p.Ask().Text()}, {"why you are asked", b.Reason}, {"rule", b.Rule}}, err
 	case events.PermissionDecided:
 		p, err := f.request(b.Permission)
 		return []row{
-			{texts.Decision, texts.Decisions[string(b.Decision)]}, {texts.TheCommand, cmp.Or(b.Edited, b.Command, p.Ask().Text())},
-			{texts.RuleOf, b.Rule}, {texts.Reason, b.Reason},
+			{"decision", decisions[string(b.Decision)]}, {"command", cmp.Or(b.Edited, b.Command, p.Ask().Text())},
+			{"rule", b.Rule}, {"reason", b.Reason},
 		}, err
 	case events.PermissionExpired:
 		p, err := f.request(b.Permission)
-		return []row{{texts.TheCommand, p.Ask().Text()}, {texts.Reason, b.Reason}}, err
+		return []row{{"command", p.Ask().Text()}, {"reason", b.Reason}}, err
 	case events.PermissionApplied:
 		p, err := f.request(b.Permission)
-		return []row{{texts.TheRequest, p.Message}, {texts.Reason, b.Error}}, err
+		return []row{{"asks for", p.Message}, {"reason", b.Error}}, err
 	case events.QuestionRequested:
 		return questionRows(b.Ask()), nil
 	case events.QuestionAnswered:
-		return []row{{texts.Answer, strings.Join(b.Answers, ", ")}}, nil
+		return []row{{"Answer", strings.Join(b.Answers, ", ")}}, nil
 	case events.FileSent:
-		return []row{{texts.File, b.Path}, {texts.Text, firstOf(b.Caption)}}, nil
+		return []row{{"file", b.Path}, {"text", firstOf(b.Caption)}}, nil
 	case events.MCPCalled:
-		return []row{{texts.Tool, fmt.Sprintf(texts.ToolOfServer, b.Tool, b.Name)},
-			{texts.Text, firstOf(string(b.Arguments))}}, nil
+		return []row{{"tool", fmt.Sprintf(site.ToolOfServer, b.Tool, b.Name)},
+			{"text", firstOf(string(b.Arguments))}}, nil
 	case events.MCPReturned:
 		took := time.Duration(b.DurationMS) * time.Millisecond
-		return []row{{texts.Outcome, fmt.Sprintf(texts.AnsweredAfter, took)}, {texts.Text, firstOf(string(b.Result))},
-			{texts.Reason, b.Error}}, nil
+		return []row{{"outcome", fmt.Sprintf("answered after %s", took)}, {"text", firstOf(string(b.Result))},
+			{"reason", b.Error}}, nil
 	case events.MessageSending:
 		return nil, f.message(b.Message)
 	case events.MessageDelivered:
 		return nil, f.message(b.Message)
 	case events.MessageHeld:
-		return []row{{texts.Reason, b.Reason}}, f.message(b.Message)
+		return []row{{"reason", b.Reason}}, f.message(b.Message)
 	case events.MessageFailed:
-		return []row{{texts.Reason, b.Error}}, f.message(b.Message)
+		return []row{{"reason", b.Error}}, f.message(b.Message)
 	case events.EffectFailed:
-		return []row{{texts.Reason, b.Reason}}, nil
+		return []row{{"reason", b.Reason}}, nil
 	}
 	return nil, nil
 }
@@ -227,22 +227,22 @@ func (f *finder) execution(body events.Data) (exec string, rows []row, err error
 	case events.ExecRequested:
 		exec = b.Exec
 	case events.ExecStarted:
-		exec, rows = b.Exec, []row{{texts.Outcome, b.Isolation}}
+		exec, rows = b.Exec, []row{{"outcome", b.Isolation}}
 	case events.ExecSignalled:
-		exec, rows = b.Exec, []row{{texts.Signalled, b.Signal}}
+		exec, rows = b.Exec, []row{{"signal", b.Signal}}
 	case events.ExecConnected:
-		exec, rows = b.Exec, []row{{texts.Host, fmt.Sprintf("%s:%d", b.Host, b.Port)}, {texts.Reason, b.Reason}}
+		exec, rows = b.Exec, []row{{"host", fmt.Sprintf("%s:%d", b.Host, b.Port)}, {"reason", b.Reason}}
 	case events.ExecChanged:
 		exec = b.Exec
 		for _, file := range b.Files {
-			rows = append(rows, row{texts.File, file.Path})
+			rows = append(rows, row{"file", file.Path})
 		}
 	case events.ExecRefused:
-		exec, rows = b.Exec, []row{{texts.TheCommand, b.Command}, {texts.Reason, b.Reason}}
+		exec, rows = b.Exec, []row{{"command", b.Command}, {"reason", b.Reason}}
 	case events.ExecFinished:
-		exec, rows = b.Exec, []row{{texts.Outcome, outcome(b)}, {texts.Reason, b.Error}, {texts.Left, b.Left.Sentence()}}
+		exec, rows = b.Exec, []row{{"outcome", outcome(b)}, {"reason", b.Error}, {"processes left", b.Left.Sentence()}}
 		for _, q := range b.Quarantined {
-			rows = append(rows, row{texts.Quarantined, q.Name + ", " + q.Describe()})
+			rows = append(rows, row{"moved out of the workspace", q.Name + ", " + q.Describe()})
 		}
 	}
 	x, err := timeline.Run(f.ctx, f.db, exec)
@@ -257,10 +257,10 @@ func (f *finder) execution(body events.Data) (exec string, rows []row, err error
 		f.about = uint64(p.DecidedSeq)
 	}
 	if x.Status != events.ExecutionRefused {
-		rows = append([]row{{texts.TheCommand, x.Text}}, rows...)
+		rows = append([]row{{"command", x.Text}}, rows...)
 	}
 	if p.DecidedBy != "" {
-		rows = append(rows, row{texts.AllowedBy, strings.TrimSpace(f.name(p.DecidedBy) + " " + p.Rule)})
+		rows = append(rows, row{"allowed by", strings.TrimSpace(f.name(p.DecidedBy) + " " + p.Rule)})
 	}
 	if x.Finished == "" || x.Started == "" {
 		exec = ""
@@ -279,6 +279,14 @@ func beginsExecution(body events.Data) bool {
 
 // outcome says how an execution ended.
 func outcome(b events.ExecFinished) string {
-	end := cmp.Or(b.Reason, b.Signal, fmt.Sprintf(texts.ExitCode, b.ExitCode))
-	return fmt.Sprintf(texts.Ended, end, time.Duration(b.DurationMS)*time.Millisecond)
+	end := cmp.Or(b.Reason, b.Signal, fmt.Sprintf("exit code %d", b.ExitCode))
+	return fmt.Sprintf("%s after %s", end, time.Duration(b.DurationMS)*time.Millisecond)
 }
+
+// The names of marks, decisions and actors.
+var (
+	markNames = map[string]string{"request": "Requests", "decision": "Decisions", "execution": "Commands"}
+	decisions = map[string]string{"authorized": "approved", "denied": "denied"}
+	actors    = map[string]string{"policy": "a rule", "sandbox": "the sandbox", "system": site.Product,
+		"anonymous": "a client that is not logged in", "engine": "OpenCode"}
+)

@@ -61,15 +61,11 @@ type moment struct {
 func (m moment) step() step { return m.steps[m.number-1] }
 
 func (p Replay) show(r *http.Request, caller api.Caller) (templ.Component, error) {
-	pending, err := p.PendingCount(r.Context(), caller)
-	if err != nil {
-		return nil, err
-	}
 	all, err := p.moments(r, caller, 0)
 	if err != nil {
 		return nil, err
 	}
-	return replayPage(caller, pending, all[0]), nil
+	return replayPage(all[0]), nil
 }
 
 // maxMoments is the largest number of moments in an answer.

@@ -14,11 +14,10 @@ import (
 
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/routes"
 )
 
@@ -44,7 +43,7 @@ func (f ruleFields) request() routes.AlwaysRequest {
 // shownRule is the rule that the page of a request shows: its fields, what they make, and the request.
 type shownRule struct {
 	Fields  ruleFields
-	Rules   []record.Rule
+	Rules   []policy.Rule
 	Request string
 	Files   string // their hash
 }
@@ -73,7 +72,7 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, caller api.
 	var shown shownRule
 	err := json.Unmarshal([]byte(r.PostFormValue("shown")), &shown)
 	if err != nil || shown.Request == "" || len(shown.Rules) == 0 { // the API takes none for a caller who checks nothing
-		return "", api.BadField("shown", "validation_required", texts.NothingShown)
+		return "", api.BadField("shown", "validation_required", nothingShown)
 	}
 	id, fields := r.PathValue("id"), ruleFieldsOf(r.PostForm)
 	if fields != shown.Fields {
@@ -129,28 +128,27 @@ func (v alwaysView) shown() string {
 // offerText is the text of the link to the rule that would allow a request.
 func offerText(r *timeline.Request) string {
 	if r.Permission.Permission == permission.TypeNetwork {
-		return texts.AlwaysHost
+		return "Always allow this host…"
 	}
-	return texts.Always
+	return "Always…"
 }
 
 func hostPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/host") }
 
 func alwaysPath(id string) templ.SafeURL { return templ.SafeURL(singleRequestPath(id) + "/always") }
 
-// option is a choice of a form.
-type option struct{ value, text string }
-
 // scopes are those that an account may choose.
-func scopes(caller api.Caller) []option {
-	all := []option{{permission.ScopeChat, texts.ThisChat}}
+func scopes(caller api.Caller) []site.Option {
+	all := []site.Option{{Value: permission.ScopeChat, Text: "this chat"}}
 	if caller.Is("admin") {
-		all = append(all, option{permission.ScopeAgent, texts.ThisAgent}, option{permission.ScopeAll, texts.AllChats})
+		all = append(all, site.Option{Value: permission.ScopeAgent, Text: "the agent that asks, in all chats"},
+			site.Option{Value: permission.ScopeAll, Text: "all chats"})
 	}
 	return all
 }
 
-var durations = []option{{"1h", texts.OneHour}, {"24h", texts.OneDay}, {"720h", texts.ThirtyDays}, {"", texts.ForEver}}
+var durations = []site.Option{{Value: "1h", Text: "1 hour"}, {Value: "24h", Text: "1 day"},
+	{Value: "720h", Text: "30 days"}, {Text: "until you revoke it"}}
 
 // resultText sums up a dry run.
 func resultText(text string, r dryrun.Result) string { return fmt.Sprintf(text, r.Allowed, r.Asks) }
@@ -162,9 +160,9 @@ func decided(c dryrun.Command) string {
 		outcomes = append(outcomes, fmt.Sprintf("%d %s", c.Decided[outcome], outcome))
 	}
 	if c.Count == 1 {
-		return fmt.Sprintf(texts.OnceAsked, strings.TrimPrefix(outcomes[0], "1 "))
+		return fmt.Sprintf("asked once: %s", strings.TrimPrefix(outcomes[0], "1 "))
 	}
-	return fmt.Sprintf(texts.TimesAsked, c.Count, strings.Join(outcomes, ", "))
+	return fmt.Sprintf("asked %d times: %s", c.Count, strings.Join(outcomes, ", "))
 }
 
 // refused reports whether a person or a rule denied a request that the new rule would have allowed.
@@ -178,4 +176,4 @@ func (v alwaysView) widest() dryrun.Result {
 	return v.proposal.Chat
 }
 
-func ruleText(r record.Rule) string { return r.String() }
+func ruleText(r policy.Rule) string { return r.String() }

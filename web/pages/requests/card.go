@@ -14,12 +14,11 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -40,9 +39,9 @@ type requestContent struct {
 // summary is the line that stays of a decided request.
 func (a requestContent) summary() string {
 	if a.diff {
-		return texts.Details // the title names the file
+		return "Details" // the title names the file
 	}
-	return cmp.Or(visible.Line(cmp.Or(a.edited, a.text)), texts.Details)
+	return cmp.Or(visible.Line(cmp.Or(a.edited, a.text)), "Details")
 }
 
 type detail struct{ name, value string }
@@ -53,9 +52,9 @@ func describe(r *timeline.Request) (a requestContent) {
 	about := ask.About()
 	switch {
 	case r.Permission.Permission == "network":
-		a = requestContent{title: fmt.Sprintf(texts.Reach, strings.Join(ask.Patterns, ", ")), text: r.Message}
+		a = requestContent{title: fmt.Sprintf("Connect to %s", strings.Join(ask.Patterns, ", ")), text: r.Message}
 	case r.Permission.Permission == "budget":
-		a = requestContent{title: texts.Spend, text: r.Message}
+		a = requestContent{title: "Allow more spending", text: r.Message}
 	case r.Permission.Permission == permission.TypeKeep:
 		return describeKeep(ask)
 	case ask.Command() != "": // its patterns are parts of the command
@@ -70,7 +69,7 @@ func describe(r *timeline.Request) (a requestContent) {
 			}
 		}
 		if len(others) > 0 {
-			a.details = append(a.details, detail{texts.OtherFiles, strings.Join(others, "\n")})
+			a.details = append(a.details, detail{"other files that it names", strings.Join(others, "\n")})
 		}
 		if editable(about.Command) {
 			a.command = about.Command
@@ -78,13 +77,13 @@ func describe(r *timeline.Request) (a requestContent) {
 	case r.Permission.Permission == "edit" && about.Diff != "":
 		a = requestContent{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
 		if others := otherPatterns(ask); len(others) > 0 {
-			a.details = append(a.details, detail{texts.Patterns, strings.Join(others, "\n")})
+			a.details = append(a.details, detail{"patterns", strings.Join(others, "\n")})
 		}
 		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
 	case r.Arguments != "":
 		a = requestContent{title: toolTitle(r.Permission.Permission), text: indented(r.Arguments), details: otherDetails(ask)}
 	default:
-		a = requestContent{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"),
+		a = requestContent{title: fmt.Sprintf("Use %s", r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"),
 			details: otherDetails(ask)}
 	}
 	a.title = visible.Line(a.title)
@@ -105,17 +104,17 @@ func joinCounts(title string) string {
 // describeKeep returns what a person keeps or deletes: the name, and its content as far as it is text.
 func describeKeep(ask events.PermissionAsk) requestContent {
 	about := ask.Keep()
-	return requestContent{title: visible.Line(fmt.Sprintf(texts.Keep, about.Name)), text: about.Text, note: about.Note(),
-		details: []detail{{texts.What, about.Describe()}, {texts.CreatedBy, cmp.Or(about.Command, texts.PersonsShell)},
-			{texts.Item, about.Item}}}
+	return requestContent{title: visible.Line(fmt.Sprintf("Keep %s?", about.Name)), text: about.Text, note: about.Note(),
+		details: []detail{{"what it is", about.Describe()}, {"created before this ended", cmp.Or(about.Command, "a person's shell")},
+			{"in the quarantine", about.Item}}}
 }
 
 // toolTitle names a tool of PocketCoder, or the MCP server of another tool.
 func toolTitle(permission string) string {
 	if server, tool, ok := mcpserver.OfPermission(permission); ok {
-		return fmt.Sprintf(texts.UseOfServer, tool, server)
+		return fmt.Sprintf("Use %s of the MCP server %s", tool, server)
 	}
-	return fmt.Sprintf(texts.Use, permission)
+	return fmt.Sprintf("Use %s", permission)
 }
 
 // indented returns a JSON object with one line for each value.
@@ -129,16 +128,16 @@ func indented(object string) string {
 
 func commandTitle(command string) string {
 	if lines := strings.Count(strings.TrimRight(command, "\n"), "\n") + 1; lines > 1 {
-		return fmt.Sprintf(texts.RunLines, lines)
+		return fmt.Sprintf("Run a command of %d lines", lines)
 	}
-	return texts.Run
+	return "Run a command"
 }
 
 func diffTitle(about events.PermissionMetadata) string {
 	if n := len(about.Files); n > 1 {
-		return fmt.Sprintf(texts.Patch, n)
+		return fmt.Sprintf("Change %d files", n)
 	}
-	return fmt.Sprintf(texts.Edit, path.Base(about.File()), events.ChangedLines(about.Diff))
+	return fmt.Sprintf("Change %s (%s)", path.Base(about.File()), events.ChangedLines(about.Diff))
 }
 
 // patchedFiles names the files that a diff changes.
@@ -151,7 +150,7 @@ func patchedFiles(about events.PermissionMetadata) (all []detail) {
 		all = append(all, detail{f.Type, name})
 	}
 	if len(all) == 0 {
-		all = []detail{{texts.File, about.File()}}
+		all = []detail{{"file", about.File()}}
 	}
 	return all
 }
@@ -241,22 +240,22 @@ func decision(r *timeline.Request) string {
 	by := Decider(r.Decider, r.DecidedBy)
 	switch {
 	case r.Applied && r.Status == projections.PermissionAuthorized:
-		return fmt.Sprintf(texts.Kept, by)
+		return fmt.Sprintf("kept by %s", by)
 	case r.Applied:
-		return fmt.Sprintf(texts.Deleted, by)
+		return fmt.Sprintf("deleted by %s", by)
 	}
 	switch r.Status {
 	case projections.PermissionAuthorized:
 		if r.Edited != "" {
-			return fmt.Sprintf(texts.ApprovedEdited, by)
+			return fmt.Sprintf("approved with an edit by %s", by)
 		}
-		return fmt.Sprintf(texts.Approved, by)
+		return fmt.Sprintf(site.ApprovedBy, by)
 	case projections.PermissionDenied:
-		return fmt.Sprintf(texts.Denied, by)
+		return fmt.Sprintf(site.DeniedBy, by)
 	case projections.PermissionExpired:
-		return texts.Expired
+		return "expired"
 	}
-	return texts.Waits
+	return "waits for you"
 }
 
 // Decider names who decided: an account by its email, or the part of the system.
@@ -265,7 +264,7 @@ func Decider(email, actor string) string {
 	case email != "":
 		return visible.Line(email)
 	case actor == events.ActorPolicy:
-		return texts.Rule
+		return "a rule"
 	}
 	return visible.Line(actor)
 }
@@ -276,13 +275,13 @@ func answer(q *timeline.Question) string {
 	switch q.Status {
 	case projections.QuestionReplied:
 		answers, _ := q.Answers() // the column is a list
-		return fmt.Sprintf(texts.Answered, by, visible.Plain(strings.Join(answers, ", ")))
+		return fmt.Sprintf("answered by %s: %s", by, visible.Plain(strings.Join(answers, ", ")))
 	case projections.QuestionRejected:
-		return fmt.Sprintf(texts.NotAnswered, by)
+		return fmt.Sprintf("dismissed by %s", by)
 	case projections.QuestionExpired:
-		return texts.Expired
+		return "expired"
 	}
-	return texts.Waits
+	return "waits for you"
 }
 
 // decidedAt is the time of a decision.

@@ -6,7 +6,6 @@ import (
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // The pages that show cards, as the forms of cards name them.
@@ -17,11 +16,13 @@ const (
 	fromRequest  = "request"
 )
 
+const nothingShown = "The form does not say which request it showed. Load the page again."
+
 // decide decides a request that the form shows: the API refuses a decision about any other.
 func (q Requests) decide(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	shown := r.PostFormValue("shown_request")
 	if shown == "" { // the API takes it for a caller who checks nothing
-		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
+		return "", api.BadField("shown_request", "validation_required", nothingShown)
 	}
 	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
 	for _, name := range []string{"reason", "edited", "shown_files"} {
@@ -36,7 +37,7 @@ func (q Requests) decide(_ http.ResponseWriter, r *http.Request, caller api.Call
 func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	shown, requests, files := r.PostFormValue("shown_request"), r.PostForm["request"], r.PostForm["shown_files"]
 	if shown == "" || len(requests) > site.MaxPending || len(files) != len(requests) {
-		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
+		return "", api.BadField("shown_request", "validation_required", nothingShown)
 	}
 	var failed error
 	for i, id := range requests { // one that was decided meanwhile keeps none of the others from being decided
@@ -65,7 +66,7 @@ func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, caller 
 			answers = append(answers, own)
 		}
 		if len(answers) == 0 {
-			return "", api.BadField("choice", "validation_required", texts.NoAnswer)
+			return "", api.BadField("choice", "validation_required", "Choose or write an answer first.")
 		}
 		fields = map[string]any{"status": "replied", "reply": string(api.MustJSON(answers))}
 	}

@@ -18,17 +18,13 @@ import (
 
 // requestView is one permission request at one moment.
 type requestView struct {
-	entry   timeline.Entry
-	pending int // requests and questions that wait for a person, of all chats
-	seq     uint64
+	entry timeline.Entry
+	seq   uint64
 }
 
 func (q Requests) showRequest(r *http.Request, caller api.Caller) (templ.Component, error) {
 	v, err := q.request(r.Context(), caller, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	return requestPage(caller, v), nil
+	return requestPage(v), err
 }
 
 // request returns the request with an id: OpenCode's, which notifications have, or that of the record.
@@ -50,9 +46,7 @@ func (q Requests) request(ctx context.Context, caller api.Caller, id string) (v 
 		if v.entry, err = timeline.RequestEntry(ctx, db, ids[0]); err != nil {
 			return err
 		}
-		waiting, err := q.Pending(ctx, db, caller)
-		v.pending = len(waiting)
-		return err
+		return q.CountPending(ctx, db)
 	})
 	return v, err
 }
@@ -64,7 +58,7 @@ func (q Requests) liveRequest(r *http.Request, caller api.Caller) (site.Updates,
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := sent.Render(ctx, site.RequestsLink(v.pending, "/requests"), requestCard(v.entry, fromRequest))
+		b, err := sent.Render(ctx, site.RequestsLink("/requests"), requestCard(v.entry, fromRequest))
 		return b, v.seq, err
 	}, nil, nil
 }

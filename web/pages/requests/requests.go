@@ -46,10 +46,7 @@ type requestList struct {
 
 func (q Requests) listRequests(r *http.Request, caller api.Caller) (templ.Component, error) {
 	l, err := q.requestList(r.Context(), caller)
-	if err != nil {
-		return nil, err
-	}
-	return requestsPage(caller, l), nil
+	return requestsPage(caller, l), err
 }
 
 func (q Requests) requestList(ctx context.Context, caller api.Caller) (l requestList, err error) {
@@ -68,7 +65,7 @@ func (q Requests) liveRequests(_ *http.Request, caller api.Caller) (site.Updates
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := sent.Render(ctx, site.RequestsLink(len(l.entries), "/requests"), requestCards(l))
+		b, err := sent.Render(ctx, site.RequestsLink("/requests"), requestCards(l))
 		return b, l.seq, err
 	}, nil, nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/agentfile"
-	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/rule"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
@@ -20,16 +20,9 @@ func (s Settings) checkImport(r *http.Request, caller api.Caller) (templ.Compone
 	if err := api.Admins(caller); err != nil {
 		return nil, err
 	}
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	text := site.Field(r, "text")
-	checked, err := s.Agents.Files.Import(r.Context(), agentfile.Import{Text: text, Check: true})
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return importPage(caller, pending, text, checked), err
+	checked, err := s.Agents.Files.Import(r.Context(), agent.Import{Text: text, Check: true})
+	return importPage(text, checked), err
 }
 
 // importAgent imports an agent as it was shown. It is refused if the agent has changed since.
@@ -38,10 +31,10 @@ func (s Settings) importAgent(_ http.ResponseWriter, r *http.Request, caller api
 		return "", err
 	}
 	before := site.Field(r, "before")
-	done, err := s.Agents.Files.Import(r.Context(), agentfile.Import{Command: handlers.Command{Actor: caller.Actor()},
+	done, err := s.Agents.Files.Import(r.Context(), agent.Import{Command: handlers.Command{Actor: caller.Actor()},
 		Text: site.Field(r, "text"), Base: &before})
 	if err != nil {
 		return "", err
 	}
-	return path(rulebook.Agents), s.API.Model.Wait(r.Context(), done.Seq)
+	return path(rule.Agents), s.API.Model.Wait(r.Context(), done.Seq)
 }

@@ -7,21 +7,16 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/model"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
 
-const newKeyPath = "/settings/" + record.ProviderKeysCollection + "/key"
+const newKeyPath = "/settings/" + model.Keys + "/key"
 
 // createKey stores the key of a provider and tests it.
 func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component, error) {
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
 	provider, variable := site.Field(r, "known"), ""
 	for _, known := range s.Records.ProviderKeys.Known {
 		if known.ID == provider {
@@ -31,7 +26,7 @@ func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component
 	if variable == "" {
 		provider, variable = site.Field(r, "provider_id"), site.Field(r, "variable")
 	}
-	id, err := s.Records.Create(r.Context(), caller, record.ProviderKeysCollection, map[string]any{
+	id, err := s.Records.Create(r.Context(), caller, model.Keys, map[string]any{
 		"provider_id": provider, "user": caller.Account, "env_vars": map[string]string{variable: site.Field(r, "key")}})
 	if err != nil {
 		return nil, err
@@ -41,10 +36,7 @@ func (s Settings) createKey(r *http.Request, caller api.Caller) (templ.Component
 
 // testKey stores a new key in place of a stored one, unless the form has none, and tests what is stored.
 func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, error) {
-	if err := site.ParseForm(r); err != nil {
-		return nil, err
-	}
-	found, err := s.API.Find(r.Context(), caller, record.ProviderKeysCollection, r.PathValue("id"))
+	found, err := s.API.Find(r.Context(), caller, model.Keys, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +44,7 @@ func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, 
 		return nil, api.NotFound()
 	}
 	if key := site.Field(r, "key"); key != "" {
-		err := s.Records.Update(r.Context(), caller, record.ProviderKeysCollection, found.ID(),
+		err := s.Records.Update(r.Context(), caller, model.Keys, found.ID(),
 			map[string]any{"env_vars": map[string]string{variableOf(found): key}})
 		if err != nil {
 			return nil, err
@@ -63,11 +55,7 @@ func (s Settings) testKey(r *http.Request, caller api.Caller) (templ.Component, 
 
 func (s Settings) showKeyTest(r *http.Request, caller api.Caller, id string) (templ.Component, error) {
 	test, err := s.Records.ProviderKeys.Test(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return keyTestPage(caller, pending, test), err
+	return keyTestPage(caller, test), err
 }
 
 // variableOf returns the name of the only variable of a key, "" if there are several.
@@ -83,9 +71,18 @@ func variableOf(r query.Record) string {
 }
 
 // verdict says what a provider said about a key.
-func verdict(t recordsecret.KeyTest) string {
-	if t.Verdict == recordsecret.KeyAccepted || t.Verdict == recordsecret.NotTested {
-		return fmt.Sprintf(texts.KeyVerdicts[t.Verdict], t.Provider)
+func verdict(t model.KeyTest) string {
+	if t.Verdict == model.KeyAccepted || t.Verdict == model.NotTested {
+		return fmt.Sprintf(keyVerdicts[t.Verdict], t.Provider)
 	}
-	return fmt.Sprintf(texts.KeyVerdicts[t.Verdict], t.Provider, t.Said)
+	return fmt.Sprintf(keyVerdicts[t.Verdict], t.Provider, t.Said)
+}
+
+// keyVerdicts say what the test of a key found. All name the provider, and all but two what it said.
+var keyVerdicts = map[string]string{
+	"accepted":    "%s accepts the key.",
+	"refused":     "%s refuses the key (%s). Store another key.",
+	"unclear":     "%s did not say whether the key is valid (%s).",
+	"unreachable": "%s could not be reached: %s.",
+	"untested":    "PocketCoder cannot test keys of %s. Send a message to see whether the key works.",
 }

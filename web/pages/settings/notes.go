@@ -8,10 +8,8 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/notes"
-	"pocketcoder/handlers/record/note"
+	"pocketcoder/handlers/note"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 )
 
 func versionsPath(id string) string { return recordPath(note.Collection, id) + "/versions" }
@@ -24,9 +22,9 @@ func versionPath(id string, version uint64) string {
 const maxVersions = 50
 
 // noteIn returns the note that a path names by its record.
-func (s Settings) noteIn(r *http.Request, caller api.Caller) (notes.Of, error) {
+func (s Settings) noteIn(r *http.Request, caller api.Caller) (note.Of, error) {
 	found, err := s.API.Find(r.Context(), caller, note.Collection, r.PathValue("id"))
-	return notes.Of{Agent: found.Text("agent"), Name: found.Text("name")}, err
+	return note.Of{Agent: found.Text("agent"), Name: found.Text("name")}, err
 }
 
 func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Component, error) {
@@ -35,11 +33,7 @@ func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Compon
 		return nil, err
 	}
 	all, err := s.Agents.Notes.Changes(r.Context(), of, maxVersions)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return versionsPage(caller, pending, r.PathValue("id"), of.Name, all), err
+	return versionsPage(caller, r.PathValue("id"), of.Name, all), err
 }
 
 func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
@@ -54,9 +48,9 @@ func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller 
 }
 
 // authorOf names the author of a version: an account, or a file.
-func authorOf(v notes.Version) string {
+func authorOf(v note.Version) string {
 	if v.Actor == events.ActorSystem {
-		return texts.VersionOfFile
+		return "a file of the agent"
 	}
 	return strings.TrimPrefix(v.Actor, events.UserActor(""))
 }

@@ -1,10 +1,12 @@
-// Package settings serves the configuration: lists of the records of each collection, and forms to change them.
+// Package settings serves the configuration: lists of the records of each collection, and forms to change them. Some
+// collections have more: the preview and the runs of schedules, the pairing of messengers, the test of the key of a
+// provider, the state of MCP servers, what a proposal changes, and the versions of notes.
 //
 // Promises: a form has the fields of the API's collection, so a new collection needs only a title here. A save changes
 // only the fields that a person changed, so that a secret that is shown hidden is not overwritten. A form is refused
-// with the same words as the same request to the API.
+// with the same words as the same request to the API. A token and the code of a pairing are shown once.
 //
-// It must not depend on the meaning of a record.
+// It must not decide what a record may hold, and must not know how a code, a key or a schedule is used.
 package settings
 
 import (
@@ -17,29 +19,27 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/record/mcpserver"
-	"pocketcoder/handlers/record/proposals"
-	"pocketcoder/handlers/record/rulebook"
-	"pocketcoder/handlers/recordsecret"
+	"pocketcoder/handlers/rule"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
-	"pocketcoder/web/routes"
 )
 
 // Settings serves the configuration.
@@ -53,85 +53,128 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("POST "+importPath+"/check", s.Page(s.checkImport))
 	mux.Handle("POST "+importPath, s.Command(s.importAgent))
 	mux.Handle("POST "+newKeyPath, s.Page(s.createKey))
-	mux.Handle("POST /settings/"+record.ProviderKeysCollection+"/{id}/test", s.Page(s.testKey))
+	mux.Handle("POST /settings/"+model.Keys+"/{id}/test", s.Page(s.testKey))
 	mux.Handle("GET /settings/{collection}", s.Page(s.showRecords))
 	for _, collection := range []string{channel.Webhooks, channel.Targets} {
 		mux.Handle("POST /settings/"+collection, s.Page(s.createWithToken(collection)))
 		mux.Handle("POST /settings/"+collection+"/{id}/token", s.Page(s.renewToken(collection)))
 	}
+	mux.Handle("GET /settings/{collection}/{id}", s.Page(s.showRecord))
 	mux.Handle("POST /settings/{collection}", s.Command(s.create))
 	mux.Handle("POST /settings/{collection}/{id}", s.Command(s.update))
 	mux.Handle("POST /settings/{collection}/{id}/delete", s.Command(s.remove))
+	mux.Handle("GET /schedules", s.Page(of(schedule.Collection, s.showRecords)))
+	mux.Handle("GET /schedules/{id}", s.Page(of(schedule.Collection, s.showRecord)))
+	mux.Handle("POST /schedules/preview", s.Page(of(schedule.Collection, s.previewSchedule)))
+	mux.Handle("POST /schedules/{id}/run", s.Command(s.runSchedule))
+	mux.Handle("GET /messengers", s.Page(of(channel.Pairings, s.showRecords)))
+	mux.Handle("POST /messengers/code", s.Page(of(channel.Pairings, s.showPairingCode)))
 }
 
-func (s Settings) showIndex(r *http.Request, caller api.Caller) (templ.Component, error) {
-	pending, err := s.PendingCount(r.Context(), caller)
-	return indexPage(caller, pending), err
+// of serves the page of a collection at a path that does not name it.
+func of(collection string, show func(*http.Request, api.Caller) (templ.Component, error)) func(*http.Request,
+	api.Caller) (templ.Component, error) {
+	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
+		r.SetPathValue("collection", collection)
+		return show(r, caller)
+	}
+}
+
+func (s Settings) showIndex(*http.Request, api.Caller) (templ.Component, error) {
+	return indexPage(grouped(s.Records.Collections.Forms())), nil
 }
 
 // maxRecords is the number of records that a page shows.
 const maxRecords = 200
 
+var newest = query.Query{Sort: "-created", PerPage: maxRecords}
+
 // view is the records of a collection that an account may list, at one moment.
 type view struct {
-	about     texts.Collection
 	form      records.Form
 	records   []query.Record
-	related   map[string][]relatedRecord   // by collection: what relations can point to
-	changes   map[string]proposal.Stored   // proposals and sealed procedures, by record
-	servers   map[string]mcpstate.State    // how MCP servers work, by record
-	pending   int                          // requests and questions that wait for a person, of all chats
-	more      bool                         // there are more records than are shown
-	providers []recordsecret.KnownProvider // whose keys a form stores
-	account   string                       // that sees the page
+	related   map[string][]site.Option   // by collection: what relations can point to
+	changes   map[string]proposal.Stored // proposals and sealed procedures, by record
+	servers   map[string]mcpstate.State  // how MCP servers work, by record
+	models    []string                   // that a text can name
+	more      bool                       // there are more records than are shown
+	providers []model.KnownProvider      // whose keys a form stores
+	account   string                     // that sees the page
+	draft     func(field string) string  // what a person wrote in the form of a new record, nil for nothing
+	schedule  *scheduleView              // what one schedule does, or the draft of one
+	pairing   *pairingView               // how messengers are paired
 }
 
-// relatedRecord is a record that a relation can point to.
-type relatedRecord struct{ id, name string }
-
 func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Component, error) {
-	about, err := collectionOf(r)
-	if err != nil {
-		return nil, err
+	v, err := s.read(r, caller)
+	return recordsPage(caller, v), err
+}
+
+// showRecord shows one record, and what is known of it.
+func (s Settings) showRecord(r *http.Request, caller api.Caller) (templ.Component, error) {
+	v, err := s.read(r, caller)
+	if err == nil && v.form.Name == schedule.Collection {
+		v.schedule, err = s.scheduleOf(r.Context(), v.records[0].ID())
 	}
-	v := view{about: about, related: map[string][]relatedRecord{}, account: caller.Account,
-		providers: s.Records.ProviderKeys.Known}
-	v.form, _ = records.FormOf(about.Name)
-	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
-	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
-		return nil, err
+	return recordPage(v), err
+}
+
+// read reads the records of the collection that a path names, or the record that it names.
+func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
+	if v.form, err = s.formOf(r); err != nil {
+		return v, err
 	}
-	if about.Name == routes.MCPServerCollection {
+	v.related, v.account, v.providers = map[string][]site.Option{}, caller.Account, s.Records.ProviderKeys.Known
+	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return f.Name == shownDefinition })
+	if v.changes, err = s.proposed(r.Context(), v.form.Name); err != nil {
+		return v, err
+	}
+	if v.form.Name == mcpserver.Collection {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
-			return nil, err
+			return v, err
 		}
+		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
+		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return !isEditedServerField(f) })
 	}
-	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
-		page, err := s.list(r.Context(), db, caller, about.Name)
+	if id := r.PathValue("id"); id != "" {
+		found, err := s.API.Find(r.Context(), caller, v.form.Name, id)
+		if err != nil {
+			return v, err
+		}
+		v.records = []query.Record{found}
+	}
+	return v, s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+		return s.addRows(r.Context(), db, caller, &v)
+	})
+}
+
+// addRows adds the records, if there are none, and what their forms and pages need of others.
+func (s Settings) addRows(ctx context.Context, db dbx.Builder, caller api.Caller, v *view) (err error) {
+	if v.records == nil {
+		if v.records, err = s.List(ctx, db, caller, v.form.Name, newest); err != nil {
+			return err
+		}
+		v.more = len(v.records) == maxRecords
+	}
+	for _, f := range slices.Concat(v.form.Fields, v.form.Fixed) {
+		if f.Kind != record.Relation || v.related[f.Relation] != nil {
+			continue
+		}
+		all, err := s.List(ctx, db, caller, f.Relation, newest)
 		if err != nil {
 			return err
 		}
-		v.records, v.more = page.Items, len(page.Items) == maxRecords
-		for _, f := range v.form.Fields {
-			if f.Kind != schema.Relation || v.related[f.Relation] != nil {
-				continue
-			}
-			if v.related[f.Relation], err = s.relatedIn(r.Context(), db, caller, f.Relation); err != nil {
-				return err
-			}
+		v.related[f.Relation] = []site.Option{}
+		for _, r := range all {
+			v.related[f.Relation] = append(v.related[f.Relation], site.Option{Value: r.ID(), Text: nameOf(r)})
 		}
-		waiting, err := s.Pending(r.Context(), db, caller)
-		v.pending = len(waiting)
-		return err
-	})
-	if err != nil {
-		return nil, err
+		if f.Relation == channel.Collection && v.form.Name == channel.Pairings {
+			v.pairing = &pairingView{channels: all}
+		}
 	}
-	if about.Name == routes.MCPServerCollection {
-		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
-		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return !isEditedServerField(f) })
-	}
-	return recordsPage(caller, v), nil
+	models, err := timeline.ModelsOf(ctx, db, "")
+	v.models = models.All
+	return err
 }
 
 // proposed returns the proposals or the sealed procedures, if the collection has them, by record.
@@ -139,9 +182,9 @@ func (s Settings) proposed(ctx context.Context, collection string) (map[string]p
 	var all []proposal.Stored
 	var err error
 	switch collection {
-	case proposals.Collection:
+	case proposal.Collection:
 		all, err = s.Agents.Proposals.List(ctx)
-	case proposals.Procedures:
+	case proposal.Procedures:
 		all, err = s.Agents.Proposals.Procedures(ctx)
 	}
 	changes := map[string]proposal.Stored{}
@@ -153,46 +196,22 @@ func (s Settings) proposed(ctx context.Context, collection string) (map[string]p
 
 // limitsOf returns what a rule does not cover, though its pattern looks as if it did.
 func limitsOf(collection string, r query.Record) []string {
-	if collection != rulebook.ToolPermissions {
+	if collection != rule.ToolPermissions {
 		return nil
 	}
 	rule := policy.Rule{Permission: r.Text("tool"), Pattern: r.Text("pattern"), Action: policy.Action(r.Text("action"))}
 	return rule.Limits()
 }
 
-func (s Settings) list(ctx context.Context, db dbx.Builder, caller api.Caller, name string) (query.Page, error) {
-	c, err := s.API.Collection(name)
-	if err != nil {
-		return query.Page{}, err
-	}
-	return query.List(ctx, db, s.API.Catalogue, c, caller.Request(),
-		query.Query{Sort: "-created", PerPage: maxRecords, SkipTotal: true})
-}
-
-// relatedIn returns the records of a collection that an account may list, with the field that names each.
-func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Caller,
-	name string) (all []relatedRecord, err error) {
-	page, err := s.list(ctx, db, caller, name)
-	for _, r := range page.Items {
-		all = append(all, relatedRecord{r.ID(), nameOf(r)})
-	}
-	return all, err
-}
-
 // titleOf names a record in the list. A rule is named with its action and with the chat or agent that it is for.
 func (v view) titleOf(r query.Record) string {
-	if v.about.Name != rulebook.ToolPermissions {
+	if v.form.Name != rule.ToolPermissions {
 		return nameOf(r)
 	}
-	scope := texts.EveryChat
+	scope := "every chat"
 	for _, f := range v.form.Fields {
 		if id := r.Text(f.Name); id != "" && (f.Name == "chat" || f.Name == "agent") {
-			i := slices.IndexFunc(v.related[f.Relation], func(other relatedRecord) bool { return other.id == id })
-			name := id
-			if i >= 0 {
-				name = v.related[f.Relation][i].name
-			}
-			scope = f.Name + " " + name
+			scope = f.Name + " " + v.shownText(f, id)
 			break
 		}
 	}
@@ -212,38 +231,32 @@ func nameOf(r query.Record) string {
 	return r.ID()
 }
 
-// collectionOf returns the collection of the settings that a path names.
-func collectionOf(r *http.Request) (texts.Collection, error) {
-	for _, g := range texts.SettingsGroups {
-		for _, c := range g.Collections {
-			if c.Name == r.PathValue("collection") {
-				return c, nil
-			}
-		}
+// formOf returns the form of the collection of the settings that a path names.
+func (s Settings) formOf(r *http.Request) (records.Form, error) {
+	form, found := s.Records.Collections.FormOf(r.PathValue("collection"))
+	if !found || form.Title == "" {
+		return form, api.NotFound()
 	}
-	return texts.Collection{}, api.NotFound()
+	return form, nil
 }
 
 func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	about, err := collectionOf(r)
+	form, err := s.formOf(r)
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return "" })
+	fields, err := s.fieldsIn(r, form.Name, func(f record.Field) string { return "" })
 	if err != nil {
 		return "", err
 	}
-	_, err = s.Records.Create(r.Context(), caller, about.Name, fields)
-	return path(about.Name), err
+	_, err = s.Records.Create(r.Context(), caller, form.Name, fields)
+	return pagePath(form.Name), err
 }
 
 // createWithToken creates a record of a collection, and shows the token that the system makes for it.
 func (s Settings) createWithToken(collection string) func(*http.Request, api.Caller) (templ.Component, error) {
 	return func(r *http.Request, caller api.Caller) (templ.Component, error) {
-		if err := site.ParseForm(r); err != nil {
-			return nil, err
-		}
-		fields, err := fieldsIn(r, collection, func(f schema.Field) string { return "" })
+		fields, err := s.fieldsIn(r, collection, func(f record.Field) string { return "" })
 		if err != nil {
 			return nil, err
 		}
@@ -270,161 +283,62 @@ func (s Settings) renewToken(collection string) func(*http.Request, api.Caller) 
 func (s Settings) showToken(r *http.Request, caller api.Caller, collection, id, token string) (templ.Component,
 	error) {
 	found, err := s.API.Find(r.Context(), caller, collection, id)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := s.PendingCount(r.Context(), caller)
-	return tokenPage(caller, pending, collection, nameOf(found), token), err
+	return tokenPage(collection, nameOf(found), token), err
 }
 
 // update changes the fields that differ from the texts that the form showed. If the form names no such text, it
 // compares with the current record.
 func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	about, err := collectionOf(r)
+	form, err := s.formOf(r)
 	if err != nil {
 		return "", err
 	}
-	now, err := s.API.Find(r.Context(), caller, about.Name, r.PathValue("id"))
+	now, err := s.API.Find(r.Context(), caller, form.Name, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return fieldText(now, f.Name) })
+	fields, err := s.fieldsIn(r, form.Name, func(f record.Field) string { return formText(f, now) })
 	if err != nil || len(fields) == 0 {
-		return path(about.Name), err
+		return pagePath(form.Name), err
 	}
 	if r.PostForm.Has(shownDefinition) {
 		fields[shownDefinition] = site.Field(r, shownDefinition)
 	}
-	return path(about.Name), s.Records.Update(r.Context(), caller, about.Name, r.PathValue("id"), fields)
+	return pagePath(form.Name), s.Records.Update(r.Context(), caller, form.Name, r.PathValue("id"), fields)
 }
 
 func (s Settings) remove(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	about, err := collectionOf(r)
+	form, err := s.formOf(r)
 	if err != nil {
 		return "", err
 	}
-	return path(about.Name), s.Records.Delete(r.Context(), caller, about.Name, r.PathValue("id"))
-}
-
-// shownDefinition is the field with which a save names the definition of an MCP server that the form showed.
-const shownDefinition = "shown_definition"
-
-// shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It
-// differs from that of the record if another person has changed the record since, or if the record has hidden
-// characters.
-const shownPrefix = "shown_"
-
-// newRecord stands for the id of a record that does not exist yet.
-const newRecord = "new"
-
-// initialValue returns what the form of a new record shows in a field. New records are enabled, as over the API.
-func initialValue(f schema.Field) string {
-	if f.Name == "enabled" {
-		return "true"
-	}
-	return ""
-}
-
-// fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of
-// the record.
-func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {
-	form, _ := records.FormOf(collection)
-	fields := map[string]any{}
-	for _, f := range form.Fields {
-		if f.Name == shownDefinition { // with other fields only
-			continue
-		}
-		text := site.Field(r, f.Name)
-		before := now(f)
-		if r.PostForm.Has(shownPrefix + f.Name) {
-			before = site.Field(r, shownPrefix+f.Name)
-		}
-		if !r.PostForm.Has(f.Name) || text == before {
-			continue
-		}
-		value, err := valueOf(f, text)
-		if err != nil {
-			return nil, err
-		}
-		fields[f.Name] = value
-	}
-	return fields, nil
-}
-
-// valueOf returns the value of a field that a person wrote as text.
-func valueOf(f schema.Field, text string) (any, error) {
-	switch f.Kind {
-	case schema.Number:
-		if text == "" {
-			return nil, nil
-		}
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotANumber, f.Name, api.Truncate(text, 40))
-		}
-		return n, nil
-	case schema.Bool:
-		return text == "true", nil
-	case schema.JSON:
-		if isPassword(f) {
-			return text, nil
-		}
-		if text != "" && !json.Valid([]byte(text)) {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotJSON, f.Name)
-		}
-		if text == "" {
-			return nil, nil
-		}
-		return json.RawMessage(text), nil
-	}
-	return text, nil
-}
-
-// fieldText returns a field of a record as the text that a person edits, "" for a number that is not set.
-func fieldText(r query.Record, name string) string {
-	if !r.IsSet(name) {
-		return ""
-	}
-	switch v := r.Get(name).(type) {
-	case string:
-		return v
-	case bool:
-		return strconv.FormatBool(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	case json.RawMessage:
-		if string(v) != "null" {
-			return string(v)
-		}
-	}
-	return ""
-}
-
-// isPassword reports whether a field holds a password or a token. The API has no kind for them.
-func isPassword(f schema.Field) bool {
-	return f.Name == "token" || strings.Contains(strings.ToLower(f.Name), "password")
-}
-
-// isLong reports whether a field holds a text of several lines.
-func isLong(f schema.Field) bool {
-	switch f.Name {
-	case "body", "content", "description", "prompt", "public_key", "note", "reason":
-		return true
-	}
-	return f.Kind == schema.JSON && !isPassword(f)
+	return pagePath(form.Name), s.Records.Delete(r.Context(), caller, form.Name, r.PathValue("id"))
 }
 
 func path(collection string) string { return "/settings/" + url.PathEscape(collection) }
 
+// pagePath is the address of the page of a collection.
+func pagePath(collection string) string {
+	switch collection {
+	case schedule.Collection:
+		return "/schedules"
+	case channel.Pairings:
+		return "/messengers"
+	}
+	return path(collection)
+}
+
 func recordPath(collection, id string) string { return path(collection) + "/" + url.PathEscape(id) }
 
 // fieldsOf returns the labels and texts of the fields of a read-only record.
-func fieldsOf(collection string, r query.Record) (all [][2]string) {
+func (v view) fieldsOf(r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
 		if text := fieldText(r, name); text != "" {
-			all = append(all, [2]string{texts.FieldLabel(collection, name), text})
+			f := record.Field{Name: name}
+			if i := slices.IndexFunc(v.form.Fixed, func(f record.Field) bool { return f.Name == name }); i >= 0 {
+				f = v.form.Fixed[i]
+			}
+			all = append(all, [2]string{fieldLabel(f), v.shownText(f, text)})
 		}
 	}
 	return all
@@ -432,7 +346,7 @@ func fieldsOf(collection string, r query.Record) (all [][2]string) {
 
 // isEditedServerField reports whether a person sets a field of an MCP server. The gateway sets who approved a server
 // and when, and the other fields are for gateways elsewhere.
-func isEditedServerField(f schema.Field) bool {
+func isEditedServerField(f record.Field) bool {
 	return !slices.Contains([]string{"requested_by", "approved_by", "approved_at", "config", "catalog", "image",
 		"config_schema"}, f.Name)
 }
@@ -448,20 +362,26 @@ func serverOf(r query.Record) (s mcpserver.Server) {
 	return s
 }
 
-// shownText returns what a read-only field shows: the name of a related record, or else the value.
-func (v view) shownText(f schema.Field, value string) string {
+// shownText returns what a field shows: the name of a related record, or else the value.
+func (v view) shownText(f record.Field, value string) string {
 	for _, one := range v.related[f.Relation] {
-		if f.Kind == schema.Relation && one.id == value {
-			return one.name
+		if f.Kind == record.Relation && one.Value == value {
+			return one.Text
 		}
 	}
 	return value
 }
 
-// stateOf returns the status of a record, and whether an MCP server works.
+// stateOf returns the status of a record: whether an MCP server works, or when a schedule is due.
 func (v view) stateOf(r query.Record) string {
 	if server, ok := v.servers[r.ID()]; ok {
 		return server.State
+	}
+	if v.form.Name == schedule.Collection {
+		return scheduleState(r)
+	}
+	if v.form.Name == channel.Pairings {
+		return pairingState(r, time.Now())
 	}
 	return fieldText(r, "status")
 }
@@ -470,22 +390,18 @@ func (v view) stateOf(r query.Record) string {
 func callState(c mcpstate.Call) string {
 	switch c.State {
 	case projections.MCPCallCompleted:
-		return fmt.Sprintf(texts.CallCompleted, c.DurationMS)
+		return fmt.Sprintf("completed in %d ms,", c.DurationMS)
 	case projections.MCPCallFailed:
-		return fmt.Sprintf(texts.CallFailed, c.DurationMS)
+		return fmt.Sprintf("failed after %d ms,", c.DurationMS)
 	}
-	return texts.CallRunning
+	return "is running,"
 }
 
 // address names a host of a connection, and whether it was reached.
 func address(c network.Connection) string {
 	at := net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
 	if c.Allowed {
-		return fmt.Sprintf(texts.HostAllowed, at)
+		return fmt.Sprintf("allowed %s", at)
 	}
-	return fmt.Sprintf(texts.HostRefused, at)
-}
-
-func contains(all []relatedRecord, id string) bool {
-	return slices.ContainsFunc(all, func(r relatedRecord) bool { return r.id == id })
+	return fmt.Sprintf("refused %s", at)
 }

@@ -14,7 +14,6 @@ import (
 
 	"pocketcoder/sleep"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 	"pocketcoder/web/stream"
 )
@@ -50,7 +49,8 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 		if err != nil {
 			return err
 		}
-		release, err := s.live.Acquire(caller, cmp.Or(s.LivePages, defaultLivePages), texts.TooManyPages)
+		release, err := s.live.Acquire(caller, cmp.Or(s.LivePages, defaultLivePages), "Too many pages of this "+
+			"account are open. Close some of them.")
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 const MaxPending = 200
 
 // Pending returns what waits for a person in the chats that an account sees, and the MCP servers that it may approve.
+// The bar of the page shows how much it is.
 func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) ([]timeline.Entry, error) {
 	requests, err := s.Visible(ctx, db, caller, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`,
 		PerPage: MaxPending})
@@ -34,22 +35,34 @@ func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) (
 	if err != nil {
 		return nil, err
 	}
-	return timeline.Pending(ctx, db, requests, questions, servers)
+	all, err := timeline.Pending(ctx, db, requests, questions, servers)
+	if b := barOf(ctx); b != nil {
+		b.pending, b.counted = len(all), true
+	}
+	return all, err
 }
 
 // Visible returns the ids of the records that the rules let an account list.
 func (s *Site) Visible(ctx context.Context, db dbx.Builder, caller api.Caller, collection string,
 	q query.Query) (ids []string, err error) {
+	q.Fields = "id"
+	all, err := s.List(ctx, db, caller, collection, q)
+	for _, r := range all {
+		ids = append(ids, r.ID())
+	}
+	return ids, err
+}
+
+// List returns the records that the rules let an account list.
+func (s *Site) List(ctx context.Context, db dbx.Builder, caller api.Caller, collection string,
+	q query.Query) ([]query.Record, error) {
 	c, err := s.API.Collection(collection)
 	if err != nil {
 		return nil, err
 	}
-	q.Fields, q.SkipTotal = "id", true
+	q.SkipTotal = true
 	page, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(), q)
-	for _, r := range page.Items {
-		ids = append(ids, r.ID())
-	}
-	return ids, err
+	return page.Items, err
 }
 
 // Running reports whether the chat's turn can be stopped.
@@ -93,16 +106,6 @@ func Order(e timeline.Entry) string {
 		return strings.Repeat("0", max(0, width-len(text))) + text
 	}
 	return pad(e.Position, 16) + "." + pad(e.Index, 3)
-}
-
-// PendingCount returns the number of requests and questions that wait for a person in the chats that an account sees.
-func (s *Site) PendingCount(ctx context.Context, caller api.Caller) (n int, err error) {
-	err = s.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
-		waiting, err := s.Pending(ctx, db, caller)
-		n = len(waiting)
-		return err
-	})
-	return n, err
 }
 
 // Chat returns a chat that the account may view.

@@ -1,10 +1,10 @@
 package site
 
 import (
+	"slices"
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -12,7 +12,7 @@ func ChatTitle(title string) string {
 	if line := visible.Line(title); line != "" {
 		return line
 	}
-	return texts.Untitled
+	return "Untitled"
 }
 
 // machineTime returns the time of a row as HTML wants it, "" for none.
@@ -31,4 +31,11 @@ func humanTime(at string) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04") + " UTC"
+}
+
+// Option is a value that a person can select.
+type Option struct{ Value, Text string }
+
+func contains(all []Option, value string) bool {
+	return slices.ContainsFunc(all, func(o Option) bool { return o.Value == value })
 }

@@ -22,13 +22,33 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 	"pocketcoder/web/routes"
-	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
+
+// Product is the name of the product.
+const Product = "PocketCoder"
+
+// Texts that several pages show.
+const (
+	LeftOut      = "… %d bytes left out …"
+	ToolOfServer = "%s (MCP server %s)" // a tool, and the MCP server that has it
+	UndoFrom     = "Undo this message and all after it"
+	ApprovedBy   = "approved by %s"
+	DeniedBy     = "denied by %s"
+	Unsent       = "The server did not answer. Perhaps this was sent already."
+)
+
+// Roles name the authors of messages.
+var Roles = map[string]string{"user": "You", "assistant": "Assistant", "system": Product}
+
+// states describe the states of a turn. A turn that completed needs no word.
+var states = map[string]string{
+	"queued": "queued", "running": "working", "waiting": "needs you",
+	"failed": "failed", "aborted": "stopped", "lost": "lost",
+}
 
 // Site holds the parts of the system that pages use.
 type Site struct {
@@ -44,7 +64,7 @@ type Site struct {
 	Agents    *routes.Agents
 	Channels  *routes.Channels
 	Ports     *ports.Ports
-	Shells    *shell.Shells
+	Shells    *routes.Shells
 
 	LivePages int          // most live pages of an account; 0 is defaultLivePages
 	live      stream.Slots // the streams of live pages
@@ -92,6 +112,7 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 			return
 		}
 		w.Header().Set(AccountHeader, caller.Account)
+		r = withBar(r, caller)
 		api.BoundBody(w, r, caller)
 		err := s.loading()
 		if err == nil {
@@ -109,7 +130,15 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 // Page serves a page to an account. A guest goes to the login, and from there to the page.
 func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+		if r.Method == http.MethodPost {
+			if err := ParseForm(r); err != nil {
+				return err
+			}
+		}
 		c, err := show(r, caller)
+		if err == nil {
+			err = s.fillBar(r.Context())
+		}
 		if err != nil {
 			return err
 		}
@@ -123,6 +152,9 @@ func (s *Site) StyledPage(show func(r *http.Request, caller api.Caller, nonce st
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		nonce := rand.Text()
 		c, err := show(r, caller, nonce)
+		if err == nil {
+			err = s.fillBar(r.Context())
+		}
 		if err != nil {
 			return err
 		}
@@ -146,7 +178,7 @@ func toLogin(w http.ResponseWriter, r *http.Request) {
 func (s *Site) Command(do func(http.ResponseWriter, *http.Request, api.Caller) (next string, err error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		if account := r.Header.Get(AccountHeader); account != "" && account != caller.Account {
-			return api.Forbidden(texts.OtherAccount)
+			return api.Forbidden("Another account filled in this form. Open the page again.")
 		}
 		if err := ParseForm(r); err != nil {
 			return err
@@ -192,7 +224,7 @@ func (g Gone) Unwrap() error { return g.Problem }
 
 // fail answers with what went wrong: a page, or one line for app.js.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	problem, next := api.ProblemOf(err), Gone{Path: "/", Link: texts.Back}
+	problem, next := api.ProblemOf(err), Gone{Path: "/", Link: "Back to the chats"}
 	errors.As(err, &next)
 	if problem.Status == http.StatusInternalServerError {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
@@ -209,11 +241,13 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Redirect(w, r, "/login", http.StatusSeeOther)
 		return
 	}
-	caller, pending := s.Caller(r), 0
-	if caller.Identity != nil && s.loading() == nil {
-		pending, _ = s.PendingCount(r.Context(), caller) // the page is about another error
+	if caller := s.Caller(r); caller.Identity != nil {
+		r = withBar(r, caller)
+		if s.loading() == nil {
+			_ = s.fillBar(r.Context()) // the page is about another error
+		}
 	}
-	if err := Render(w, r, problem.Status, problemPage(caller, pending, text, next)); err != nil {
+	if err := Render(w, r, problem.Status, problemPage(text, next)); err != nil {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
 	}
 }
@@ -226,11 +260,11 @@ func (s *Site) NoPage() http.Handler {
 // ProblemText returns a problem in one sentence after another, what is wrong with each field among them.
 func ProblemText(p api.Problem) string {
 	if p.Status == http.StatusUnauthorized {
-		return texts.LoggedOut
+		return "You are logged out. Log in again."
 	}
 	text := []string{p.Message}
 	if p.Message == api.NotFound().Message {
-		text[0] = texts.NoPage
+		text[0] = "This page does not exist, or you may not see it."
 	}
 	for _, field := range slices.Sorted(maps.Keys(p.Data)) {
 		f, ok := p.Data[field].(api.Fault)

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
-	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
 )
@@ -118,7 +117,7 @@ func (l LiveOutput) Piece(d log.Delta) (text string, ok bool) {
 		return "", false
 	}
 	if l[exec] += len(d.Data); l[exec] > maxLiveOutput {
-		return "\n" + texts.MoreOutput, true
+		return "\n… The command prints more. The page shows the end of the output when the command has ended.", true
 	}
 	var b strings.Builder
 	for _, token := range visible.Colored(string(bytes.ToValidUTF8(d.Data, []byte(string(utf8.RuneError))))) {

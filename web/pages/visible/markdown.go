@@ -17,8 +17,6 @@ import (
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/idna"
-
-	"pocketcoder/web/pages/texts"
 )
 
 // What is read as markdown: a longer text, or one with more of the characters that nest or pair, takes the parser too
@@ -169,7 +167,7 @@ func renderAutoLink(w util.BufWriter, source []byte, node ast.Node, entering boo
 
 func renderImage(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
-		_, _ = w.WriteString(`<span class="image">` + texts.Image + " ")
+		_, _ = w.WriteString(`<span class="image">` + "Image: ")
 		return ast.WalkContinue, nil
 	}
 	_, host := outside(string(node.(*ast.Image).Destination))

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -22,13 +23,13 @@ func (w *walk) from(p joinedRow, path string, segments []string) (operand, error
 			return w.field(p, path, segment)
 		}
 		f, found := p.collection.Field(segment)
-		if found && f.Kind == schema.JSON {
+		if found && f.Kind == record.JSON {
 			return w.json(p, f, segments[i+1:])
 		}
 		if i >= MaxPath {
 			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, MaxPath)
 		}
-		if found && f.Kind == schema.Relation && i == len(segments)-2 && segments[i+1] == "id" {
+		if found && f.Kind == record.Relation && i == len(segments)-2 && segments[i+1] == "id" {
 			return w.field(p, path, segment) // the id is in the record itself
 		}
 		path += "." + segment
@@ -55,7 +56,7 @@ func (w *walk) step(p joinedRow, f schema.Field, found bool, path, segment strin
 		return w.back(p, path, segment)
 	}
 	to, ok := w.Cat.Get(f.Relation)
-	if f.Kind != schema.Relation || !ok {
+	if f.Kind != record.Relation || !ok {
 		return joinedRow{}, false, nil
 	}
 	value := p.collection.Column(f, p.alias)
@@ -89,13 +90,13 @@ func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 	}
 	o := operand{sql: p.collection.Column(f, p.alias), many: p.many, all: p.all}
 	switch {
-	case modifier == "length" && f.Kind == schema.JSON:
+	case modifier == "length" && f.Kind == record.JSON:
 		o.sql = lengthOf(o.sql)
 		return o, nil
-	case modifier == "each" && f.Kind == schema.JSON:
+	case modifier == "each" && f.Kind == record.JSON:
 		each, err := w.joinEach(w.joins, path+"."+segment, p, true, listOf(o.sql))
 		return operand{sql: each.alias + ".value", many: true, all: each.all}, err
-	case f.Kind == schema.JSON:
+	case f.Kind == record.JSON:
 		o.sql, o.nulls = extract(o.sql, ""), nullDiffersFromEmpty
 	}
 	if modifier == "lower" {

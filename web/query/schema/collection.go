@@ -1,50 +1,25 @@
-// Package schema says what a collection is: its fields and their kinds, its access rules, and where its rows are in
-// SQL.
+// Package schema says what a collection is in SQL: where its rows are, and the expressions of its fields.
 //
-// Promises: Normalize accepts exactly the values that a field can store. The SQL in a Collection is trusted.
+// Promises: the SQL in a Collection is trusted.
 //
 // It must not know the filter language, and must not run SQL.
 package schema
 
-import "slices"
+import (
+	"slices"
 
-// Kind is the type of a field, in PocketBase's words.
-type Kind string
-
-const (
-	Text     Kind = "text"
-	Email    Kind = "email"
-	Number   Kind = "number"
-	Bool     Kind = "bool"
-	JSON     Kind = "json"
-	Date     Kind = "date"
-	Autodate Kind = "autodate"
-	Select   Kind = "select"
-	Relation Kind = "relation"
+	"pocketcoder/handlers/record"
 )
 
 // Field is one field of a collection. The fields id, created and updated are in every collection and need not be
 // listed.
 type Field struct {
-	Name string
-	Kind Kind
+	record.Field
 	// SQL is an expression over the row t, which gives text, for a number or bool a number, for json JSON text (t.fields
 	// -> '$.x', not ->>). Empty means the column of the same name. It is evaluated only for rows of a page, unless a
 	// client filters by it.
-	SQL      string
-	Relation string // of a relation: the name of the collection it points to
-	Values   []string
-	Required bool
-	ReadOnly bool
-	Computed bool   // set by the handlers: a new record may come without it
-	Nullable bool   // shown as null while it is empty
-	About    string // its description in the API's description; empty for that of its kind
+	SQL string
 }
-
-// Rules are the access rules of a collection, in PocketBase's filter language. Nil allows only superusers, "" everyone.
-type Rules struct{ List, View, Create, Update, Delete *string }
-
-func Rule(s string) *string { return &s }
 
 // Collection is a named set of records of one shape.
 type Collection struct {
@@ -55,11 +30,13 @@ type Collection struct {
 	Where           string // SQL condition over t that selects the collection's rows, may be empty
 	Live            string // SQL condition over t that selects rows that have not been removed, may be empty
 	Fields          []Field
-	Rules
+	record.Access
 }
 
 // Builtin are the fields every collection has.
-var Builtin = []Field{{Name: "id", Kind: Text}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
+var Builtin = []Field{{Field: record.Field{Name: "id", Kind: record.Text}},
+	{Field: record.Field{Name: "created", Kind: record.Autodate}},
+	{Field: record.Field{Name: "updated", Kind: record.Autodate}}}
 
 func (c Collection) Field(name string) (Field, bool) {
 	for _, fields := range [][]Field{c.Fields, Builtin} {

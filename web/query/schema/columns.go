@@ -3,6 +3,8 @@ package schema
 import (
 	"regexp"
 	"strings"
+
+	"pocketcoder/handlers/record"
 )
 
 // over rewrites trusted SQL over the row t to another alias.
@@ -65,9 +67,9 @@ func (c Collection) Column(f Field, alias string) string {
 		return sql
 	}
 	switch {
-	case f.Kind == JSON:
+	case f.Kind == record.JSON:
 		return sql
-	case f.Kind == Number || f.Kind == Bool:
+	case f.Kind == record.Number || f.Kind == record.Bool:
 		return "coalesce(" + sql + ", 0)"
 	}
 	return "coalesce(" + sql + ", '')"
@@ -95,5 +97,5 @@ func (c Catalogue) BackRelation(to Collection, segment string) (Collection, Fiel
 	from, ok := c.Get(parts[1])
 	f, found := from.Field(parts[2])
 	target, known := c.Get(f.Relation)
-	return from, f, ok && found && known && f.Kind == Relation && target.ID == to.NameID()
+	return from, f, ok && found && known && f.Kind == record.Relation && target.ID == to.NameID()
 }

@@ -1,0 +1,66 @@
+package record
+
+import (
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+// Access are the rules that an account must meet, in PocketBase's filter language. Nil admits only superusers, "" every
+// caller. The API evaluates them over the read models.
+type Access struct{ List, View, Create, Update, Delete *string }
+
+// Rules takes the rules in this order: list, view, create, update, delete.
+func Rules(list, view, create, update, remove *string) Access {
+	return Access{List: list, View: view, Create: create, Update: update, Delete: remove}
+}
+
+// Rule is an expression that must hold for a record.
+func Rule(s string) *string { return &s }
+
+// The conditions that the caller is an administrator, or is an administrator or an agent.
+const (
+	IsAdmin = `@request.auth.role = "admin"`
+	IsStaff = `(@request.auth.role = "admin" || @request.auth.role = "agent")`
+)
+
+// The rules of several types. Never admits only superusers, whom no rule restricts.
+var (
+	Never      *string
+	Accounts   = Rule(`@request.auth.id != ""`)
+	Admins     = Rule(IsAdmin)
+	Staff      = Rule(IsStaff)
+	Own        = Rule(`user = @request.auth.id`)
+	OwnOrAdmin = Rule(`user = @request.auth.id || ` + IsAdmin)
+	OwnOrStaff = Rule(`user = @request.auth.id || ` + IsStaff)
+)
+
+// Verbs are what may be done to records.
+type Verbs struct{ Create, Update, Delete bool }
+
+// bySystem reports whether PocketCoder itself gives a command.
+func bySystem(actor string) bool { return actor == "" || actor == events.ActorSystem }
+
+// refuseAccess refuses what the sender of a command over NATS, or a tool of the model, may not do. The operator may do
+// what some account may do. An assistant may do what the type says. verb is create, update or delete.
+func (t Type) refuseAccess(c handlers.Command, role, verb string) error {
+	_, byAccount := strings.CutPrefix(c.Actor, events.UserActor(""))
+	rule, assistants := t.Create, t.Assistants.Create
+	switch verb {
+	case "update":
+		rule, assistants = t.Update, t.Assistants.Update
+	case "delete":
+		rule, assistants = t.Delete, t.Assistants.Delete
+	}
+	switch {
+	case rule == nil:
+		return handlers.RefuseField(handlers.Invalid, "collection", "collection: only PocketCoder itself may %s records of %s.",
+			verb, t.Name)
+	case role == account.Agent && !byAccount && !assistants:
+		return handlers.RefuseField(handlers.Invalid, "collection", "collection: an assistant may not %s records of %s.", verb,
+			t.Name)
+	}
+	return nil
+}

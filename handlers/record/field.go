@@ -1,0 +1,163 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+)
+
+// Kind is the kind of a field's values, in PocketBase's words.
+type Kind string
+
+const (
+	Text     Kind = "text"
+	Email    Kind = "email"
+	Number   Kind = "number"
+	Bool     Kind = "bool"
+	JSON     Kind = "json"
+	Date     Kind = "date"
+	Autodate Kind = "autodate"
+	Select   Kind = "select"
+	Relation Kind = "relation"
+	Secret   Kind = "secret" // a text that is stored among the secrets, and never in the record
+)
+
+// Dollars is the unit of costs.
+const Dollars = "US dollars"
+
+// Field is one field of a collection.
+type Field struct {
+	Name     string
+	Kind     Kind
+	Label    string // for people; empty for the name
+	About    string // a sentence for people and for the API's description; empty for that of the kind
+	Example  string // of a value
+	Unit     string // of a number, such as Dollars; empty for none
+	Relation string // of a relation: the name of the collection it points to
+	Values   []string
+	Choices  map[string]string // of a select: what a value means, if that is not clear; also of the empty one
+	Required bool
+	ReadOnly bool // only PocketCoder sets it
+	Computed bool // PocketCoder sets it if it is required and missing
+	Nullable bool // shown as null while it is empty
+	Derived  bool // the read models compute it: it is not stored
+	Lines    bool // a text of several lines
+	Texts    bool // a JSON list of texts: a form shows each in a line
+	Pairs    bool // a JSON object of texts: a form shows each as a line NAME=VALUE
+	Hidden   bool // it is stored, and shown to no client
+	Argument bool // it is part of a command, and not stored
+}
+
+// Title is the label of the field, or its name with blanks.
+func (f Field) Title() string {
+	if f.Label != "" {
+		return f.Label
+	}
+	return strings.ReplaceAll(f.Name, "_", " ")
+}
+
+// Fault is what is wrong with the value of a field: a code of PocketBase, and a sentence.
+type Fault struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (f Fault) Error() string { return f.Message }
+
+// maxValue limits the value of a field in bytes.
+const maxValue = 1 << 20
+
+// CodeTooLarge is the code of a Fault of a value that is larger than the limit.
+const CodeTooLarge = "validation_json_size_limit"
+
+func tooLarge(what string, size int) Fault {
+	return Fault{CodeTooLarge, fmt.Sprintf("%s has %d bytes. The limit is %d bytes.", what, size, maxValue)}
+}
+
+// Normalize returns a value of the field as it is stored. null becomes the empty value of the kind, but a number stays
+// null, because the temperature of a model can be 0. Errors are Faults.
+func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
+	null := string(value) == "null"
+	switch f.Kind {
+	case JSON:
+		if len(value) > maxValue {
+			return nil, tooLarge("The value", len(value))
+		}
+		if levels := events.Levels(value); levels > events.MaxLevels {
+			return nil, Fault{"validation_json_levels_limit",
+				fmt.Sprintf("The value nests %d levels; at most %d are accepted.", levels, events.MaxLevels)}
+		}
+		return value, nil
+	case Bool:
+		var v bool
+		if !null && json.Unmarshal(value, &v) != nil {
+			return nil, Fault{"validation_invalid_type", "Must be true or false."}
+		}
+		return json.Marshal(v)
+	case Number:
+		var v *float64
+		if json.Unmarshal(value, &v) != nil {
+			return nil, Fault{"validation_not_a_number", "Must be a number."}
+		}
+		return json.Marshal(v)
+	}
+	var v string
+	if !null && json.Unmarshal(value, &v) != nil {
+		return nil, Fault{"validation_invalid_type", "Must be a text."}
+	}
+	return f.normalizeText(v)
+}
+
+func (f Field) normalizeText(v string) (json.RawMessage, error) {
+	if len(v) > maxValue {
+		return nil, tooLarge("The text", len(v))
+	}
+	if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+		return nil, Fault{"validation_max_text_constraint", "Must be UTF-8 without NUL."}
+	}
+	if v == "" {
+		return json.Marshal(v)
+	}
+	switch f.Kind {
+	case Select:
+		if !slices.Contains(f.Values, v) {
+			return nil, Fault{"validation_invalid_value", "Must be one of " + strings.Join(f.Values, ", ") + "."}
+		}
+	case Relation:
+		if _, err := events.ParseID(v); err != nil {
+			return nil, Fault{"validation_missing_rel_records",
+				"Failed to find all relation records with the provided ids."}
+		}
+	case Email:
+		if a, err := mail.ParseAddress(v); err != nil || a.Address != v {
+			return nil, Fault{"validation_is_email", "Must be a valid email address."}
+		}
+	case Date:
+		at, ok := parseTime(v)
+		if !ok {
+			return nil, Fault{"validation_invalid_date", "Must be a valid date."}
+		}
+		return json.Marshal(at.UTC().Format(events.TimeFormat))
+	}
+	return json.Marshal(v)
+}
+
+// timeFormats are those clients send: PocketBase's, RFC 3339, and Dart's local time without a zone, taken as UTC.
+var timeFormats = []string{events.TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05",
+	"2006-01-02 15:04:05", time.DateOnly}
+
+// parseTime reads a time in any of the formats that clients send.
+func parseTime(v string) (time.Time, bool) {
+	for _, format := range timeFormats {
+		if at, err := time.Parse(format, v); err == nil && at.Year() >= 0 && at.Year() <= 9999 {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,45 @@
+// Package recordtype lists the types of configuration records. A new type stands beside the decisions that use it,
+// and is added here.
+//
+// It must not know what a type means.
+package recordtype
+
+import (
+	"slices"
+
+	"pocketcoder/events/log"
+	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/rule"
+	"pocketcoder/handlers/schedule"
+	"pocketcoder/handlers/sshkey"
+)
+
+// HealthChecks is the config collection of the parts of the system, and the state of each.
+const HealthChecks = "healthchecks"
+
+// All returns all types of configuration records.
+func All(programs mcpserver.Programs) []record.Type {
+	return slices.Concat(agent.Types, rule.Types, proposal.Types, device.Types, channel.Types, model.Types, []record.Type{
+		note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
+}
+
+// Open returns the configuration records of a log.
+func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
+	return record.Open(l, All(programs)...)
+}
+
+var healthChecks = record.Type{Name: HealthChecks,
+	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
+	Fields: []record.Field{
+		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},
+		{Name: "status", Kind: record.Select, Label: "Status", Values: []string{"starting", "ready", "degraded", "offline", "error"}, ReadOnly: true},
+		{Name: "last_ping", Kind: record.Date, ReadOnly: true},
+	}}
