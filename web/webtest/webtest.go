@@ -38,6 +38,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
