@@ -1,6 +1,6 @@
-// Package realdir opens directories of a workspace without following a symbolic link. An os.Root stays inside its
-// directory, but follows links there, and a command can put such a link in the place of a directory at any time: from a
-// folder of the project to .git.
+// Package realdir opens directories of a workspace without following a symbolic link, and files without blocking. An
+// os.Root stays inside its directory, but follows links there, and a command can put such a link in the place of a
+// directory at any time: from a folder of the project to .git.
 //
 // It must not know what is in a directory.
 package realdir
@@ -12,10 +12,31 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // ErrNotDirectory means that a symbolic link or a file is in the place of a directory.
 var ErrNotDirectory = errors.New("not a directory")
+
+// ErrNotRegular means that a directory, a pipe or a device is in the place of a file.
+var ErrNotRegular = errors.New("it is not a regular file")
+
+// OpenFile opens a regular file for reading. A command may put a FIFO in its place, whose open or read would never end.
+func OpenFile(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
 
 // Open opens a directory that is no symbolic link, by its name in parent. It returns ErrNotDirectory if something else
 // is in its place.

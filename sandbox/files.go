@@ -13,10 +13,10 @@ import (
 	"os"
 	"path"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
+	"pocketcoder/realdir"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -41,8 +41,11 @@ func readFile(workspace, name string, to io.Writer) error {
 		return fmt.Errorf("open workspace: %w", err)
 	}
 	defer root.Close()
-	f, _, err := openRegular(root, name)
+	f, _, err := realdir.OpenFile(root, name)
 	if err != nil {
+		if e := new(fs.PathError); errors.As(err, &e) {
+			err = e.Err
+		}
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	defer f.Close()
@@ -50,27 +53,6 @@ func readFile(workspace, name string, to io.Writer) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return nil
-}
-
-var errNoFile = errors.New("it is not a regular file")
-
-func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		if e := new(fs.PathError); errors.As(err, &e) {
-			err = e.Err
-		}
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
 }
 
 // listChanges lists the regular files below a workspace whose content or state changed since then, but for git's own,
@@ -161,7 +143,7 @@ func (s *changeSearch) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, a
 
 // describe adds the hash of a file that is small enough and may be read.
 func (s *changeSearch) describe(dir *os.Root, name string, c wire.Change) wire.Change {
-	f, info, err := openRegular(dir, name)
+	f, info, err := realdir.OpenFile(dir, name)
 	if err != nil {
 		return c
 	}

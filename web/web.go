@@ -85,21 +85,11 @@ type Options struct {
 
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
 type Server struct {
-	API       *api.Server
-	Chats     *routes.Chats
-	Records   *records.Records
-	Realtime  *realtime.Realtime
-	Streams   *stream.Streams
-	Ports     *ports.Ports
-	Shells    *routes.Shells
-	Exports   *export.Exports
-	Delegates *routes.Delegates
-	// of schedules, besides their records
-	Schedules *routes.Schedules
-	Agents    *routes.Agents
-	Channels  *routes.Channels
-	Site      *site.Site
-	hosts     []string
+	*site.Site
+	Realtime *realtime.Realtime
+	Streams  *stream.Streams
+	Exports  *export.Exports
+	hosts    []string
 }
 
 // New returns a server with all routes.
@@ -112,28 +102,28 @@ func New(o Options) *Server {
 	core := &api.Server{
 		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: collections.Catalogue(), Health: o.Health, Loading: o.Loading, Push: o.Push, URL: strings.TrimSuffix(o.URL, "/"), Proxied: o.Proxied, Logger: o.Logger,
 	}
-	s := &Server{
-		API:   core,
+	all := &site.Site{
+		API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool,
 		Chats: &routes.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
 			Collections: collections, API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
-		Realtime: &realtime.Realtime{API: core, Log: o.Log},
-		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
+		Delegates: &routes.Delegates{API: core, Delegates: o.Delegates},
+		Schedules: &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews},
+		Agents: &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
+			Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
+		Channels: &routes.Channels{API: core, Channels: o.Channels},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
 		Shells:   &routes.Shells{API: core, Conn: o.Conn},
+	}
+	core.Ticket = all.Ports.Ticket
+	return &Server{
+		Site:     all,
+		Realtime: &realtime.Realtime{API: core, Log: o.Log},
+		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
 		Exports:  &export.Exports{API: core, Log: o.Log},
 		hosts:    o.Hosts,
 	}
-	core.Ticket = s.Ports.Ticket
-	s.Delegates = &routes.Delegates{API: core, Delegates: o.Delegates}
-	s.Agents = &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
-		Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
-	s.Channels = &routes.Channels{API: core, Channels: o.Channels}
-	s.Schedules = &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
-	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
-		Delegates: s.Delegates, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
-	return s
 }
 
 // routes are all routes besides those of api itself.

@@ -11,13 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/realdir"
 )
 
 type fileArguments struct {
@@ -91,18 +91,16 @@ func readFile(directory, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not wait for a writer
-	if errors.Is(err, fs.ErrNotExist) {
+	f, _, err := realdir.OpenFile(root, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse("There is no file %.200q.", name)
-	}
-	if err != nil {
+	case errors.Is(err, realdir.ErrNotRegular):
+		return nil, refuse("%.200q is not a regular file.", name)
+	case err != nil:
 		return nil, refuse("The file %.200q cannot be opened.", name)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, refuse("%.200q is not a regular file.", name)
-	}
 	content, err := io.ReadAll(io.LimitReader(f, chat.MaxSentFile+1))
 	switch {
 	case err != nil:

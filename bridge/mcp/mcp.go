@@ -196,24 +196,33 @@ type tool[In arguments] func(ctx context.Context, c call, in In) (string, error)
 func add[In arguments](s *Server, to *start, name, description string, run tool[In]) {
 	mcp.AddTool(to.server, &mcp.Tool{Name: name, Description: description},
 		func(ctx context.Context, r *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			defer context.AfterFunc(to.life, cancel)()
-			c, end, err := s.verify(to, name, in.signature())
-			if err == nil {
-				defer end()
-				c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, defaultEvery)
-				var text string
-				if text, err = run(ctx, c, in); err == nil {
-					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
-				}
+			text, err := s.carryOut(ctx, to, name, in.signature(), r, func(ctx context.Context, c call) (string, error) {
+				return run(ctx, c, in)
+			})
+			if err != nil {
+				return nil, nil, err
 			}
-			if refused := (handlers.Refused{}); !errors.As(err, &refused) && ctx.Err() == nil {
-				s.Logger.Error("call of a tool", "tool", name, "session", c.Session, "err", err)
-				err = fmt.Errorf("PocketCoder could not carry out this call: %w", err)
-			}
-			return nil, nil, err
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 		})
+}
+
+// carryOut verifies a call of a tool and runs it. It returns the text for the model.
+func (s *Server) carryOut(ctx context.Context, to *start, name, signature string, r *mcp.CallToolRequest,
+	run func(context.Context, call) (string, error)) (text string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(to.life, cancel)()
+	c, end, err := s.verify(to, name, signature)
+	if err == nil {
+		defer end()
+		c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, defaultEvery)
+		text, err = run(ctx, c)
+	}
+	if refused := (handlers.Refused{}); err != nil && !errors.As(err, &refused) && ctx.Err() == nil {
+		s.Logger.Error("call of a tool", "tool", name, "session", c.Session, "err", err)
+		err = fmt.Errorf("PocketCoder could not carry out this call: %w", err)
+	}
+	return text, err
 }
 
 // verify checks a signature, and returns the call that it names. end must be called when the call has ended.

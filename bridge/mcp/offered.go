@@ -55,7 +55,7 @@ func withCaller(schema json.RawMessage) map[string]any {
 	if properties == nil {
 		properties = map[string]any{}
 	}
-	properties["caller"] = map[string]string{"type": "string", "description": "Filled in by PocketCoder. Leave it out."}
+	properties["caller"] = callerArgument
 	s["type"], s["properties"] = "object", properties
 	return s
 }

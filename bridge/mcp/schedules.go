@@ -17,21 +17,9 @@ import (
 	"pocketcoder/projections"
 )
 
-type taskArguments struct {
-	signed
-	Name     string  `json:"name" jsonschema:"short name, such as nightly tests"`
-	Prompt   string  `json:"prompt" jsonschema:"the whole task: in a new chat, the run sees nothing else"`
-	Cron     string  `json:"cron_expression,omitempty" jsonschema:"five fields: minute, hour, day of month, month, day of week; or six, with seconds first"`
-	Every    string  `json:"every,omitempty" jsonschema:"an interval in place of cron_expression, such as 15m, 24h or 7d; at least 5m"`
-	At       string  `json:"at,omitempty" jsonschema:"once, in place of cron_expression, such as 2026-12-24 09:00"`
-	TimeZone string  `json:"time_zone,omitempty" jsonschema:"IANA name, such as Europe/Berlin; that of the server when left out"`
-	Session  string  `json:"session_mode,omitempty" jsonschema:"new (a chat for each run, the default) or existing (this chat)"`
-	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount in US dollars; 1 when left out"`
-}
-
 // readSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat. A run in a
 // new chat has the agent of the chat, which is its ceiling.
-func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) (task schedule.Schedule,
+func (s *Server) readSchedule(ctx context.Context, in schedule.Schedule, id string) (task schedule.Schedule,
 	err error) {
 	chat, _, err := s.Model.Chat(ctx, id)
 	if err != nil {
@@ -39,7 +27,7 @@ func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) 
 	}
 	at, err := schedule.ParseTime("at", in.At, in.TimeZone)
 	task = schedule.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
-		TimeZone: in.TimeZone, Mode: cmp.Or(in.Session, schedule.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
+		TimeZone: in.TimeZone, Mode: cmp.Or(in.Mode, schedule.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
 	if task.Mode == schedule.Existing {
 		task.Chat = chat.ID
 	} else {
@@ -49,7 +37,11 @@ func (s *Server) readSchedule(ctx context.Context, in taskArguments, id string) 
 }
 
 // scheduleTask stores a schedule for the person of the chat.
-func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (string, error) {
+func (s *Server) scheduleTask(ctx context.Context, c call, arguments record.Values) (string, error) {
+	in, err := record.Read[schedule.Schedule](arguments)
+	if err != nil {
+		return "", handlers.Refuse(handlers.Invalid, "The arguments cannot be read: %v.", err)
+	}
 	task, err := s.readSchedule(ctx, in, c.chat)
 	if err != nil {
 		return "", err
@@ -109,7 +101,7 @@ func (s *Server) previewTask(ctx context.Context, id string, a events.Permission
 	if err != nil {
 		return "", err
 	}
-	var in taskArguments
+	var in schedule.Schedule
 	if err := json.Unmarshal([]byte(body), &in); err != nil {
 		return "", fmt.Errorf("read the arguments: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
 )
 
 func (s *Server) addTools(to *start) {
@@ -25,8 +26,8 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "stop_worker", "Stop a delegate, and the delegates that it started.", s.stopDelegate)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
 	add(s, to, "send_file", "Send a file of the workspace to the person, in the chat and in the messenger from which they write.", s.sendFile)
-	add(s, to, "propose", "Propose a procedure, an agent or a prompt to the person. It takes effect when a person has approved it.", s.propose)
-	add(s, to, "schedule_task", "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.", s.scheduleTask)
+	addRecordTool(s, to, "propose", "Propose a procedure, an agent or a prompt to the person. It takes effect when a person has approved it.", proposal.Collection, nil, s.propose)
+	addRecordTool(s, to, "schedule_task", "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.", schedule.Collection, map[string]any{"session_mode": schedule.New}, s.scheduleTask)
 	add(s, to, "list_tasks", "List the scheduled tasks of this chat's person, with the next runs and the last result of each.", s.listTasks)
 	add(s, to, "pause_task", "Pause a scheduled task: nothing starts until it is resumed.", s.pauseTask)
 	add(s, to, "resume_task", "Resume a scheduled task that is paused.", s.resumeTask)
@@ -34,8 +35,7 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "mcp_status", "List the MCP servers that were requested, and whether a person has approved them.",
 		s.mcpStatus)
 	add(s, to, "mcp_catalog", "List the MCP servers, and the tools of those that work.", s.mcpCatalog)
-	add(s, to, "mcp_request", "Request an MCP server, whose tools you can call once a person has approved it.",
-		s.mcpRequest)
+	addRecordTool(s, to, "mcp_request", "Request an MCP server, whose tools you can call once a person has approved it.", mcpserver.Collection, nil, s.mcpRequest)
 }
 
 // The limits of proposals.
@@ -44,15 +44,9 @@ const (
 	maxProposal = 64 << 10 // bytes
 )
 
-type proposeArguments struct {
-	signed
-	Kind    string `json:"kind" jsonschema:"what is proposed: procedure, agent or prompt"`
-	Name    string `json:"name" jsonschema:"short name, such as release-notes; that of an agent or a prompt that exists proposes a change of it"`
-	Content string `json:"content" jsonschema:"the whole text, in Markdown; of an agent with front matter, as in OpenCode's own agent files"`
-}
-
 // propose stores a draft. People see it beside those that were made over the API.
-func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (string, error) {
+func (s *Server) propose(ctx context.Context, _ call, set record.Values) (string, error) {
+	in := proposal.Stored{Kind: set.Text("kind"), Name: set.Text("name"), Content: set.Text("content")}
 	switch {
 	case in.Kind != proposal.Procedure && in.Kind != proposal.Agent && in.Kind != proposal.Prompt:
 		return "", handlers.Refuse(handlers.Invalid, "kind: %.40q cannot be proposed. Use procedure, agent or prompt.",
@@ -80,8 +74,7 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	if drafts >= maxDrafts {
 		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
 	}
-	set := record.Fields(map[string]any{"kind": in.Kind, "name": in.Name, "content": in.Content,
-		"status": proposal.Draft})
+	set = set.With(record.Fields(map[string]any{"status": proposal.Draft}))
 	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposal.Collection, Set: set,
 		New: true, Role: account.Agent})
 	if err != nil {
@@ -145,18 +138,12 @@ func (s *Server) mcpCatalog(ctx context.Context, _ call, _ noArguments) (string,
 // maxPending bounds the MCP servers that wait for an approval.
 const maxPending = 20
 
-type requestArguments struct {
-	signed
-	Name        string   `json:"name" jsonschema:"1 to 24 letters, digits and -"`
-	Command     string   `json:"command,omitempty" jsonschema:"runs in the sandbox, and speaks MCP on stdin and stdout: npx -y PACKAGE@1.2.3"`
-	URL         string   `json:"url,omitempty" jsonschema:"of a remote server, in place of a command"`
-	Environment []string `json:"environment,omitempty" jsonschema:"names of secrets that it needs, or of headers for the URL; the person sets the values"`
-	Hosts       []string `json:"hosts,omitempty" jsonschema:"hosts that the command needs, such as api.example.org or *.example.com; it reaches no other"`
-	Reason      string   `json:"reason" jsonschema:"what it is for, in a sentence for the person"`
-}
-
 // mcpRequest stores a pending server, which an administrator decides about.
-func (s *Server) mcpRequest(ctx context.Context, c call, in requestArguments) (string, error) {
+func (s *Server) mcpRequest(ctx context.Context, c call, set record.Values) (string, error) {
+	in, err := record.Read[mcpserver.Server](set)
+	if err != nil {
+		return "", handlers.Refuse(handlers.Invalid, "environment and hosts must be lists of texts.")
+	}
 	if (in.Command == "") == (in.URL == "") || in.Reason == "" {
 		return "", handlers.Refuse(handlers.Invalid, "Give a reason, and either a command or a URL.")
 	}
@@ -178,8 +165,8 @@ func (s *Server) mcpRequest(ctx context.Context, c call, in requestArguments) (s
 	}
 	_, _, err = s.Records.Save(ctx, record.Save{Command: s.command(), Collection: mcpserver.Collection, New: true,
 		Role: account.Agent, Set: record.Fields(map[string]any{"name": in.Name, "command": in.Command, "url": in.URL,
-			"environment": append([]string{}, in.Environment...), "hosts": append([]string{}, in.Hosts...), "reason": in.Reason, "status": mcpserver.Pending,
-			"requested_by": events.ChatActor(c.chat)})})
+			"environment": append([]string{}, in.Environment...), "hosts": append([]string{}, in.Hosts...),
+			"reason": in.Reason, "status": mcpserver.Pending, "requested_by": events.ChatActor(c.chat)})})
 	if err != nil {
 		return "", err
 	}

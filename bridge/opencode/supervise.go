@@ -180,18 +180,9 @@ func pauseAfter(before time.Duration, wasHealthy bool) time.Duration {
 // lock takes the lock of the directory. Another node that hangs may hold it for a while longer, or the server of a
 // shared directory may hold it for a machine that died.
 func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
-	for reported := false; ; reported = true {
-		unlock, err = install.Lock(s.path("lock"))
-		if !errors.Is(err, install.ErrLocked) {
-			return unlock, err
-		}
-		if !reported {
-			s.Logger.Warn("OpenCode starts once the other process releases its directory", "err", err)
-		}
-		if sleep.For(ctx, lockPause) != nil {
-			return nil, ctx.Err()
-		}
-	}
+	return install.AwaitLock(ctx, s.path("lock"), lockPause, func(err error) {
+		s.Logger.Warn("OpenCode starts once the other process releases its directory", "err", err)
+	})
 }
 
 // live runs OpenCode once, from start to end. up reports whether it was ever ready.

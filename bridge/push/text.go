@@ -1,9 +1,7 @@
 package push
 
 import (
-	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"pocketcoder/handlers/policy/display"
@@ -69,7 +67,7 @@ func (p *Push) shownLines(text string, most int) (lines string, whole bool) {
 
 func (p *Push) show(text string, most int, newline string) (shown string, whole bool) {
 	clean := string(p.Log.Redactor().Bytes([]byte(text))) // before anything is cut off: half a secret would pass
-	signs := shortSigns(clean)
+	signs := Visible(clean)
 	if newline == "\n" {
 		signs = quote(signs)
 	}
@@ -105,35 +103,11 @@ func quote(text string) string {
 	return first + "\n" + strings.Join(lines, "\n")
 }
 
-// Visible replaces invisible characters other than line breaks with signs, and long runs of blanks with their length.
-func Visible(text string) string { return shortSigns(text) }
-
-// shortSigns replaces invisible characters other than line breaks with signs, and then long runs of blanks with their
+// Visible replaces tabs and invisible characters other than line breaks with signs, and long runs of blanks with their
 // length.
-func shortSigns(text string) string {
-	var b strings.Builder
-	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
-		if r == '\n' {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(visible(r))
-		}
-	}
-	return display.ShortenBlanks(b.String(), maxBlanks)
+func Visible(text string) string {
+	return display.ShortenBlanks(strings.ReplaceAll(display.Exact(text), "\t", "␉"), maxBlanks)
 }
 
 // diffLine reports whether a line is one of a unified diff.
 func diffLine(line string) bool { return line != "" && strings.ContainsRune("+-@ \\", rune(line[0])) }
-
-// visible returns C0 controls as Unicode's control pictures, and other invisible characters as their code points.
-func visible(r rune) string {
-	switch {
-	case r < ' ':
-		return string('␀' + r)
-	case r == 0x7f:
-		return "␡"
-	case r != ' ' && (!unicode.IsGraphic(r) || unicode.Is(unicode.Zs, r) || display.Blank(r)):
-		return fmt.Sprintf("<U+%04X>", r)
-	}
-	return string(r)
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
@@ -93,7 +94,7 @@ func (s *logServer) start(ctx context.Context) (*natsconf.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := datadir.WriteFile(d.Path("nats-address"), []byte(server.Addr().String()+"\n")); err != nil {
+	if err := atomicfile.Write(d.Path("nats-address"), []byte(server.Addr().String()+"\n")); err != nil {
 		server.Close()
 		return nil, err
 	}

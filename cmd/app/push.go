@@ -5,9 +5,9 @@ import (
 	"errors"
 	"os"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/secret"
 	"pocketcoder/web/api"
 )
@@ -36,7 +36,7 @@ func (s *System) openVAPID(ctx context.Context) (err error) {
 		return err
 	}
 	if found {
-		if err := datadir.WriteFile(file, body); err != nil {
+		if err := atomicfile.Write(file, body); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
 )
 
 func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
@@ -26,7 +27,8 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	s := openedModel(t)
 	var lines expect.Buffer
 	s.o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-	s.records, s.engineNode, s.web = recordtype.Open(s.log, nil), &sharedEngine{}, &web.Server{API: &api.Server{}}
+	s.records, s.engineNode = recordtype.Open(s.log, nil), &sharedEngine{}
+	s.web = &web.Server{Site: &site.Site{API: &api.Server{}}}
 	var err error
 	s.secrets, err = secret.Open(t.Context(), s.nc, 1)
 	is.NoErr(err)

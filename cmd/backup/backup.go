@@ -27,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/events"
@@ -135,15 +136,10 @@ func hold(dir string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		d.Close()
+	if release, err = atomicfile.LockOpen(d); err != nil {
 		return nil, errors.New("another backup to this directory is running; wait until it ends")
 	}
-	return func() {
-		// closing is not enough: a child that was just forked has it open until its exec
-		_ = syscall.Flock(int(d.Fd()), syscall.LOCK_UN)
-		d.Close()
-	}, nil
+	return release, nil
 }
 
 // ownFile matches the names of a backup's files.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"pocketcoder/cmd/datadir"
+	"pocketcoder/atomicfile"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
@@ -133,5 +133,5 @@ func (m *manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return datadir.WriteFile(filepath.Join(dir, manifestName), append(body, '\n'))
+	return atomicfile.Write(filepath.Join(dir, manifestName), append(body, '\n'))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
@@ -220,7 +221,7 @@ func (s *secrets) writeKeys(dir string) error {
 		if name != filepath.Base(name) {
 			return fmt.Errorf("the backup names a key %q", name)
 		}
-		if err := datadir.WriteFile(filepath.Join(dir, name), body); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), body); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"filippo.io/age"
 
-	"pocketcoder/cmd/datadir"
+	"pocketcoder/atomicfile"
 	"pocketcoder/events/archive"
 )
 
@@ -67,7 +67,7 @@ func writeSecrets(ctx context.Context, o Options, bucket archive.Stream) (*secre
 	sum := sha256.Sum256(file.Bytes())
 	hash := hex.EncodeToString(sum[:])
 	s := &secretsFile{File: "secrets-" + hash[:12] + ".age", SHA256: hash}
-	if err := datadir.WriteFile(filepath.Join(o.To, s.File), file.Bytes()); err != nil {
+	if err := atomicfile.Write(filepath.Join(o.To, s.File), file.Bytes()); err != nil {
 		return nil, err
 	}
 	if _, err := readSecrets(o.To, *s, o.Passphrase); err != nil {

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/delegate"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/money"
 	"pocketcoder/projections"
 )
@@ -109,7 +110,7 @@ func checkDelegate(ctx context.Context, env Environment, args []string) error {
 		fmt.Fprintf(env.Stdout, "%d requests or questions wait for you; answer with: pocketcoder chat %s\n", w.Pending, w.ID)
 	}
 	if w.Text != "" {
-		fmt.Fprintf(env.Stdout, "\n%s\n", printable.Visible(w.Text))
+		fmt.Fprintf(env.Stdout, "\n%s\n", display.Exact(w.Text))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -86,7 +87,7 @@ func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
 	switch {
 	case p.run.Started == "":
-		_, err := fmt.Fprintln(p.notes, "it did not run:", printable.Visible(p.run.Reason))
+		_, err := fmt.Fprintln(p.notes, "it did not run:", display.Exact(p.run.Reason))
 		return err
 	case p.run.Status != events.ExecutionRunning:
 		d := events.ExecFinished{ExitCode: int(p.run.ExitCode), Signal: p.run.Signal, Reason: p.run.Reason,
@@ -181,11 +182,11 @@ func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished, left 
 		return err
 	}
 	if left != "" {
-		if _, err := fmt.Fprintln(p.notes, printable.Visible(left)); err != nil {
+		if _, err := fmt.Fprintln(p.notes, display.Exact(left)); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(p.notes, "ended:", printable.Visible(render.ExecutionEnd(d)))
+	_, err := fmt.Fprintln(p.notes, "ended:", display.Exact(render.ExecutionEnd(d)))
 	return err
 }
 

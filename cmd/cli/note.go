@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/policy/display"
 )
 
 const noteUsage = `pocketcoder note: the notes of agents. An agent remembers with them what it has learned.
@@ -88,7 +89,7 @@ func (n *noteCommand) show(ctx context.Context, args []string) error {
 		return err
 	}
 	if n.env.Interactive {
-		c.Content = printable.Visible(c.Content)
+		c.Content = display.Exact(c.Content)
 	}
 	_, err = io.WriteString(n.env.Stdout, c.Content)
 	return err

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 )
@@ -126,7 +127,7 @@ func (p *procedureCommand) show(ctx context.Context, args []string) error {
 		line("on disk", cmp.Or(s.OnDisk, "as approved"))
 		s.Difference = s.Content
 	}
-	_, err = fmt.Fprintf(p.env.Stdout, "\n%s", printable.Visible(s.Difference))
+	_, err = fmt.Fprintf(p.env.Stdout, "\n%s", display.Exact(s.Difference))
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/wire"
 )
@@ -109,7 +110,7 @@ func runSandboxWorkers(ctx context.Context, env Environment, args []string) erro
 			if w.Capacity > 0 {
 				load += fmt.Sprintf(" of %d", w.Capacity)
 			}
-			return []string{printable.Visible(w.Name), printable.Visible(w.Isolation), load, printable.Visible(w.Workspace),
-				printable.Visible(w.Version), printable.Visible(w.Reason)}
+			return []string{display.Exact(w.Name), display.Exact(w.Isolation), load, display.Exact(w.Workspace),
+				display.Exact(w.Version), display.Exact(w.Reason)}
 		})
 }

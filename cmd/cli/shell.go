@@ -10,10 +10,10 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -90,7 +90,7 @@ func waitInWindow(ctx context.Context, env Environment, err error) {
 
 func shellEnd(r wire.Result) string {
 	if r.Error != "" {
-		return printable.Visible(r.Error)
+		return display.Exact(r.Error)
 	}
 	return "it was ended: " + render.ReasonText(string(r.Reason))
 }

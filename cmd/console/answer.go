@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -236,7 +237,7 @@ func (c *conversation) answerAlone(ctx context.Context, a pendingItem) error {
 // answer applies a person's input to the first pending item.
 func (c *conversation) answer(ctx context.Context, words string) error {
 	if !c.Interactive {
-		c.show.Flow(promptWriter, "", render.Plain, printable.Visible(words)+"\n")
+		c.show.Flow(promptWriter, "", render.Plain, display.Exact(words)+"\n")
 	}
 	a := &c.pending[0]
 	if a.permission == nil {

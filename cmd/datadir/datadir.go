@@ -57,9 +57,6 @@ func (d Dir) Path(elem ...string) string {
 
 func (d Dir) ReadModels() string { return d.Path("readmodels") }
 
-// ShellSocket returns the path of the socket where pocketcoder-shell asks for commands.
-func (d Dir) ShellSocket() string { return d.Path("opencode", "run", "shell.sock") }
-
 // Running is what other programs on the machine must know about a running system.
 type Running struct {
 	PID       int       `json:"pid"`
@@ -135,7 +132,7 @@ func (d Dir) Begin(u UnfinishedCommand) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	return WriteFile(d.Path("unfinished"), append(body, '\n'))
+	return atomicfile.Write(d.Path("unfinished"), append(body, '\n'))
 }
 
 // Finish syncs parts of the directory to disk, and lets Open take it.
@@ -167,27 +164,24 @@ func (d Dir) OpenUnfinished() (release func(), err error) {
 	if err := d.Prepare(); err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(d.Path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return fail(err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
+	unlock, err := atomicfile.Lock(d.Path("lock"))
+	if errors.Is(err, atomicfile.ErrLocked) {
 		if r, err := d.Running(); err == nil {
 			return fail(fmt.Errorf("it is in use by pid %d (%s); stop that, or choose another with --data", r.PID, r.HTTP))
 		}
 		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
 	}
+	if err != nil {
+		return fail(err)
+	}
 	// Only now, because another process may have used it. What is stored from here on has this version.
 	if err := d.writeVersion(); err != nil {
-		lock.Close()
+		unlock()
 		return fail(err)
 	}
 	return func() {
 		os.Remove(d.Path("running.json"))
-		// closing is not enough: a child that was just forked has it open until its exec
-		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
-		lock.Close()
+		unlock()
 	}, nil
 }
 
@@ -307,7 +301,7 @@ func CheckVersion(text string) error {
 }
 
 func (d Dir) writeVersion() error {
-	return WriteFile(d.Path("version"), fmt.Appendf(nil, "%d\n", Version))
+	return atomicfile.Write(d.Path("version"), fmt.Appendf(nil, "%d\n", Version))
 }
 
 // Announce says how to reach this process.
@@ -316,7 +310,7 @@ func (d Dir) Announce(r Running) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(d.Path("running.json"), append(body, '\n'))
+	return atomicfile.Write(d.Path("running.json"), append(body, '\n'))
 }
 
 var ErrNotRunning = errors.New("nothing runs on this data directory; start it with: pocketcoder up")
@@ -339,9 +333,6 @@ func (d Dir) Running() (Running, error) {
 	}
 	return r, nil
 }
-
-// WriteFile writes a file whole or not at all.
-func WriteFile(path string, body []byte) error { return atomicfile.Write(path, body) }
 
 // Absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
 func Absolute(path string) string {

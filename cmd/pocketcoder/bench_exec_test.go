@@ -48,7 +48,7 @@ const benchChat, benchSession = "bench", "ses_bench"
 func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	b.Helper()
 	d := datadir.Dir(b.TempDir())
-	x := &execBench{b: b, socket: d.ShellSocket(), workspace: b.TempDir()}
+	x := &execBench{b: b, socket: d.Path("opencode", "run", "shell.sock"), workspace: b.TempDir()}
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	x.must(err)
 	connected, err := openNATSInstance(b.Context(), d, keys)

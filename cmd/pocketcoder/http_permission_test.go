@@ -67,7 +67,7 @@ func TestAgentAccountsRequestAndCannotApprove(t *testing.T) {
 	shell := exec.CommandContext(t.Context(), pocketcoderShell(t), "-c", forged)
 	shell.Dir = p.workspace
 	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call,
-		"POCKETCODER_SOCKET=unix:"+p.data.ShellSocket())
+		"POCKETCODER_SOCKET=unix:"+p.data.Path("opencode", "run", "shell.sock"))
 	is.True(shell.Run() != nil)
 	is.Equal(shell.ProcessState.ExitCode(), wire.ExitRefused)
 

@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -97,7 +98,7 @@ func prepareNodes(t *testing.T) (first, second *process, cluster *natsCluster) {
 		}
 		return err
 	}))
-	is.New(t).NoErr(datadir.WriteFile(second.data.Path("version"), fmt.Appendf(nil, "%d\n", datadir.Version)))
+	is.New(t).NoErr(atomicfile.Write(second.data.Path("version"), fmt.Appendf(nil, "%d\n", datadir.Version)))
 	for _, p := range []*process{first, second} {
 		p.args = append(p.args, "--workspace", first.workspace, "--nats", cluster.urls, "--replicas", "3",
 			"--opencode-state", filepath.Join(dir, "opencode"))

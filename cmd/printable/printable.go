@@ -21,21 +21,10 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Visible makes a whole text safe, and shows every carriage return: for what a person decides on.
-func Visible(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRuneInString(text[i:])
-		b.WriteString(visibleRune(r, text[i:i+n]))
-		i += n
-	}
-	return b.String()
-}
-
 // VisibleLine makes a text safe and keeps it on one line: for paths and other names, which may hold line breaks that
 // look like the rest of what a person decides on.
 func VisibleLine(text string) string {
-	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Visible(text))
+	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(display.Exact(text))
 }
 
 // JSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and what
@@ -55,25 +44,6 @@ func JSON(encoded []byte) []byte {
 	return b.Bytes()
 }
 
-// visibleRune shows one rune, whose bytes are raw.
-func visibleRune(r rune, raw string) string {
-	switch {
-	case r == '\n' || r == '\t':
-		return raw
-	case r < 0x20:
-		return string(0x2400 + r) // Unicode's picture of the control character: ␛ for ESC
-	case r == 0x7f:
-		return "␡"
-	case r == utf8.RuneError && len(raw) == 1:
-		return fmt.Sprintf(`\x%02x`, raw[0])
-	case r == 0x200c || r == 0x200d:
-		return raw // the joiners of Persian and of emoji: they neither hide nor reorder
-	case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || display.Blank(r):
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-	return raw
-}
-
 // Cleaner makes a stream safe that comes in pieces, cut anywhere. The carriage return of a line end is dropped, one
 // within a line, as progress bars write it, is shown and ends the line.
 type Cleaner struct {
@@ -90,25 +60,22 @@ func (c *Cleaner) Clean(piece []byte) string {
 func (c *Cleaner) Flush() string { return c.take(true) }
 
 func (c *Cleaner) take(all bool) string {
-	var b strings.Builder
-	p := c.rest
-	for len(p) > 0 && (all || utf8.FullRune(p)) {
-		r, n := utf8.DecodeRune(p)
-		if r != '\r' {
-			b.WriteString(visibleRune(r, string(p[:n])))
-			p = p[n:]
-			continue
-		}
-		if len(p) == 1 && !all {
-			break
-		}
-		if p = p[1:]; len(p) == 0 || p[0] != '\n' {
-			b.WriteString("␍\n")
+	end := len(c.rest)
+	for start := max(end-utf8.UTFMax+1, 0); !all && start < end; start++ {
+		if last := c.rest[start:]; utf8.RuneStart(last[0]) && !utf8.FullRune(last) {
+			end = start
 		}
 	}
-	c.rest = append(c.rest[:0], p...)
-	return b.String()
+	if !all && end > 0 && c.rest[end-1] == '\r' {
+		end--
+	}
+	text := lineEnds.Replace(string(c.rest[:end]))
+	c.rest = append(c.rest[:0], c.rest[end:]...)
+	return display.Prose(text)
 }
+
+// lineEnds drops the carriage return of a line end, and ends the line at each other.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "␍\n")
 
 // Clean makes a whole text safe as a stream of its own.
 func Clean(text string) string {
@@ -118,7 +85,7 @@ func Clean(text string) string {
 
 // OneLine makes a text one safe line of at most most runes.
 func OneLine(text string, most int) string {
-	line := []rune(Visible(strings.Join(strings.Fields(text), " ")))
+	line := []rune(display.Exact(strings.Join(strings.Fields(text), " ")))
 	if len(line) > most {
 		line = append(line[:most-1], '…')
 	}

@@ -44,6 +44,7 @@ type Field struct {
 	Choices  map[string]string // of a select: what a value means, if that is not clear; also of the empty one
 	Required bool
 	ReadOnly bool // only PocketCoder sets it
+	Shown    bool // clients may set it, but a form only shows it
 	Computed bool // PocketCoder sets it if it is required and missing
 	Nullable bool // shown as null while it is empty
 	Derived  bool // the read models compute it: it is not stored
@@ -51,7 +52,9 @@ type Field struct {
 	Texts    bool // a JSON list of texts: a form shows each in a line
 	Pairs    bool // a JSON object of texts: a form shows each as a line NAME=VALUE
 	Hidden   bool // it is stored, and shown to no client
-	Argument bool // it is part of a command, and not stored
+	// Assistant describes the field to the model, which may set it by a tool; empty for a field that it may not set.
+	Assistant string
+	Argument  bool // it is part of a command, and not stored
 }
 
 // Title is the label of the field, or its name with blanks.

@@ -1,8 +1,17 @@
 // Package record carries out the commands on configuration records: rules, agents, models, devices, SSH keys and every
 // other record that is stored by field. Each type of records is a Type, which stands beside the decisions that use it.
 //
+// The rest follows from the types. Open takes them, and Types returns them:
+//   - Save and Delete check each command, whether it comes over the API, over NATS or from a tool of the model: the
+//     fields and their kinds, who may do it (Access, Assistants), and what must be unique.
+//   - A form or a list shows a type by Title and About, and a field by its Label (see Field.Title), About, Unit,
+//     Example, Values with their Choices, and whether its kind is Secret.
+//   - The API and its description show all fields but those that are Hidden or a Secret. The argument of a command that
+//     is no field of the record is an Argument. A tool of the model has the fields with a text for the Assistant.
+//   - The secret of a record goes to the bucket SECRETS, as its SecretStorage says.
+//
 // Promises: what is unique is so among all records of a collection, also when several processes save at the same time.
-// A record that is saved unchanged is not stored again.
+// A record that is saved unchanged is not stored again. No event has a secret of a type.
 //
 // It must not know any type, nor the SQL tables that show the records.
 package record
@@ -259,7 +268,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if c.Record == "" && c.New {
 		c.Record = events.NewID()
 	}
-	t, err := h.typeOf(c.Collection)
+	t, err := h.TypeOf(c.Collection)
 	if err != nil {
 		return "", 0, err
 	}
@@ -336,7 +345,7 @@ func (h *Records) save(ctx context.Context, t Type, c Save, set Values, text str
 
 // Delete deletes a record and its secret. It has no effect on a record that is deleted already.
 func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
-	t, err := h.typeOf(c.Collection)
+	t, err := h.TypeOf(c.Collection)
 	if err == nil {
 		err = checkRecordID(c.Record)
 	}
@@ -395,8 +404,8 @@ func (h *Records) Edit(ctx context.Context, by handlers.Command, name, id string
 	return err
 }
 
-// typeOf refuses a collection that no type has.
-func (h *Records) typeOf(collection string) (Type, error) {
+// TypeOf refuses a collection that no type has.
+func (h *Records) TypeOf(collection string) (Type, error) {
 	i := slices.IndexFunc(h.types, func(t Type) bool { return t.Name == collection })
 	if i < 0 {
 		return Type{}, Invalid("collection", "collection: there is no collection %.80q of configuration records.", collection)

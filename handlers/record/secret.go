@@ -101,7 +101,7 @@ func (h *Records) announce(ctx context.Context, t Type, by handlers.Command, id 
 
 // Touch changes the field of a record that changes after its secret, although the secret stays.
 func (h *Records) Touch(ctx context.Context, by handlers.Command, name, id string) (uint64, error) {
-	t, err := h.typeOf(name)
+	t, err := h.TypeOf(name)
 	if err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (h *Records) Touch(ctx context.Context, by handlers.Command, name, id strin
 // Renew replaces the secret of a record, and returns the new one. The one before is not valid any more.
 func (h *Records) Renew(ctx context.Context, by handlers.Command, name, id string) (token string, seq uint64,
 	err error) {
-	t, err := h.typeOf(name)
+	t, err := h.TypeOf(name)
 	if err != nil {
 		return "", 0, err
 	}
@@ -131,7 +131,7 @@ func (h *Records) Renew(ctx context.Context, by handlers.Command, name, id strin
 
 // Secret returns the secret of a record, "" if there is none. From then on it is redacted in events.
 func (h *Records) Secret(ctx context.Context, name, id string) (text string, err error) {
-	t, err := h.typeOf(name)
+	t, err := h.TypeOf(name)
 	if err != nil {
 		return "", err
 	}

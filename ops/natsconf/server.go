@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"pocketcoder/atomicfile"
 )
 
 // ErrInUse means that another server runs on the same store directory.
@@ -34,9 +36,9 @@ const account = "APP"
 // Server is a running embedded server. Connect with nats.InProcessServer(s), or at s.ClientURL() when it listens.
 type Server struct {
 	*server.Server
-	lock  *os.File
-	store server.JetStreamConfig
-	check func(context.Context) error // of the files, before they are opened
+	unlock func()
+	store  server.JetStreamConfig
+	check  func(context.Context) error // of the files, before they are opened
 
 	stopWithin time.Duration
 }
@@ -48,7 +50,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := CheckVersion(Embedded); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
-	lock, err := lockStore(c.StoreDir)
+	unlock, err := lockStore(c.StoreDir)
 	if err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
@@ -59,10 +61,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		return c.Check(ctx, filepath.Join(c.StoreDir, "jetstream", account, "streams"))
 	}
 	if err := check(ctx); err != nil {
-		unlock(lock)
+		unlock()
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
-	s, err := start(ctx, c, lock)
+	s, err := start(ctx, c, unlock)
 	if err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
@@ -78,17 +80,17 @@ func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") 
 func (s *Server) Close() { s.stop() }
 
 // start starts a server. The server owns the lock of its files, also if it returns an error.
-func start(ctx context.Context, c Config, lock *os.File) (_ *Server, err error) {
+func start(ctx context.Context, c Config, unlock func()) (_ *Server, err error) {
 	conf, err := c.Text()
 	if err != nil {
-		unlock(lock)
+		unlock()
 		return nil, err
 	}
 	// The server sends its first PING about 2 s after a client connects. nats.go rejects a PING that comes before the PONG
 	// it waits for, so a slow connect fails.
 	opts := &server.Options{NoSigs: true, NoLog: true, DontListen: c.Listen == "", DisableShortFirstPing: true}
 	if err := opts.ProcessConfigString(conf); err != nil {
-		unlock(lock)
+		unlock()
 		return nil, err
 	}
 	opts.JetStreamMaxStore = storeLimit
@@ -97,10 +99,10 @@ func start(ctx context.Context, c Config, lock *os.File) (_ *Server, err error) 
 	}
 	running, err := server.NewServer(opts)
 	if err != nil {
-		unlock(lock)
+		unlock()
 		return nil, err
 	}
-	s := &Server{Server: running, lock: lock, store: storeConfig(opts),
+	s := &Server{Server: running, unlock: unlock, store: storeConfig(opts),
 		stopWithin: cmp.Or(c.StopWithin, defaultStopWithin)}
 	failed := &logger{log: c.Log, came: make(chan struct{})}
 	s.SetLoggerV2(failed, false, false, false)
@@ -134,7 +136,7 @@ func (s *Server) stop() bool {
 	go func() {
 		s.Shutdown() // waits for the streams
 		s.WaitForShutdown()
-		unlock(s.lock)
+		s.unlock()
 		close(stopped)
 	}()
 	select {
@@ -146,31 +148,18 @@ func (s *Server) stop() bool {
 }
 
 // lockStore makes the directory and locks it for this process. The kernel releases the lock when the process ends.
-func lockStore(dir string) (*os.File, error) {
+func lockStore(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := checkFree(dir); err != nil { // JetStream would start, and soon refuse every event
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	unlock, err = atomicfile.Lock(filepath.Join(dir, "lock"))
+	if errors.Is(err, atomicfile.ErrLocked) {
+		err = ErrInUse
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrInUse
-		}
-		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	return lock, nil
-}
-
-// unlock releases the lock. Closing the file is not enough: a child that was just forked has it open until its exec.
-func unlock(lock *os.File) {
-	_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
-	lock.Close()
+	return unlock, err
 }
 
 // logger passes the server's warnings and errors on. It keeps the first fatal line, the only one that says why the

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -282,4 +283,108 @@ func (r Result) validate() error {
 		return err
 	}
 	return r.Left.validate()
+}
+
+// Left are the processes that still ran when the shell of a command had exited by itself.
+type Left struct {
+	Processes int      `json:"processes"`
+	Programs  []string `json:"programs"`          // their names, each once, at most maxPrograms
+	More      int      `json:"more,omitempty"`    // names that Programs does not hold
+	Running   bool     `json:"running,omitempty"` // the processes continue to run. Otherwise they ended with the command
+}
+
+const (
+	maxPrograms    = 4
+	maxProgramName = 64 // bytes
+)
+
+// NewLeft returns the processes with the names of their programs, or nil if there are none.
+func NewLeft(programs []string, running bool) *Left {
+	if len(programs) == 0 {
+		return nil
+	}
+	names := slices.Compact(slices.Sorted(slices.Values(programs)))
+	shown := names[:min(len(names), maxPrograms)]
+	left := &Left{Processes: len(programs), Programs: shown, More: len(names) - len(shown), Running: running}
+	left.shorten()
+	return left
+}
+
+// shorten makes each name one short line, because a command chooses the names.
+func (l *Left) shorten() {
+	for i, name := range l.Programs {
+		l.Programs[i] = oneLine(name[:min(len(name), maxProgramName)])
+	}
+}
+
+func (l *Left) validate() error {
+	switch {
+	case l == nil:
+		return nil
+	case len(l.Programs) < 1 || len(l.Programs) > maxPrograms || l.More < 0 ||
+		l.Processes < len(l.Programs) || l.Processes-len(l.Programs) < l.More:
+		return errors.New("the number of processes that the command left is out of range")
+	}
+	l.shorten()
+	return nil
+}
+
+// Quarantined is a protected name that appeared in the top directory of the workspace while a command ran, and that
+// the worker has moved out of the workspace. Keep moves it back, and Dismiss deletes it.
+type Quarantined struct {
+	ID    string         `json:"id"`   // one token; Request.Item of Keep and Dismiss
+	Name  string         `json:"name"` // in the top directory, such as .envrc
+	Kind  QuarantineKind `json:"kind"`
+	Bytes int64          `json:"bytes"` // of a file, or of all files of a folder
+	Files int            `json:"files"` // of a folder, at any depth
+	// first bytes of a text file, the target of a link, or the files of a folder with their sizes, one a line. At most
+	// MaxQuarantineText bytes. Empty if the file is no text
+	Text string `json:"text,omitempty"`
+	Cut  bool   `json:"cut,omitempty"` // there is more than Text holds
+}
+
+type QuarantineKind string
+
+const (
+	FileKind   QuarantineKind = "file"
+	FolderKind QuarantineKind = "folder"
+	LinkKind   QuarantineKind = "link" // a symbolic link
+)
+
+// Limits of Result.Quarantined. All texts of one Result fit into a message of NATS.
+const (
+	MaxQuarantineText  = 16 << 10
+	MaxQuarantineTexts = 128 << 10 // bytes of all texts of a Result; JSON can take six times as many
+	maxQuarantined     = 256
+)
+
+func validateQuarantined(list []Quarantined) error {
+	if len(list) > maxQuarantined {
+		return errors.New("too many names are quarantined")
+	}
+	texts := 0
+	for _, q := range list {
+		switch q.Kind {
+		case FileKind, FolderKind, LinkKind:
+		default:
+			return fmt.Errorf("kind %q of a quarantined name is unknown", q.Kind)
+		}
+		texts += len(q.Text)
+		switch {
+		case !IsToken(q.ID):
+			return errors.New("id of a quarantined name is not a token")
+		case !isName(q.Name):
+			return errors.New("a quarantined name is not the name of a file")
+		case q.Bytes < 0 || q.Files < 0:
+			return fmt.Errorf("size of %s is negative", q.Name)
+		case len(q.Text) > MaxQuarantineText || texts > MaxQuarantineTexts || !isText(q.Text):
+			return fmt.Errorf("text of %s is not a text of at most %d bytes", q.Name, MaxQuarantineText)
+		}
+	}
+	return nil
+}
+
+// isName reports whether s is the name of a file in a directory, on one line.
+func isName(s string) bool {
+	return s != ".." && len(s) <= 255 && path.Base(s) == s && isPrintable(s) && s != "." && s != "/"
 }

@@ -40,23 +40,14 @@ type serving struct {
 
 func (s *server) newServing(e envelope, m *nats.Msg) *serving {
 	x := &serving{
-		nc: s.nc, request: e.Request, reply: m.Reply, ask: m.Header.Get(askHeader), control: ControlSubject(s.subject, e.id()), caller: CallerSubject(s.subject, e.id()),
+		nc: s.nc, request: e.Request, reply: m.Reply, ask: m.Header.Get(askHeader),
+		control: ControlSubject(s.subject, e.id()), caller: CallerSubject(s.subject, e.id()),
 		offer: rand.Text(), granted: make(chan struct{}), received: make(chan struct{}), start: s.start,
 	}
 	x.input.init(e.Input)
 	x.request.Input = x.input.out
 	x.room.L = &x.mu
 	return x
-}
-
-func (x *serving) open(ctx context.Context, cancel context.CancelFunc) {
-	x.cancel = cancel
-	context.AfterFunc(ctx, func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.cancelled = true
-		x.room.Broadcast()
-	})
 }
 
 // receive handles one frame of the caller, or a 503 answer to a probe. It never blocks.

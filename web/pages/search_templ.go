@@ -11,9 +11,9 @@ import (
 	"cmp"
 	"fmt"
 
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections/textsearch"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/visible"
 )
 
 func searchPage(text string, hits []textsearch.Hit) templ.Component {
@@ -198,7 +198,7 @@ func hitRow(h textsearch.Hit) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = site.Text(visible.Prose(p.Text)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = site.Text(display.ProsePieces(p.Text)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -207,7 +207,7 @@ func hitRow(h textsearch.Hit) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = site.Text(visible.Prose(p.Text)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = site.Text(display.ProsePieces(p.Text)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

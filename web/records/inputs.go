@@ -72,7 +72,7 @@ type Form struct {
 	Name, Title, About     string         // the title is empty for a collection that people have no use for
 	Defaults               map[string]any // of a new record
 	Fields                 []record.Field
-	Fixed                  []record.Field // that only the system writes
+	Fixed                  []record.Field // that a form only shows
 	Create, Update, Delete bool           // whether any client may
 	Token                  bool           // a new record gets a token, which the system makes
 }
@@ -97,7 +97,7 @@ func (all Collections) Forms() (forms []Form) {
 func (c collection) form() Form {
 	f := Form{Name: c.Name, Title: c.title, About: c.about, Defaults: c.defaults}
 	for _, field := range c.inputs() {
-		if field.ReadOnly {
+		if field.ReadOnly || field.Shown {
 			f.Fixed = append(f.Fixed, field)
 		} else {
 			f.Fields = append(f.Fields, field)

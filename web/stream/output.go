@@ -1,15 +1,20 @@
 package stream
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -88,4 +93,180 @@ func dropMultipleRanges(r *http.Request) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}
+}
+
+// liveOutput writes one output stream of a running command, every byte once. It reads stored deltas while the command
+// runs, and the stored output for bytes that are missing in the deltas. A slow client costs no memory.
+type liveOutput struct {
+	log          *log.Log
+	chat, exec   string
+	stream       string
+	out          *api.DeadlineWriter
+	written      int64  // bytes
+	nextFragment uint64 // sequence after which to read fragments
+}
+
+// A fragment is stored shortly after it is published, so a reader waits storeDelay. Without a published fragment it
+// reads after pollInterval.
+const (
+	storeDelay   = 10 * time.Millisecond
+	pollInterval = time.Second
+)
+
+// serve returns when the command has ended. The end comes after the sequence since.
+func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	woken, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
+	go func() {
+		failed <- l.log.FollowDeltas(ctx, []string{events.ExecDeltaSubject(l.chat, l.exec)}, func(log.Delta) {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	go func() {
+		if err := l.followEnd(ctx, tail, since, ended); err != nil {
+			failed <- err
+		}
+	}()
+	for wait := pollInterval; ; {
+		if err := l.writeFragments(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-woken:
+			wait = storeDelay
+		case <-time.After(wait):
+			wait = pollInterval
+		case d := <-ended:
+			return l.writeRest(ctx, d)
+		case err := <-failed:
+			return err
+		}
+	}
+}
+
+func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint64,
+	ended chan<- events.ExecFinished) error {
+	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
+		body, _ := events.Decode(e) // any other event does not end this execution
+		if d, ok := body.(events.ExecFinished); ok && d.Exec == l.exec {
+			ended <- d
+			return events.ErrStop
+		}
+		return nil
+	}, func(uint64) error { return nil })
+}
+
+// writeFragments writes the deltas that continue the output. It skips a delta after a gap: the missing bytes are only
+// in the stored output.
+func (l *liveOutput) writeFragments(ctx context.Context) (err error) {
+	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment,
+		func(d log.Delta) error {
+			have := l.written - d.Offset // bytes of it
+			if d.Stream != l.stream || have < 0 || have >= int64(len(d.Data)) {
+				return nil
+			}
+			n, err := l.out.Write(d.Data[have:])
+			l.written += int64(n)
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	return l.out.Flush()
+}
+
+func (l *liveOutput) writeRest(ctx context.Context, d events.ExecFinished) error {
+	o := d.Stdout
+	if l.stream == stderr {
+		o = d.Stderr
+	}
+	content, err := OpenOutput(ctx, l.log, o)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if size, err := content.Seek(0, io.SeekEnd); err != nil || size <= l.written { // less may be stored of a lost command
+		return err
+	}
+	if _, err := content.Seek(l.written, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(l.out, content)
+	return err
+}
+
+// OpenOutput opens the stored output of an execution.
+func OpenOutput(ctx context.Context, log *log.Log, o events.Output) (io.ReadSeekCloser, error) {
+	if o.Blob != nil {
+		return openBlob(ctx, log, o.Blob.Name, o.Blob.Size)
+	}
+	if o.Base64 != nil {
+		return inlineContent{bytes.NewReader(o.Base64)}, nil
+	}
+	return inlineContent{bytes.NewReader([]byte(o.Text))}, nil
+}
+
+func openBlob(ctx context.Context, log *log.Log, name string, size int64) (io.ReadSeekCloser, error) {
+	b := &blobContent{open: func() (io.ReadCloser, error) { return log.Blobs.Open(ctx, name) }, size: size}
+	return b, b.reopen()
+}
+
+type inlineContent struct{ *bytes.Reader }
+
+func (inlineContent) Close() error { return nil }
+
+// blobContent is a blob with random access. Each reader of a blob starts at the beginning, so a seek back opens a new
+// one.
+type blobContent struct {
+	open   func() (io.ReadCloser, error)
+	size   int64
+	at     int64 // where the next read begins
+	reader io.ReadCloser
+	place  int64 // where reader is
+}
+
+func (b *blobContent) reopen() (err error) {
+	b.Close()
+	b.reader, err = b.open()
+	b.place = 0
+	return err
+}
+
+func (b *blobContent) Read(p []byte) (int, error) {
+	if b.at < b.place {
+		if err := b.reopen(); err != nil {
+			return 0, err
+		}
+	}
+	skipped, err := io.CopyN(io.Discard, b.reader, b.at-b.place)
+	b.place += skipped
+	if err != nil {
+		return 0, err
+	}
+	n, err := b.reader.Read(p)
+	b.place += int64(n)
+	b.at += int64(n)
+	return n, err
+}
+
+func (b *blobContent) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += b.at
+	case io.SeekEnd:
+		offset += b.size
+	}
+	b.at = max(offset, 0)
+	return b.at, nil
+}
+
+func (b *blobContent) Close() error {
+	if b.reader == nil {
+		return nil
+	}
+	return b.reader.Close()
 }

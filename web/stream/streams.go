@@ -10,7 +10,10 @@
 package stream
 
 import (
+	"net/http"
 	"slices"
+	"sync"
+	"time"
 
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
@@ -49,5 +52,35 @@ func (s *Streams) Routes() []api.Route {
 		{Method: "GET", Path: "/api/artifacts/{id}/content", About: "A file that the assistant sent, or that a command left.", Access: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.artifactContent},
 		{Method: "GET", Path: api.FilesRoot + "{path...}", About: "The entries of a directory of the workspace.", Access: api.Accounts, Answer: directory{}, Serve: s.listFiles},
 		{Method: "GET", Path: "/api/pocketcoder/artifact/{path...}", About: "A file of the workspace.", Access: api.Accounts, Media: "*/*", Serve: s.artifact},
+	}
+}
+
+// Slots limits how many streams or downloads each account has at once. The zero value is ready.
+type Slots struct {
+	mu   sync.Mutex
+	used map[string]int // by Caller.Key
+}
+
+// Acquire occupies a slot of a caller until release is called. It refuses a caller that has limit slots already, with
+// the text refusal.
+func (s *Slots) Acquire(caller api.Caller, limit int, refusal string) (release func(), err error) {
+	key := caller.Key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used[key] >= limit {
+		return nil, api.Problem{Status: http.StatusTooManyRequests, Message: refusal, Retry: 10 * time.Second}
+	}
+	if s.used == nil {
+		s.used = map[string]int{}
+	}
+	s.used[key]++
+	return func() { s.release(key) }, nil
+}
+
+func (s *Slots) release(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used[key]--; s.used[key] == 0 {
+		delete(s.used, key)
 	}
 }

@@ -81,6 +81,12 @@ const Password = "correct horse battery"
 // NewSystem starts a system that stops with the test. before is called while nothing runs yet but the log.
 func NewSystem(t testing.TB, before ...func(*System)) *System {
 	t.Helper()
+	return NewSystemWith(t, nil, before...)
+}
+
+// NewSystemWith is NewSystem with further types of records.
+func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *System {
+	t.Helper()
 	s := &System{Workspace: filepath.Join(t.TempDir(), "workspace")}
 	Check(t, os.Mkdir(s.Workspace, 0o755))
 	s.NATS = eventstest.Server(t, expect.MemoryDir(t))
@@ -93,7 +99,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)
 	s.Accounts.HashMemory = 64 // passwords are not what these tests are about
-	s.Chats, s.Records = &chat.Chats{Log: s.Log}, recordtype.Open(s.Log, nil)
+	s.Chats, s.Records = &chat.Chats{Log: s.Log}, record.Open(s.Log, append(recordtype.All(nil), types...)...)
 	s.Records.Secrets = secrets
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{

@@ -38,7 +38,6 @@ type Server struct {
 	Offset    int64 // the largest that was asked for
 	messages  []Message
 	said      []string // answers to presses of buttons
-	typing    int
 	before    func(method string, w http.ResponseWriter) (answered bool)
 	after     func(method string)
 	files     map[string][]byte
@@ -225,13 +224,6 @@ func (s *Server) Messages() []Message {
 	return slices.Clone(s.messages)
 }
 
-// Typing returns how often the bot has shown that it is writing.
-func (s *Server) Typing() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.typing
-}
-
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if id, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+Token+"/"); ok {
 		s.mu.Lock()
@@ -302,9 +294,7 @@ func (s *Server) carryOut(r *http.Request, method string) (result any, problem s
 	switch method {
 	case "answerCallbackQuery":
 		s.said = append(s.said, r.FormValue("text"))
-	case "sendChatAction":
-		s.typing++
-	case "editMessageReplyMarkup":
+	case "sendChatAction", "editMessageReplyMarkup":
 	default:
 		return nil, "method not found"
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/expect"
 )
 
@@ -187,7 +188,7 @@ func TestInstalledToolsAreFoundWithoutNPM(t *testing.T) {
 	onPath(t, nil)
 	second, lines := installation(t)
 	second.Dir = in.Dir
-	unlock, err := Lock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
+	unlock, err := atomicfile.Lock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
 	is.NoErr(err)
 	defer unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/sleep"
 )
 
@@ -122,16 +124,23 @@ func (in Options) runNPM(ctx context.Context, p npmPackage, dir string) error {
 
 // lock keeps other processes from installing into Dir meanwhile, and waits while one of them does.
 func (in Options) lock(ctx context.Context) (unlock func(), err error) {
-	for reported := false; ; {
-		unlock, err = Lock(filepath.Join(in.Dir, "lock"))
-		if !errors.Is(err, ErrLocked) {
+	return AwaitLock(ctx, filepath.Join(in.Dir, "lock"), 200*time.Millisecond, func(error) {
+		in.Progress("waiting for another process that is installing into " + in.Dir)
+	})
+}
+
+// AwaitLock takes a lock, and tries again after each pause while another process has it. It calls report once with the
+// error that says so.
+func AwaitLock(ctx context.Context, path string, pause time.Duration, report func(error)) (unlock func(), err error) {
+	for reported := false; ; reported = true {
+		unlock, err = atomicfile.Lock(path)
+		if !errors.Is(err, atomicfile.ErrLocked) {
 			return unlock, err
 		}
 		if !reported {
-			in.Progress("waiting for another process that is installing into " + in.Dir)
-			reported = true
+			report(err)
 		}
-		if sleep.For(ctx, 200*time.Millisecond) != nil {
+		if sleep.For(ctx, pause) != nil {
 			return nil, ctx.Err()
 		}
 	}
@@ -149,4 +158,24 @@ func treeSize(dir string) (size int64) {
 		return nil
 	})
 	return size
+}
+
+// OutputTail keeps the end of what a program prints, for an error to show: the last 4 KiB that were written. The zero
+// value is empty.
+type OutputTail struct{ kept []byte }
+
+func (b *OutputTail) Write(p []byte) (int, error) {
+	const most = 4 << 10 // bytes
+	b.kept = append(b.kept, p...)
+	b.kept = b.kept[max(0, len(b.kept)-most):]
+	return len(p), nil
+}
+
+// Bytes returns what is kept. It is valid until the next write.
+func (b *OutputTail) Bytes() []byte { return b.kept }
+
+// String returns the last ten lines.
+func (b *OutputTail) String() string {
+	lines := strings.Split(strings.TrimSpace(string(b.kept)), "\n")
+	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"pocketcoder/atomicfile"
+	"pocketcoder/realdir"
 )
 
 // Copies are the files that Keep copies, as absolute paths.
@@ -261,7 +261,7 @@ func (r keeper) copy(f keptFile) (string, error) {
 			}
 		}
 	}
-	from, err := openRegular(r.root, f.Name)
+	from, _, err := realdir.OpenFile(r.root, f.Name)
 	if err != nil {
 		return "", err
 	}
@@ -275,27 +275,11 @@ func (r keeper) copy(f keptFile) (string, error) {
 	return filepath.Base(to.Name()), errors.Join(err, to.Sync(), to.Close())
 }
 
-// openRegular opens a regular file. A command may put a FIFO in its place, whose open or read would never end.
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file any more", name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 // maxCopyName bounds how much of a file's name its copy has.
 const maxCopyName = 200
 
 func (r keeper) isCopy(f keptFile) (bool, error) {
-	now, err := openRegular(r.root, f.Name)
+	now, _, err := realdir.OpenFile(r.root, f.Name)
 	if err != nil {
 		return false, err
 	}

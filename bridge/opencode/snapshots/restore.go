@@ -201,7 +201,7 @@ func stateOf(root *os.Root, name string) (string, error) {
 	case !info.Mode().IsRegular():
 		return info.Mode().Type().String(), nil
 	}
-	f, err := openRegular(root, name)
+	f, _, err := realdir.OpenFile(root, name)
 	if err != nil {
 		return "", err
 	}

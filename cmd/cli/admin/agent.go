@@ -16,6 +16,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/policy/display"
 )
 
 const agentUsage = `pocketcoder agent: list, add, change and export agents, as Markdown files in OpenCode's format.
@@ -92,7 +93,7 @@ func (a *agentCommand) show(ctx context.Context, args []string) error {
 // shown makes a text safe for a terminal. A file or another program gets it unchanged.
 func (a *agentCommand) shown(text string) string {
 	if a.env.Interactive {
-		return printable.Visible(text)
+		return display.Exact(text)
 	}
 	return text
 }
@@ -149,7 +150,7 @@ func (a *agentCommand) importFile(ctx context.Context, c agent.Import, yes bool)
 		return err
 	}
 	if !checked.New {
-		fmt.Fprint(a.env.Stdout, printable.Visible(checked.Diff))
+		fmt.Fprint(a.env.Stdout, display.Exact(checked.Diff))
 		if !yes && !a.confirm(name) {
 			return cli.ExitCode(1)
 		}

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
 )
 
@@ -217,10 +218,10 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 			printable.VisibleLine(t.Description), printable.VisibleLine(string(t.InputSchema)))
 	}
 	if s.NotOffered != "" {
-		fmt.Fprintf(&b, "\nNot offered:\n%s\n", printable.Visible(s.NotOffered))
+		fmt.Fprintf(&b, "\nNot offered:\n%s\n", display.Exact(s.NotOffered))
 	}
 	if s.Difference != "" {
-		fmt.Fprintf(&b, "\nChanged since the approval:\n%s\n", printable.Visible(s.Difference))
+		fmt.Fprintf(&b, "\nChanged since the approval:\n%s\n", display.Exact(s.Difference))
 	}
 	if err := m.printState(ctx, &b, s.ID); err != nil {
 		return err

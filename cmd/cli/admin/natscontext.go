@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -94,7 +95,7 @@ func (c natsContext) write(env cli.Environment, name string) (path string, err e
 	if err != nil {
 		return "", err
 	}
-	return path, datadir.WriteFile(path, body)
+	return path, atomicfile.Write(path, body)
 }
 
 // next prints example commands.

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/policy/display"
 )
 
 const userUsage = `pocketcoder user: manage the accounts of the running system, their passwords and logins.
@@ -74,7 +75,7 @@ func findAccount(ctx context.Context, s *client.System, email string) (account.A
 		return strings.EqualFold(a.Email, strings.TrimSpace(email))
 	})
 	if i < 0 {
-		return account.Account{}, fmt.Errorf("there is no account %s", printable.Visible(email))
+		return account.Account{}, fmt.Errorf("there is no account %s", display.Exact(email))
 	}
 	return all[i], nil
 }

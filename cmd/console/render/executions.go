@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	execs "pocketcoder/handlers/exec"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -171,7 +172,7 @@ func (r *Renderer) unfold(x *Execution) {
 	if x.folded > 0 {
 		r.EndLine()
 		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %d lines (pocketcoder sandbox logs %s)", x.folded,
-			printable.Visible(x.id)))
+			display.Exact(x.id)))
 	}
 	for _, l := range x.held {
 		r.execLine(x, l.stream, l.text)
@@ -203,7 +204,7 @@ func (r *Renderer) execFinished(d events.ExecFinished) {
 		r.execNote(d.Exec, Yellow, "%s", d.Left.Sentence())
 	}
 	x.done = true
-	r.Line(r.indent(x.session)+"  └ ", EndStyle(d), printable.Visible(ExecutionEnd(d)))
+	r.Line(r.indent(x.session)+"  └ ", EndStyle(d), display.Exact(ExecutionEnd(d)))
 }
 
 func (r *Renderer) execRest(x *Execution, stream string, out events.Output) {
@@ -222,7 +223,7 @@ func (r *Renderer) execRest(x *Execution, stream string, out events.Output) {
 func (r *Renderer) execOmitted(x *Execution, stream string, out events.Output) {
 	if out.Blob != nil {
 		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %s is %s in all (pocketcoder sandbox logs %s)", stream,
-			printable.Size(out.Bytes), printable.Visible(x.id)))
+			printable.Size(out.Bytes), display.Exact(x.id)))
 	}
 }
 
@@ -252,7 +253,7 @@ func EndStyle(d events.ExecFinished) Style {
 }
 
 func (r *Renderer) execNote(exec string, st Style, format string, args ...any) {
-	r.Line(r.indent(r.exec(exec).session)+"  · ", st, printable.Visible(fmt.Sprintf(format, args...)))
+	r.Line(r.indent(r.exec(exec).session)+"  · ", st, display.Exact(fmt.Sprintf(format, args...)))
 }
 
 func (r *Renderer) execConnected(d events.ExecConnected) {

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/handlers/policy/display"
 )
 
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
 func (r *Renderer) Why(w explanation.Why) {
 	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, formatMillis(w.Ask.At))
 	text := cmp.Or(w.Ask.Command, strings.Join(w.Ask.Patterns, "\n"))
-	r.Line("    ", Plain, printable.Visible(text))
+	r.Line("    ", Plain, display.Exact(text))
 	if w.Ask.Cwd != "" {
 		r.Note("", Dim, "  in %s", w.Ask.Cwd)
 	}

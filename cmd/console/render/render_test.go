@@ -134,7 +134,7 @@ func TestRowOfARequestCannotLookLikeAnotherRequest(t *testing.T) {
 					t.Errorf("row %d misleads: %q", i, row)
 				}
 			}
-			is.True(strings.Count(b.String(), "\n") < 60)
+			is.True(strings.Count(b.String(), "\n") < 100)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -72,7 +73,7 @@ func (r *Renderer) Flatten(session string) { r.depth[session] = 0 }
 
 // Note shows a line about a session; an empty session is the chat.
 func (r *Renderer) Note(session string, st Style, format string, args ...any) {
-	r.Line(r.indent(session), st, printable.Visible(fmt.Sprintf(format, args...)))
+	r.Line(r.indent(session), st, display.Exact(fmt.Sprintf(format, args...)))
 }
 
 // Event shows an event of the chat, without the parts that are on the screen already.
@@ -347,7 +348,7 @@ func (r *Renderer) Actor(actor string) string {
 	}
 	if r.Email != nil {
 		if email := r.Email(user); email != "" {
-			return printable.Visible(email)
+			return display.Exact(email)
 		}
 	}
 	return user

@@ -196,7 +196,7 @@ func (r *Renderer) requestFiles(a *Request) (rows int) {
 // looks like one of ours: what does not fit into the width goes on behind a mark, and a long run of blanks is shown by
 // its length.
 func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows int) {
-	text = strings.ReplaceAll(display.ShortenBlanks(printable.Visible(text), maxBlanks), "\t", "    ")
+	text = strings.ReplaceAll(display.ShortenBlanks(display.Exact(text), maxBlanks), "\t", "    ")
 	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+display.Width('┊')+1))
 	before := prefix + r.Paint(Yellow, title)
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {

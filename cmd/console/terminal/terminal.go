@@ -24,6 +24,7 @@ import (
 	"golang.org/x/term"
 
 	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/policy/display"
 )
 
 // flushPause is how long output is collected before it is printed above the line that is edited.
@@ -595,7 +596,7 @@ var (
 // Editable returns a text as one line that can be edited. ok is false when it has characters that would not survive
 // that.
 func Editable(text string) (line string, ok bool) {
-	if strings.ContainsAny(text, "␤␉") || printable.Visible(text) != text {
+	if strings.ContainsAny(text, "␤␉") || display.Exact(text) != text {
 		return "", false
 	}
 	return toSymbols.Replace(text), true

@@ -1,9 +1,10 @@
-// Package display puts texts that come from outside into sentences for a person: quoted, on one line, and cut to a
-// length. It also says why a text may look different to a person than it is, shortens runs of blanks, and splits a
-// diff into its lines.
+// Package display makes texts from outside visible to a person: pages, notifications, messengers and the terminal show
+// them as this package says. A sign stands for each character that shows nothing, or that moves or hides what is
+// around it. The package also quotes a text for a sentence, says why a text may look different to a person than it is,
+// shortens runs of blanks, and splits a diff into its lines.
 //
-// Promises: a quoted text holds only characters that can be seen. A shortened text shows the length of each run that
-// it replaces.
+// Promises: a text of Exact, Prose or Quote holds only characters that can be seen, line ends, tabs and, in prose,
+// spaces and joiners. A shortened text shows the length of each run that it replaces.
 //
 // It must not know what the texts are.
 package display
@@ -11,6 +12,7 @@ package display
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,6 +48,77 @@ func Visible(c rune) bool {
 		return c >= ' ' && c < 0x7f
 	}
 	return unicode.IsPrint(c) && !Blank(c)
+}
+
+// readable reports whether a character stays in a text that is only read: besides what a person sees, spaces of other
+// widths, and the joiners of Persian and of emoji, which neither hide nor reorder.
+func readable(c rune) bool {
+	return Visible(c) || unicode.Is(unicode.Zs, c) || c == '\u200c' || c == '\u200d'
+}
+
+// Piece is a run of a text: characters that a person sees, or the sign for one that a person would not see.
+type Piece struct {
+	Text   string
+	Hidden bool
+}
+
+// ExactPieces splits a text that a person decides on. Line ends, tabs and spaces stay; each other character that shows
+// nothing becomes a sign.
+func ExactPieces(text string) []Piece { return pieces(text, Visible) }
+
+// ProsePieces splits a text that is only read. Spaces of other widths, and joiners, stay too.
+func ProsePieces(text string) []Piece { return pieces(text, readable) }
+
+// Exact is ExactPieces as one text.
+func Exact(text string) string { return join(ExactPieces(text)) }
+
+// Prose is ProsePieces as one text.
+func Prose(text string) string { return join(ProsePieces(text)) }
+
+func pieces(text string, stays func(rune) bool) (all []Piece) {
+	start := 0 // of the characters that a person sees
+	flush := func(end int) {
+		if start < end {
+			all = append(all, Piece{Text: text[start:end]})
+		}
+	}
+	for i := 0; i < len(text); {
+		c, n := utf8.DecodeRuneInString(text[i:])
+		invalid := c == utf8.RuneError && n == 1
+		if invalid || c != '\n' && c != '\t' && !stays(c) {
+			flush(i)
+			all = append(all, Piece{sign(c, text[i:i+n]), true})
+			start = i + n
+		}
+		i += n
+	}
+	flush(len(text))
+	return all
+}
+
+func join(pieces []Piece) string {
+	if len(pieces) == 1 {
+		return pieces[0].Text
+	}
+	var b strings.Builder
+	for _, p := range pieces {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+// sign is Unicode's picture of a control character, such as ␛ for ESC, the number of another character, and the value
+// of a byte that is no character.
+func sign(c rune, raw string) string {
+	switch {
+	case c < ' ':
+		return string('␀' + c)
+	case c == 0x7f:
+		return "␡"
+	case c == utf8.RuneError:
+		return fmt.Sprintf("<0x%02X>", raw[0])
+	}
+	return fmt.Sprintf("<U+%04X>", c)
 }
 
 // maxQuoted is the length of a quoted text, in runes.
@@ -124,4 +197,62 @@ func ShortenBlanks(text string, limit int) string {
 		}
 		return run
 	})
+}
+
+// DiffLine is a line of a unified diff, with its line end.
+type DiffLine struct {
+	Kind byte // '+', '-' or ' ' in a hunk, '@' for the head of a hunk, 0 for the name of a file
+	Text string
+}
+
+// hunkHead matches the head of a hunk, with its numbers of old and of new lines; without a number it has one.
+var hunkHead = regexp.MustCompile(`^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@`)
+
+// Diff returns the lines of a unified diff, without what OpenCode writes above each file, and without the name of the
+// file if there is only one. It leaves out nothing of a hunk.
+func Diff(text string) (lines []DiffLine) {
+	before, after := 0, 0 // lines of the hunk that are still to come
+	for line := range strings.Lines(text) {
+		between, kind := before <= 0 && after <= 0, line[0]
+		if between && (strings.HasPrefix(line, "Index: ") || strings.Trim(line, "=") == "\n") {
+			continue
+		}
+		switch head := hunkHead.FindStringSubmatch(line); {
+		case between && head != nil:
+			before, after = hunkLength(head[1]), hunkLength(head[2])
+		case between && (strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ")):
+			kind = 0
+		case kind == '-':
+			before--
+		case kind == '+':
+			after--
+		case kind != '@' && kind != '\\':
+			kind = ' '
+			before, after = before-1, after-1
+		}
+		lines = append(lines, DiffLine{kind, line})
+	}
+	return withoutName(lines)
+}
+
+func hunkLength(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+// withoutName leaves out the name above a diff of one file that keeps its name.
+func withoutName(lines []DiffLine) []DiffLine {
+	names := 0
+	for _, l := range lines {
+		if l.Kind == 0 {
+			names++
+		}
+	}
+	if names == 2 && lines[0].Kind == 0 && lines[1].Kind == 0 && lines[0].Text[4:] == lines[1].Text[4:] {
+		return lines[2:]
+	}
+	return lines
 }

@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -221,7 +222,7 @@ func failure(m *projections.ShownMessage) string {
 	if name == "MessageAbortedError" {
 		return ""
 	}
-	return visible.Plain(cmp.Or(message, "The answer failed."))
+	return display.Prose(cmp.Or(message, "The answer failed."))
 }
 
 // ended says how the turn ended with a message, "" if the message is complete or says it itself.
@@ -239,11 +240,11 @@ func ended(m *projections.ShownMessage) string {
 func delivery(m *projections.ShownMessage) string {
 	switch {
 	case m.Held != "":
-		return visible.Plain(m.Held)
+		return display.Prose(m.Held)
 	case m.UserStatus == "pending", m.UserStatus == "sending":
 		return "Queued."
 	}
-	return visible.Plain(m.Notice)
+	return display.Prose(m.Notice)
 }
 
 // noteTitle says what a message that PocketCoder wrote is about.

@@ -25,37 +25,43 @@ type transcript struct {
 }
 
 func (c Conversation) showSubagent(r *http.Request, caller api.Caller) (templ.Component, error) {
-	var t transcript
-	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
-		if t, err = c.subagentIn(r.Context(), db, caller, r.PathValue("id"), r.PathValue("subagent")); err != nil {
-			return err
-		}
-		t.seq = seq
-		if t.from, err = timeline.TranscriptStart(r.Context(), db, t.chat.ID, t.agent.Session, MaxMessages); err != nil {
-			return err
-		}
-		t.entries, err = timeline.Transcript(r.Context(), db, t.chat.ID, t.agent.Session, t.from, 0)
-		return err
-	})
+	t, err := c.readTranscript(r.Context(), r, caller, newestMessages, 0)
 	return subagentPage(t), err
 }
 
-// subagentIn returns a subagent of a chat that the account may view, without its messages.
-func (c Conversation) subagentIn(ctx context.Context, db dbx.Builder, caller api.Caller,
-	chat, id string) (t transcript, err error) {
-	if t.chat, err = c.Chat(ctx, db, caller, chat); err != nil {
-		return t, err
-	}
-	tree, err := timeline.Subagents(ctx, db, chat)
-	if err != nil {
-		return t, err
-	}
-	i := slices.IndexFunc(tree, func(a timeline.Subagent) bool { return a.ID == id })
-	if i < 0 {
-		return t, query.ErrNotFound
-	}
-	t.agent = tree[i]
-	return t, c.CountPending(ctx, db)
+// newestMessages stands for the position from which a page shows the newest messages.
+const newestMessages = -1
+
+// readTranscript returns a subagent of a chat that the account may view, with its messages from a position that changed
+// after an event.
+func (c Conversation) readTranscript(ctx context.Context, r *http.Request, caller api.Caller, from int64,
+	after uint64) (t transcript, err error) {
+	chat, id := r.PathValue("id"), r.PathValue("subagent")
+	err = c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		t.seq, t.from = seq, from
+		if t.chat, err = c.Chat(ctx, db, caller, chat); err != nil {
+			return err
+		}
+		tree, err := timeline.Subagents(ctx, db, chat)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(tree, func(a timeline.Subagent) bool { return a.ID == id })
+		if i < 0 {
+			return query.ErrNotFound
+		}
+		t.agent = tree[i]
+		if from == newestMessages {
+			if t.from, err = timeline.TranscriptStart(ctx, db, chat, t.agent.Session, MaxMessages); err != nil {
+				return err
+			}
+		}
+		if t.entries, err = timeline.Transcript(ctx, db, chat, t.agent.Session, t.from, after); err != nil {
+			return err
+		}
+		return c.CountPending(ctx, db)
+	})
+	return t, err
 }
 
 func (c Conversation) liveSubagent(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
@@ -65,15 +71,7 @@ func (c Conversation) liveSubagent(r *http.Request, caller api.Caller) (site.Upd
 	}
 	var head site.Changed
 	return func(ctx context.Context, after uint64) ([]byte, uint64, error) {
-		var t transcript
-		err := c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
-			if t, err = c.subagentIn(ctx, db, caller, r.PathValue("id"), r.PathValue("subagent")); err != nil {
-				return err
-			}
-			t.seq = seq
-			t.entries, err = timeline.Transcript(ctx, db, t.chat.ID, t.agent.Session, from, after)
-			return err
-		})
+		t, err := c.readTranscript(ctx, r, caller, from, after)
 		if err != nil {
 			return nil, 0, err
 		}

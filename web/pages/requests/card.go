@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/site"
@@ -232,7 +233,7 @@ func describeServer(s *timeline.Server) (fields []detail, difference, definition
 
 // editable reports whether a person sees in a text field all that a command holds.
 func editable(command string) bool {
-	return !slices.ContainsFunc(visible.Exact(command), func(p visible.Piece) bool { return p.Hidden })
+	return !slices.ContainsFunc(visible.Exact(command), func(p display.Piece) bool { return p.Hidden })
 }
 
 // decision says what became of a request, and who decided.
@@ -275,7 +276,7 @@ func answer(q *timeline.Question) string {
 	switch q.Status {
 	case projections.QuestionReplied:
 		answers, _ := q.Answers() // the column is a list
-		return fmt.Sprintf("answered by %s: %s", by, visible.Plain(strings.Join(answers, ", ")))
+		return fmt.Sprintf("answered by %s: %s", by, display.Prose(strings.Join(answers, ", ")))
 	case projections.QuestionRejected:
 		return fmt.Sprintf("dismissed by %s", by)
 	case projections.QuestionExpired:

@@ -16,9 +16,6 @@ import (
 	"pocketcoder/web/query"
 )
 
-// shownDefinition is the field with which a save names the definition of an MCP server that the form showed.
-const shownDefinition = "shown_definition"
-
 // shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It
 // differs from that of the record if another person has changed the record since, or if the record has hidden
 // characters.
@@ -79,9 +76,6 @@ func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.F
 	form, _ := s.Records.Collections.FormOf(collection)
 	fields := map[string]any{}
 	for _, f := range form.Fields {
-		if f.Name == shownDefinition { // with other fields only
-			continue
-		}
 		text := site.Field(r, f.Name)
 		before := now(f)
 		if r.PostForm.Has(shownPrefix + f.Name) {

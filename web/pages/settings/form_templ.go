@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/query"
 )
 
@@ -177,9 +177,9 @@ func editForm(v view, r query.Record) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var5 string
-					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(shownDefinition)
+					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(record.ShownDefinition)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 50, Col: 48}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 50, Col: 55}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -192,7 +192,7 @@ func editForm(v view, r query.Record) templ.Component {
 					var templ_7745c5c3_Var6 string
 					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(value)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 50, Col: 64}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 50, Col: 71}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 					if templ_7745c5c3_Err != nil {
@@ -295,7 +295,7 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var11 string
-			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(visible.Plain(in.value))
+			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(display.Prose(in.value))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 64, Col: 85}
 			}
@@ -429,7 +429,7 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var20 string
-			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs("\n" + visible.Plain(in.value))
+			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs("\n" + display.Prose(in.value))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 74, Col: 165}
 			}
@@ -473,7 +473,7 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var23 string
-			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(visible.Plain(in.value))
+			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(display.Prose(in.value))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 76, Col: 71}
 			}
@@ -535,7 +535,7 @@ func field(in input) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var28 string
-			templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(visible.Plain(in.value))
+			templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(display.Prose(in.value))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/form.templ`, Line: 78, Col: 71}
 			}

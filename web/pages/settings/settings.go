@@ -125,7 +125,6 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 		return v, err
 	}
 	v.related, v.account, v.providers = map[string][]site.Option{}, caller.Account, s.Records.ProviderKeys.Known
-	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return f.Name == shownDefinition })
 	if v.changes, err = s.proposed(r.Context(), v.form.Name); err != nil {
 		return v, err
 	}
@@ -133,8 +132,6 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
 			return v, err
 		}
-		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
-		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f record.Field) bool { return !isEditedServerField(f) })
 	}
 	if id := r.PathValue("id"); id != "" {
 		found, err := s.API.Find(r.Context(), caller, v.form.Name, id)
@@ -301,8 +298,8 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil || len(fields) == 0 {
 		return pagePath(form.Name), err
 	}
-	if r.PostForm.Has(shownDefinition) {
-		fields[shownDefinition] = site.Field(r, shownDefinition)
+	if r.PostForm.Has(record.ShownDefinition) {
+		fields[record.ShownDefinition] = site.Field(r, record.ShownDefinition)
 	}
 	return pagePath(form.Name), s.Records.Update(r.Context(), caller, form.Name, r.PathValue("id"), fields)
 }
@@ -342,13 +339,6 @@ func (v view) fieldsOf(r query.Record) (all [][2]string) {
 		}
 	}
 	return all
-}
-
-// isEditedServerField reports whether a person sets a field of an MCP server. The gateway sets who approved a server
-// and when, and the other fields are for gateways elsewhere.
-func isEditedServerField(f record.Field) bool {
-	return !slices.Contains([]string{"requested_by", "approved_by", "approved_at", "config", "catalog", "image",
-		"config_schema"}, f.Name)
 }
 
 // shownElsewhere are the read-only fields that a record shows in another form.

@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
@@ -83,7 +84,7 @@ func sendFragments(out *stream.EventWriter, f Fragment, arrived <-chan Fragment)
 	var text strings.Builder
 	text.WriteString(f.Text)
 	send := func() error {
-		return out.Send("", "text", JSONText(Fragment{f.Part, visible.Plain(text.String())}))
+		return out.Send("", "text", JSONText(Fragment{f.Part, display.Prose(text.String())}))
 	}
 	for range len(arrived) {
 		next := <-arrived

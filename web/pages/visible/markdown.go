@@ -17,6 +17,8 @@ import (
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/idna"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 // What is read as markdown: a longer text, or one with more of the characters that nest or pair, takes the parser too
@@ -65,7 +67,7 @@ func Markdown(text string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var b bytes.Buffer
 		if isPlain(text) || markdown.Convert([]byte(text), &b) != nil {
-			_, err := io.WriteString(w, "<pre>"+html.EscapeString(Plain(text))+"</pre>")
+			_, err := io.WriteString(w, "<pre>"+html.EscapeString(display.Prose(text))+"</pre>")
 			return err
 		}
 		_, err := io.WriteString(w, plainHTML(b.String()))
@@ -76,7 +78,7 @@ func Markdown(text string) templ.Component {
 // plainHTML names the hidden characters of rendered markdown, those that were written as entities too.
 func plainHTML(rendered string) string {
 	var b strings.Builder
-	for _, p := range Prose(rendered) {
+	for _, p := range display.ProsePieces(rendered) {
 		if p.Hidden {
 			p.Text = html.EscapeString(p.Text)
 		}

@@ -3,9 +3,11 @@ package filter
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ganigeorgiev/fexpr"
 
+	"pocketcoder/events"
 	"pocketcoder/web/query/schema"
 )
 
@@ -95,4 +97,96 @@ func (s *Scope) splitModifier(segment string) (name, modifier string, err error)
 		return "", "", s.invalid("unknown_modifier", "unknown modifier in %q", segment)
 	}
 	return name, "", nil
+}
+
+// auth compiles a property of the account that makes the request, such as @request.auth.id. It is empty for a guest.
+func (s *Scope) auth(segments []string) (operand, error) {
+	a := s.Req.Auth
+	if len(segments) != 2 || segments[0] != "auth" {
+		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
+	}
+	if a == nil {
+		a = &Auth{}
+	}
+	c, _ := s.Cat.Get(a.Collection)
+	known := map[string]string{
+		"id": a.ID, "email": a.Email, "name": a.Name, "role": a.Role, "collectionName": a.Collection, "collectionId": c.ID,
+	}
+	value, ok := known[segments[1]]
+	switch {
+	case !ok:
+		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
+	case s.Req.Auth == nil:
+		o := s.literal(nil)
+		o.guest = true
+		return o, nil
+	}
+	return s.literal(value), nil
+}
+
+// maxArguments of strftime, as in PocketBase.
+const maxArguments = 10
+
+func (s *Scope) function(t fexpr.Token, j *joins) (operand, error) {
+	args, _ := t.Meta.([]fexpr.Token)
+	if t.Literal == "strftime" {
+		return s.strftime(args, j)
+	}
+	return operand{}, s.invalid("unknown_function", "unknown function %q", t.Literal)
+}
+
+// strftime compiles SQLite's function of that name. Its arguments are a format, a time (by default now) and modifiers.
+func (s *Scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
+	if len(args) < 1 || len(args) > maxArguments {
+		return operand{}, s.invalid("invalid_arguments", "strftime takes 1 to %d arguments, got %d", maxArguments, len(args))
+	}
+	var result operand
+	list := make([]string, 0, len(args)+1)
+	for i, arg := range args {
+		isTime := i == 1 && (arg.Type == fexpr.TokenIdentifier || arg.Type == fexpr.TokenNumber)
+		if arg.Type != fexpr.TokenText && !isTime {
+			return operand{}, s.invalid("invalid_arguments", "argument %d of strftime is %q, which is not accepted there", i+1,
+				arg.Literal)
+		}
+		o, err := s.operand(arg, j)
+		if err != nil {
+			return operand{}, err
+		}
+		list = append(list, o.sql)
+		result.many, result.all = result.many || o.many, result.all || o.all
+	}
+	if len(list) == 1 {
+		list = append(list, s.Bind(macros["@now"](s.Now)))
+	}
+	result.sql = "strftime(" + strings.Join(list, ",") + ")"
+	return result, nil
+}
+
+// macros are names for points in time, in UTC.
+var macros = map[string]func(now time.Time) any{
+	"@now":        func(t time.Time) any { return t.Format(events.TimeFormat) },
+	"@yesterday":  func(t time.Time) any { return t.AddDate(0, 0, -1).Format(events.TimeFormat) },
+	"@tomorrow":   func(t time.Time) any { return t.AddDate(0, 0, 1).Format(events.TimeFormat) },
+	"@second":     func(t time.Time) any { return t.Second() },
+	"@minute":     func(t time.Time) any { return t.Minute() },
+	"@hour":       func(t time.Time) any { return t.Hour() },
+	"@day":        func(t time.Time) any { return t.Day() },
+	"@weekday":    func(t time.Time) any { return int(t.Weekday()) },
+	"@month":      func(t time.Time) any { return int(t.Month()) },
+	"@year":       func(t time.Time) any { return t.Year() },
+	"@todayStart": func(t time.Time) any { return day(t.Year(), t.Month(), t.Day()) },
+	"@todayEnd":   func(t time.Time) any { return endOf(t.Year(), t.Month(), t.Day()) },
+	"@monthStart": func(t time.Time) any { return day(t.Year(), t.Month(), 1) },
+	"@monthEnd":   func(t time.Time) any { return endOf(t.Year(), t.Month()+1, 0) },
+	"@yearStart":  func(t time.Time) any { return day(t.Year(), time.January, 1) },
+	"@yearEnd":    func(t time.Time) any { return endOf(t.Year(), time.December, 31) },
+}
+
+func day(year int, month time.Month, day int) string {
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Format(events.TimeFormat)
+}
+
+// endOf returns the last millisecond of a day.
+func endOf(year int, month time.Month, day int) string {
+	return time.Date(year, month, day, 23, 59, 59, 999e6, time.UTC).Format(events.TimeFormat)
 }

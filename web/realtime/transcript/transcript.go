@@ -7,11 +7,13 @@
 package transcript
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -265,4 +267,101 @@ func (m *liveMessage) snapshot() Event {
 	}
 	return Event{Replaces: m.id, Data: encode("message_snapshot",
 		map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
+}
+
+// Record is a record of messages, with the sequences of its first and last change.
+type Record struct {
+	ID           string            `json:"id"`
+	Chat         string            `json:"chat"`
+	EngineID     string            `json:"ai_engine_message_id"`
+	Role         string            `json:"role"`
+	EngineStatus string            `json:"engine_message_status"`
+	Subagent     string            `json:"subagent"`
+	Parts        []json.RawMessage `json:"parts"`
+	Error        json.RawMessage   `json:"error_payload"`
+	First, Last  uint64            `json:"-"`
+	Removed      bool              `json:"-"`
+}
+
+// isSubmitted reports whether a user submitted the message here. OpenCode's id of such a message is not the source of
+// its record id.
+func (r Record) isSubmitted() bool { return r.ID != store.RecordID(r.EngineID) }
+
+// hasEnded reports whether the record shows the end of a message in the chat's own session.
+func (r Record) hasEnded() bool {
+	if r.Subagent != "" || r.Removed {
+		return false
+	}
+	return r.Role == "assistant" && r.EngineStatus != "processing" || r.failed()
+}
+
+// failed reports whether the message is a user's and will have no answer.
+func (r Record) failed() bool {
+	return r.Role != "assistant" && len(r.Error) > 0 && string(r.Error) != "null" && !r.Removed
+}
+
+func (r Record) endEvent() Event {
+	id := r.EngineID
+	if id == "" { // OpenCode never had it
+		id = r.ID
+	}
+	if r.EngineStatus == "completed" || r.EngineStatus == "aborted" {
+		return Event{Last: r.Last, Data: encode("message_complete",
+			map[string]any{"messageID": id, "parts": append([]json.RawMessage{}, r.Parts...), "status": r.EngineStatus,
+				"role": r.Role})}
+	}
+	_, message := projections.ErrorOf(string(r.Error))
+	return Event{Last: r.Last, Data: encodeError(id, cmp.Or(message, "The message failed."))}
+}
+
+func encode(event string, data map[string]any) []byte {
+	return events.MustEncode(map[string]any{"event": event, "data": data})
+}
+
+func encodeError(message, text string) []byte {
+	return encode("message_error", map[string]any{"messageID": message, "error": map[string]string{"message": text}})
+}
+
+// livePart is a part as far as it is known.
+type livePart struct {
+	data     json.RawMessage // nil before the first whole part
+	info     partInfo        // data, decoded
+	fresh    bool            // data is newer than the record's
+	received []byte          // the text of all deltas
+	unsent   []byte          // the end of received that was not sent
+	status   string          // of a tool, as it was sent
+}
+
+// partInfo has the fields of an OpenCode part that are used here. It is narrower than the type in events/opencode,
+// because parts arrive with each chunk of output.
+type partInfo struct {
+	ID        string `json:"id"`
+	MessageID string `json:"messageID"`
+	Type      string `json:"type"`
+	Text      string `json:"text"`
+	Time      struct {
+		End float64 `json:"end"`
+	} `json:"time"`
+	Tool  string `json:"tool"`
+	State struct {
+		Status string `json:"status"`
+	} `json:"state"`
+}
+
+// hasEnded reports whether a part will not change any more.
+func hasEnded(is partInfo) bool {
+	return is.Time.End != 0 || is.State.Status == "completed" || is.State.Status == "error"
+}
+
+// current returns the part with all text received so far.
+func (p *livePart) current() json.RawMessage {
+	if p.data == nil || hasEnded(p.info) || len(p.received) <= len(p.info.Text) {
+		return p.data
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(p.data, &fields) != nil {
+		return p.data
+	}
+	fields["text"] = events.MustEncode(string(p.received))
+	return events.MustEncode(fields)
 }
