@@ -140,6 +140,20 @@ func TestTheModelOfAnAgentCountsBeforeThatOfAUserAndAfterThatOfAChat(t *testing.
 	is.Equal(chosen, agent.Agent{}) // one of OpenCode
 }
 
+func TestTheSameSelectionIsStoredOnceInItsForm(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openWithModels(t)
+	for range 2 {
+		_, _, err := model.Choose(t.Context(), h.Records, model.Select{User: "ada", Model: "local/large",
+			Command: handlers.Command{Actor: handlerstest.Alice}})
+		is.NoErr(err)
+	}
+	stored := handlerstest.Records(t, h.Log, "model_selection")
+	is.Equal(len(stored), 1)
+	expect.Contains(t, stored[0], `{"fields":{"chat":null,"model":"local/large","user":"ada"}}`)
+}
+
 func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/timeline"
 )
 
 func (s *eventBuilder) asks(id, session, command string) events.Event {
@@ -124,6 +126,49 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	none, err := m.Permissions(t.Context(), "", projections.PermissionDenied)
 	is.NoErr(err)
 	is.Equal(len(none), 0)
+}
+
+// A person has to decide what the policy has left to a person, and what OpenCode has forgotten. The row, the view
+// and the count of a list of chats agree.
+func TestOneDefinitionSaysWhatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	s := &eventBuilder{t: t}
+	referred := s.own(events.PermissionReferred{Permission: "per_1", Reason: "a rule wants a person"})
+	interrupted := s.own(events.PermissionInterrupted{Permission: "per_1"})
+	for name, test := range map[string]struct {
+		events []events.Event
+		want   int64
+	}{
+		"not decided by the policy": {nil, 0},
+		"referred":                  {[]events.Event{referred}, 1},
+		"interrupted before":        {[]events.Event{interrupted}, 1},
+		"interrupted after":         {[]events.Event{referred, interrupted}, 1},
+		"allowed by the policy":     {[]events.Event{s.decides("policy", "per_1", events.Authorized)}, 0},
+		"denied by a person":        {[]events.Event{referred, s.decides(user, "per_1", events.Denied)}, 0},
+		"expired":                   {[]events.Event{referred, s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := still(t)
+			feed(t, m, s.begun()...)
+			feed(t, m, s.asks("per_1", ses, "echo hi"))
+			feed(t, m, test.events...)
+			p, _, err := m.Permission(t.Context(), "per_1")
+			is.NoErr(err)
+			is.Equal(p.WaitsForPerson(), test.want == 1)
+			is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+				var n int64
+				err := db.NewQuery("SELECT count(*) FROM waiting_requests").Row(&n)
+				is.Equal(n, test.want)
+				return err
+			}))
+			is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+				chats, err := timeline.Chats(t.Context(), db, "ann", []string{chatID})
+				is.Equal(chats[0].Pending, test.want)
+				return err
+			}))
+		})
+	}
 }
 
 func TestAskListsAreWhatIsLeftToDo(t *testing.T) {

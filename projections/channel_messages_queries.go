@@ -73,12 +73,12 @@ func (m *Model) PendingChannelMessages(ctx context.Context, after uint64, now st
 			WHERE m.last_seq>{:after} AND m.role='user' AND NOT m.removed AND m.position>c.since AND m.notice<>''
 			UNION ALL
 			SELECT c.chat, c.channel, c.place, 'permission', p.id, '', '', '', '', p.asked_seq
-			FROM permissions p JOIN chats w ON w.id=p.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
-			WHERE p.last_seq>{:after} AND p.status='draft' AND p.referred AND NOT p.removed AND p.asked_seq>c.since
+			FROM waiting_requests p JOIN chats w ON w.id=p.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
+			WHERE p.last_seq>{:after} AND p.asked_seq>c.since
 			UNION ALL
 			SELECT c.chat, c.channel, c.place, 'question', q.id, '', '', '', '', q.position
-			FROM questions q JOIN chats w ON w.id=q.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
-			WHERE q.last_seq>{:after} AND q.status='asked' AND NOT q.removed AND q.position>c.since
+			FROM waiting_questions q JOIN chats w ON w.id=q.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
+			WHERE q.last_seq>{:after} AND q.position>c.since
 			UNION ALL
 			SELECT c.chat, c.channel, c.place, 'file', a.id, a.caption, '', '', '', a.first_seq
 			FROM artifacts a JOIN c ON c.chat=a.chat

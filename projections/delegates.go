@@ -66,8 +66,8 @@ const delegateColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_s
 		CASE WHEN c.removed THEN 'deleted' WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
 		CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent,
-		(SELECT count(*) FROM permissions p WHERE p.chat=c.id AND NOT p.removed AND p.status='draft' AND (p.referred OR p.interrupted)) +
-		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND NOT q.removed AND q.status='asked') AS pending,
+		(SELECT count(*) FROM waiting_requests p WHERE p.chat=c.id) +
+		(SELECT count(*) FROM waiting_questions q WHERE q.chat=c.id) AS pending,
 		coalesce((SELECT sum(cost) FROM usage WHERE chat=c.id AND NOT removed), 0.0) AS cost,
 		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens`
 

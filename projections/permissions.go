@@ -88,6 +88,12 @@ const (
 	PermissionExpired    = "expired"
 )
 
+// WaitsForPerson reports whether a person has to decide the request: the policy has left it to a person, or OpenCode
+// restarted and forgot it. The policy has not decided the other drafts yet. The view waiting_requests says the same.
+func (p Permission) WaitsForPerson() bool {
+	return p.Status == PermissionDraft && !p.Removed && (p.Referred || p.Interrupted)
+}
+
 // Ask returns the content of the request in the form of the event.
 func (p Permission) Ask() events.PermissionAsk {
 	a := events.PermissionAsk{
@@ -139,7 +145,7 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 // one.
 func (t *tables) putPermission(p Permission) {
 	t.permissions.Put(p)
-	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.Status == PermissionDraft && p.Referred && !p.Interrupted)
+	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.WaitsForPerson() && !p.Interrupted)
 }
 
 func (t *tables) changePermission(e events.Event, id string, change func(*Permission)) error {

@@ -49,3 +49,7 @@ CREATE INDEX permissions_last ON permissions(last_seq);
 CREATE INDEX permissions_denied ON permissions(chat, message_id) WHERE status = 'denied' AND reason = ''; -- they end turns
 CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';
 CREATE INDEX permissions_unreplied ON permissions(decided_seq) WHERE status IN ('authorized', 'denied') AND NOT replied;
+
+-- The requests that wait for a person: the policy has left them to a person, or OpenCode restarted and forgot them.
+-- The policy has not decided the other drafts yet. Permission.WaitsForPerson says the same of one row.
+CREATE VIEW waiting_requests AS SELECT * FROM permissions WHERE status = 'draft' AND NOT removed AND (referred OR interrupted);

@@ -49,6 +49,9 @@ const (
 	QuestionExpired  = "expired"
 )
 
+// WaitsForPerson reports whether a person has to answer the question. The view waiting_questions says the same.
+func (q Question) WaitsForPerson() bool { return q.Status == QuestionAsked && !q.Removed }
+
 // questionTable is the table of questions while an event changes it.
 type questionTable struct {
 	*store.Table[Question]
@@ -89,7 +92,7 @@ func questionID(engineQuestion string, index int) string {
 
 func (t questionTable) put(q Question) {
 	t.Put(q)
-	t.setWaiting(q.Session, q.ID, q.Status == QuestionAsked && !q.Interrupted)
+	t.setWaiting(q.Session, q.ID, q.WaitsForPerson() && !q.Interrupted)
 }
 
 // change changes every question of those asked together.

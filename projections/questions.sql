@@ -34,3 +34,6 @@ CREATE INDEX questions_asked ON questions(position, idx) WHERE status = 'asked';
 CREATE INDEX questions_open ON questions(position, idx) WHERE NOT engine_replied AND status <> 'expired';
 CREATE INDEX questions_request ON questions(chat, request, position);
 CREATE INDEX questions_together ON questions(ai_engine_question_id, idx);
+
+-- The questions that wait for a person. Question.WaitsForPerson says the same of one row.
+CREATE VIEW waiting_questions AS SELECT * FROM questions WHERE status = 'asked' AND NOT removed;

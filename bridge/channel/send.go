@@ -231,7 +231,7 @@ func (h *Hub) buttons(ctx context.Context, m projections.ChannelMessage) (list [
 	switch m.Type {
 	case events.OutgoingPermission:
 		request, found, err := h.Model.FindPermission(ctx, m.About)
-		if err != nil || !found || request.Status != projections.PermissionDraft {
+		if err != nil || !found || !request.WaitsForPerson() {
 			return nil, false, err
 		}
 		b := channel.Button{Chat: request.Chat, Permission: request.EnginePermission, Request: request.Request,
@@ -243,7 +243,7 @@ func (h *Hub) buttons(ctx context.Context, m projections.ChannelMessage) (list [
 		offer("Deny", b)
 	case events.OutgoingQuestion:
 		q, found, err := h.question(ctx, m.About)
-		if err != nil || !found || q.Status != projections.QuestionAsked {
+		if err != nil || !found || !q.WaitsForPerson() {
 			return nil, false, err
 		}
 		if q.Multiple {

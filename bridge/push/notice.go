@@ -194,17 +194,17 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	return p.notify(ctx, about, id, people, n, e.ID)
 }
 
-// isPending reports whether the request, question or server of a notice is undecided. It returns true for other
+// isPending reports whether the request or question of a notice waits for a person. It returns true for other
 // notices.
 func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	switch {
 	case n.Permission != "":
 		request, found, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
-		return found && request.Status == projections.PermissionDraft, err
+		return found && request.WaitsForPerson(), err
 	case n.Question != "":
 		all, err := p.questions(ctx, n)
 		for _, q := range all {
-			if q.Status == projections.QuestionAsked {
+			if q.WaitsForPerson() {
 				return true, err
 			}
 		}

@@ -86,7 +86,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	since := time.Now().Add(-maxResumeAge).UTC().Format(events.TimeFormat)
 	chats := map[string]bool{}
 	for _, a := range requests {
-		chats[a.Chat] = chats[a.Chat] || a.Created > since
+		chats[a.Chat] = chats[a.Chat] || a.WaitsForPerson() && a.Created > since
 	}
 	for _, q := range waiting {
 		chats[q.Chat] = chats[q.Chat] || q.Created > since
@@ -117,7 +117,7 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 		return err
 	}
 	for _, a := range requests {
-		if !a.Referred {
+		if !a.WaitsForPerson() {
 			continue // the policy is still deciding; its event will notify
 		}
 		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Permission: a.EnginePermission},

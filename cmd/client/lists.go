@@ -82,7 +82,7 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 	}
 	all := []Request{}
 	for _, p := range permissions {
-		if p.Referred || p.Interrupted { // the policy has not looked at the others yet
+		if p.WaitsForPerson() {
 			all = append(all, Request{p.Chat, p.ID, p.Permission, strings.TrimPrefix(p.Message, p.Permission+": "),
 				p.ReferredReason, p.Created})
 		}

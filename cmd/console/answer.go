@@ -67,7 +67,7 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 	for _, p := range permissions {
 		a := c.show.AddRequest(p.Ask(), uint64(p.AskedSeq))
 		a.Hash = p.Request
-		a.Interrupted, a.Referred, a.Why, a.Directory = p.Interrupted, p.Referred || p.Interrupted, p.ReferredReason, p.Cwd
+		a.Interrupted, a.Referred, a.Why, a.Directory = p.Interrupted, p.WaitsForPerson(), p.ReferredReason, p.Cwd
 		a.Files, a.FilesHash = p.RequestFiles(), p.FilesHash
 		if p.Source == projections.SourceAPI {
 			a.Message = p.Message

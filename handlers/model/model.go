@@ -132,7 +132,7 @@ func Choose(ctx context.Context, h *record.Records, c Select) (id string, seq ui
 	if err != nil {
 		return "", 0, err
 	}
-	save := record.Save{Command: c.Command, Collection: Selections, Record: c.Record, New: true}
+	save := record.Save{Command: c.Command, Collection: Selections, Record: c.Record, New: true, Trusted: true}
 	save.Set = record.Fields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
 	if c.Chat == "" {
 		save.Set["chat"] = json.RawMessage("null")

@@ -7,7 +7,7 @@ SELECT 'shell' AS component, 'PocketCoder' AS title, '/' AS link,
 
 SELECT 'big_number' AS component;
 SELECT 'Chats' AS title, count(*) AS value FROM chats WHERE NOT removed AND NOT archived;
-SELECT 'Pending requests' AS title, count(*) AS value FROM permissions WHERE status = 'draft' AND NOT removed;
+SELECT 'Pending requests' AS title, (SELECT count(*) FROM waiting_requests) + (SELECT count(*) FROM waiting_questions) AS value;
 SELECT 'Running commands' AS title, count(*) AS value FROM executions WHERE status = 'executing';
 SELECT 'Cost in 30 days' AS title, printf('%.2f', coalesce(sum(cost), 0)) AS value
 FROM messages WHERE role = 'assistant' AND NOT copied AND created >= strftime('%Y-%m-%d', 'now', '-29 days');

@@ -22,12 +22,6 @@ type Chat struct {
 	Newest  int64  `db:"newest"`  // sequence of the event that the reader must have seen so that nothing is unread
 }
 
-// Conditions on requests p and questions q that wait for a person. The policy has not looked at other drafts yet.
-const (
-	pendingRequest  = "NOT p.removed AND p.status='draft' AND (p.referred OR p.interrupted)"
-	pendingQuestion = "NOT q.removed AND q.status='asked'"
-)
-
 // treeOf are chat c and the delegates below it.
 const treeOf = "(SELECT c.id UNION SELECT w.id FROM chats w WHERE w.root=c.id OR w.parent=c.id)"
 
@@ -42,8 +36,8 @@ const answers = `FROM messages m WHERE m.chat=c.id AND m.role='assistant' AND NO
 
 // An answer that was there when the reader left, and was written to its end afterwards, is unread too.
 const selectChats = `SELECT c.*, coalesce((SELECT turn_state FROM sessions WHERE id=c.ai_engine_session_id), '') AS state,
-		(SELECT count(*) FROM permissions p WHERE p.chat IN ` + treeOf + ` AND ` + pendingRequest + `) +
-		(SELECT count(*) FROM questions q WHERE q.chat IN ` + treeOf + ` AND ` + pendingQuestion + `) AS pending,
+		(SELECT count(*) FROM waiting_requests p WHERE p.chat IN ` + treeOf + `) +
+		(SELECT count(*) FROM waiting_questions q WHERE q.chat IN ` + treeOf + `) AS pending,
 		(SELECT count(*) ` + answers + ` AND m.position>c.seen) +
 		coalesce((SELECT m.written_seq>c.seen ` + answers + ` AND m.position<=c.seen ORDER BY m.position DESC LIMIT 1), 0) AS unread,
 		max(coalesce((SELECT m.written_seq ` + answers + ` ORDER BY m.position DESC LIMIT 1), 0),

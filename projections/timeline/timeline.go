@@ -11,7 +11,6 @@ package timeline
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -62,14 +61,6 @@ type Question struct {
 	Decider   string `db:"decider"`
 	ChatTitle string `db:"chat_title"`
 }
-
-// Pending reports whether the request waits for a person.
-func (r Request) Pending() bool {
-	return !r.Removed && r.Status == projections.PermissionDraft && (r.Referred || r.Interrupted)
-}
-
-// Pending reports whether the question waits for a person.
-func (q Question) Pending() bool { return !q.Removed && q.Status == projections.QuestionAsked }
 
 // concernsPerson reports whether a person was ever asked, or decided before the policy left it to a person. What the
 // policy allows by itself is seen in the tool call alone.
@@ -207,15 +198,16 @@ func questionEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (en
 
 // Pending returns those of the requests, questions and MCP servers with these ids that wait for a person, oldest first.
 func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs, serverIDs []string) ([]Entry, error) {
-	const among = " AND %s.id IN (SELECT value FROM json_each({:ids}))"
 	var requests []Request
-	err := list(ctx, db, &requests, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"),
+	err := list(ctx, db, &requests, "pending requests", selectRequests+`p.id IN (SELECT id FROM waiting_requests)
+		AND p.id IN (SELECT value FROM json_each({:ids}))`,
 		dbx.Params{"ids": jsonList(requestIDs)})
 	if err != nil {
 		return nil, err
 	}
 	var open []Question
-	err = list(ctx, db, &open, "pending questions", selectQuestions+pendingQuestion+fmt.Sprintf(among, "q"),
+	err = list(ctx, db, &open, "pending questions", selectQuestions+`q.id IN (SELECT id FROM waiting_questions)
+		AND q.id IN (SELECT value FROM json_each({:ids}))`,
 		dbx.Params{"ids": jsonList(questionIDs)})
 	if err != nil {
 		return nil, err

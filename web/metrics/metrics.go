@@ -202,8 +202,8 @@ func readCounts(db dbx.Builder, to chan<- prometheus.Metric) error {
 		gauge(to, chats, r.N, r.Turn)
 	}
 	var now struct{ Permissions, Questions, Executions float64 }
-	err = db.NewQuery(`SELECT (SELECT count(*) FROM permissions WHERE status = 'draft' AND NOT removed) AS permissions,
-		(SELECT count(*) FROM questions WHERE status = 'asked' AND NOT removed) AS questions,
+	err = db.NewQuery(`SELECT (SELECT count(*) FROM waiting_requests) AS permissions,
+		(SELECT count(*) FROM waiting_questions) AS questions,
 		(SELECT count(*) FROM executions WHERE status = 'executing' AND NOT removed) AS executions`).One(&now)
 	if err != nil {
 		return err

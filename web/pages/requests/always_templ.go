@@ -272,7 +272,7 @@ func triedRules(v alwaysView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if r.Pending() {
+		if r.WaitsForPerson() {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "Save the rule and approve")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
