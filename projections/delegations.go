@@ -11,11 +11,12 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Delegation is a message that a parent delegated to a worker. It ends at the event that ends its turn. Later events in
-// the worker do not change its state, unless a prompt resumes that turn. The rows alone show which work is pending.
+// Delegation is a message that a parent delegated to a delegate. It ends at the event that ends its turn. Later events
+// in the delegate do not change its state, unless a prompt resumes that turn. The rows alone show which work is
+// pending.
 type Delegation struct {
 	store.Record        // the id is that of the message
-	Worker       string `db:"worker" json:"worker"` // chat
+	Delegate     string `db:"worker" json:"worker"` // chat
 	Parent       string `db:"parent" json:"parent"` // chat
 	State        string `db:"state" json:"state"`   // queued, running, then completed, failed, aborted, lost
 	// message whose turn counts: this one, or the one that resumed its turn
@@ -33,44 +34,14 @@ type Delegation struct {
 	Position       int64  `db:"position" json:"position"`
 }
 
-// delegationChat is the state of an event's chat, as far as delegations depend on it.
-type delegationChat struct {
-	ID, Parent string
-	Open       string // ids of the delegations without a result, in order, with a space between them
-	Session    string // its own
-	TurnState  string // of that session
-	Outcome    string // of the last turn
-}
-
-// delegationMessage is the state of the sending of a message, or an answer of OpenCode.
-type delegationMessage struct {
-	IsWithdrawn, IsWaiting, HasFailed bool
-	GoesOn                            bool // the answer ended with tool calls, so another step must follow
-}
-
 // updateDelegations runs after chats, sessions and messages.
-func updateDelegations(t *tables, e events.Event, body any) error {
-	c, found := t.chats.Get(e.Subject.ID)
+func updateDelegations(all *tables, e events.Event, body any) error {
+	c, found := all.chats.Get(e.Subject.ID)
 	if !found {
 		return nil
 	}
-	own, _ := t.sessions.Get(c.Session)
-	c.Delegated = followDelegations(t.delegations, e, body, delegationChat{ID: c.ID, Parent: c.Parent,
-		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
-		func(id string) delegationMessage {
-			m, _ := t.messages.Get(id)
-			return delegationMessage{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-				HasFailed: m.UserStatus == statusFailed, GoesOn: m.Finish == "tool-calls"}
-		})
-	t.chats.Put(c)
-	return nil
-}
-
-// followDelegations applies an event of a chat. It returns the open delegations of the chat, in the form of
-// delegationChat.Open.
-func followDelegations(t *store.Table[Delegation], e events.Event, body any, c delegationChat,
-	message func(id string) delegationMessage) string {
-	open := strings.Fields(c.Open)
+	t := all.delegations
+	open := strings.Fields(c.Delegated)
 	change := func(id string, change func(*Delegation)) {
 		if d, found := t.Get(id); found {
 			change(&d)
@@ -84,16 +55,19 @@ func followDelegations(t *store.Table[Delegation], e events.Event, body any, c d
 		}
 		recordReports(t, b, c)
 		for _, id := range open {
-			change(id, func(d *Delegation) { d.resume(b, message(store.RecordID(d.Answer))) })
+			change(id, func(d *Delegation) {
+				answer, _ := all.messages.Get(store.RecordID(d.Answer))
+				d.resume(b, answer.Finish == "tool-calls")
+			})
 		}
 	case events.AbortRequested:
 		for _, id := range open {
 			change(id, func(d *Delegation) { d.pause(e, b) })
 		}
-	case events.WorkerFinished:
+	case events.DelegateFinished:
 		change(b.Message, func(d *Delegation) { d.finish(e, b) })
 		open = slices.DeleteFunc(open, func(id string) bool { return id == b.Message })
-	case events.WorkerSilent:
+	case events.DelegateSilent:
 		change(b.Message, func(d *Delegation) { d.SilentSince = b.Since.UTC().Format(events.TimeFormat) })
 	case opencode.MessageUpdated:
 		for _, id := range open {
@@ -103,22 +77,29 @@ func followDelegations(t *store.Table[Delegation], e events.Event, body any, c d
 		recordReceipts(t, b, c)
 	}
 	for _, id := range open {
-		change(id, func(d *Delegation) { d.follow(body, message(d.Prompt), c) })
+		change(id, func(d *Delegation) {
+			// It is running, too, while its turn waits for a person.
+			if d.State = all.stateOfTurn(d.Prompt, c, body, d.State); d.State == turnstate.Waiting {
+				d.State = turnstate.Running
+			}
+		})
 	}
-	return strings.Join(open, " ")
+	c.Delegated = strings.Join(open, " ")
+	all.chats.Put(c)
+	return nil
 }
 
-func addDelegation(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c delegationChat) bool {
+func addDelegation(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c Chat) bool {
 	d, found := t.Get(b.Message)
 	if !found {
-		d.Worker, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
+		d.Delegate, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
 		t.Put(d)
 	}
 	return !found
 }
 
 // recordReports records the reports that a message of the parent carries.
-func recordReports(t *store.Table[Delegation], b events.MessageSubmitted, c delegationChat) {
+func recordReports(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
 	for _, id := range append(slices.Clone(b.Results), b.Silent...) {
 		d, found := t.Get(id)
 		if !found || d.Parent != c.ID {
@@ -134,7 +115,7 @@ func recordReports(t *store.Table[Delegation], b events.MessageSubmitted, c dele
 }
 
 // recordReceipts records the results in the output of a tool call of the parent.
-func recordReceipts(t *store.Table[Delegation], b opencode.PartUpdated, c delegationChat) {
+func recordReceipts(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
 	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, events.OwnTools) {
 		return
 	}
@@ -151,9 +132,10 @@ func recordReceipts(t *store.Table[Delegation], b opencode.PartUpdated, c delega
 }
 
 // resume reopens a delegation whose turn a prompt of PocketCoder resumes. An OpenCode that stops in order rejects its
-// requests and reports the session as idle. The turn then counts as completed, although its answer goes on.
-func (d *Delegation) resume(b events.MessageSubmitted, answer delegationMessage) {
-	if b.Resumes != "" && d.isOver() && (d.State != turnstate.Completed || answer.GoesOn) {
+// requests and reports the session as idle. The turn then counts as completed, although its answer goes on: it ended
+// with tool calls, so another step must follow.
+func (d *Delegation) resume(b events.MessageSubmitted, goesOn bool) {
+	if b.Resumes != "" && d.isOver() && (d.State != turnstate.Completed || goesOn) {
 		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
 	}
 }
@@ -165,25 +147,15 @@ func (d *Delegation) pause(e events.Event, b events.AbortRequested) {
 	}
 }
 
-func (d *Delegation) finish(e events.Event, b events.WorkerFinished) {
-	if d.Worker == e.Subject.ID && d.Result == "" {
+func (d *Delegation) finish(e events.Event, b events.DelegateFinished) {
+	if d.Delegate == e.Subject.ID && d.Result == "" {
 		d.State, d.Text, d.Result, d.ResultSeq = b.Status, b.Result, e.ID, int64(e.Seq)
 	}
 }
 
-func (d *Delegation) answer(b opencode.MessageUpdated, c delegationChat) {
+func (d *Delegation) answer(b opencode.MessageUpdated, c Chat) {
 	if b.Info.Role == "assistant" && b.SessionID == c.Session && d.State == turnstate.Running && b.Info.ID > d.Answer {
 		d.Answer = b.Info.ID
-	}
-}
-
-// follow sets the state of a delegation without a result. It is running, too, while its turn waits for a person.
-func (d *Delegation) follow(body any, m delegationMessage, c delegationChat) {
-	_, isDeleted := body.(events.Deleted)
-	d.State = turnstate.Prompt{IsWithdrawn: m.IsWithdrawn, IsWaiting: m.IsWaiting, HasFailed: m.HasFailed,
-		IsDeleted: isDeleted, Session: c.TurnState, Outcome: c.Outcome}.State(d.State)
-	if d.State == turnstate.Waiting {
-		d.State = turnstate.Running
 	}
 }
 

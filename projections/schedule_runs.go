@@ -43,14 +43,6 @@ type ScheduleRun struct {
 // IsOver reports whether a run has ended or was skipped.
 func (r ScheduleRun) IsOver() bool { return r.State == RunSkipped || turnstate.Ended(r.State) }
 
-// runChat is the state of an event's chat, as far as runs depend on it.
-type runChat struct {
-	ID        string
-	Open      string // ids of the runs that are not over, with a space between them
-	TurnState string // of the chat's own session
-	Outcome   string // of the last turn
-}
-
 // addScheduleRun applies an event about a schedule. at is the time of the event.
 func addScheduleRun(t *store.Table[ScheduleRun], e events.Event, body any, at string) {
 	switch b := body.(type) {
@@ -79,43 +71,22 @@ func formatTime(t time.Time) string {
 }
 
 // updateScheduleRuns runs after chats, sessions and messages.
-func updateScheduleRuns(t *tables, e events.Event, body any) error {
-	c, found := t.chats.Get(e.Subject.ID)
+func updateScheduleRuns(all *tables, e events.Event, body any) error {
+	c, found := all.chats.Get(e.Subject.ID)
 	if b, ok := body.(events.MessageSubmitted); !found || c.Scheduled == "" && (!ok || b.Schedule == "") {
 		return nil
 	}
-	own, _ := t.sessions.Get(c.Session)
-	open, changed := followScheduleRuns(t.scheduleRuns, e, body, t.tx.EventTime(), runChat{ID: c.ID,
-		Open: c.Scheduled, TurnState: own.TurnState, Outcome: own.Outcome}, func(id string) turnstate.Prompt {
-		m, _ := t.messages.Get(id)
-		return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-			HasFailed: m.UserStatus == statusFailed}
-	})
-	for _, schedule := range changed {
-		t.config.Touch(ScheduleCollection + "/" + schedule)
-	}
-	c.Scheduled = open
-	t.chats.Put(c)
-	return nil
-}
-
-// followScheduleRuns applies an event of a chat. It returns the open runs of the chat, in the form of runChat.Open, and
-// the schedules of the runs that changed.
-func followScheduleRuns(t *store.Table[ScheduleRun], e events.Event, body any, at string, c runChat,
-	message func(id string) turnstate.Prompt) (stillOpen string, changed []string) {
-	open := strings.Fields(c.Open)
+	t, at := all.scheduleRuns, all.tx.EventTime()
+	open := strings.Fields(c.Scheduled)
 	if b, ok := body.(events.MessageSubmitted); ok && b.Schedule != "" {
 		if r, found := t.Get(b.Message); found && r.Chat == c.ID && !r.IsOver() && !slices.Contains(open, r.ID) {
 			open = append(open, r.ID)
 		}
 	}
-	_, isDeleted := body.(events.Deleted)
-	return strings.Join(slices.DeleteFunc(open, func(id string) bool {
+	c.Scheduled = strings.Join(slices.DeleteFunc(open, func(id string) bool {
 		r, _ := t.Get(id)
 		before := r.State
-		p := message(id)
-		p.IsDeleted, p.Session, p.Outcome = isDeleted, c.TurnState, c.Outcome
-		r.State = p.State(r.State)
+		r.State = all.stateOfTurn(id, c, body, r.State)
 		r.stopBy(e, body)
 		if b, ok := body.(events.MessageSending); ok && b.Message == id && r.Began == 0 {
 			r.Began, r.Started = int64(e.Seq), at
@@ -124,11 +95,13 @@ func followScheduleRuns(t *store.Table[ScheduleRun], e events.Event, body any, a
 			r.Ended, r.Finished = int64(e.Seq), at
 		}
 		if r.State != before {
-			changed = append(changed, r.Schedule)
+			all.config.Touch(ScheduleCollection + "/" + r.Schedule)
 		}
 		t.Put(r)
 		return r.IsOver()
-	}), " "), changed
+	}), " ")
+	all.chats.Put(c)
+	return nil
 }
 
 // stopBy records that the run is being stopped because its own budget is spent.
@@ -142,7 +115,7 @@ func (r *ScheduleRun) stopBy(e events.Event, body any) {
 // StopOfRun returns the id of the command that stops a run whose budget is spent.
 func StopOfRun(run string) string { return "spent-" + run }
 
-// RunCost is the SQL expression for the cost of a run t: in its chat, its subagents and its workers.
+// RunCost is the SQL expression for the cost of a run t: in its chat, its subagents and its delegates.
 const RunCost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
 	AND m.role='assistant' AND NOT m.copied AND t.began>0 AND m.position>=t.began AND (t.ended=0 OR m.position<=t.ended)), 0.0)`
 

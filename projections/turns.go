@@ -6,6 +6,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -21,6 +22,15 @@ type ChatTurn struct {
 	Ending turnstate.Ending `db:"ending"`
 	// in one line: a request that was denied without a reason, so that the model stopped; empty for none
 	DeniedRequest string `db:"denied"`
+}
+
+// stateOfTurn returns the state of the turn of a message of chat c after an event. now is the state before the event.
+func (t *tables) stateOfTurn(message string, c Chat, body any, now string) string {
+	m, _ := t.messages.Get(message)
+	own, _ := t.sessions.Get(c.Session)
+	_, isDeleted := body.(events.Deleted)
+	return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+		HasFailed: m.UserStatus == statusFailed, IsDeleted: isDeleted, Session: own.TurnState, Outcome: own.Outcome}.State(now)
 }
 
 // LastTurn returns the last turn of a chat's own session, and whether there is one.
@@ -48,7 +58,7 @@ func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
 
 // CountRunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an
 // owner). It leaves out turns that wait for a person's decision or answer: those may wait for days, and must not hold
-// up other chats. It also leaves out turns whose tool call waits for a worker: the worker needs a turn to go on.
+// up other chats. It also leaves out turns whose tool call waits for a delegate: the delegate needs a turn to go on.
 func (m *Model) CountRunningTurns(ctx context.Context, engine string) (map[string]int, error) {
 	rows, err := store.List[struct {
 		User string
