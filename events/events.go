@@ -27,9 +27,9 @@
 //	file        file.sent: a file that the assistant sends to the person
 //	tool        mcp.called → mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of a server
 //	effect      abort.requested | revert.requested | fork.requested | omission.requested → effect.done | effect.failed
-//	worker      created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished, for each
+//	delegate    created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished, for each
 //	            delegated message → message.submitted with the results, in the parent's chat. worktree.closed: after the
-//	            worker was deleted
+//	            delegate was deleted
 //	channel     channel.queued → channel.sending → [channel.delayed] → channel.sent | channel.failed: a message to a messenger
 //	webhook     webhook.delivered, webhook.failed, webhook.replayed: about a record of webhook_targets
 //	notice      notification.queued → notification.sent | notification.failed: about a chat, an account or a record
@@ -71,8 +71,8 @@ type ChatCreated struct {
 	Archived    bool   `json:"archived,omitempty"`
 	Tags        string `json:"tags,omitempty"`
 
-	Parent *Parent `json:"parent,omitempty"` // of a worker
-	// of a run of an assistant's schedule, and of a fork of a worker or of such a run: it may do no more than this chat
+	Parent *Parent `json:"parent,omitempty"` // of a delegate
+	// of a run of an assistant's schedule, and of a fork of a delegate or of such a run: it may do no more than this chat
 	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
 
@@ -120,12 +120,12 @@ type MessageSubmitted struct {
 
 	Delivery string `json:"delivery,omitempty"` // DeliverySteer; empty for DeliveryQueue
 
-	// chat whose assistant wrote it; empty for a person, and for PocketCoder itself. From its parent, it is work that is
-	// delegated to a worker
+	// chat whose assistant wrote it; empty for a person, and for PocketCoder itself. From its parent, it is
+	// delegated work
 	Sender string `json:"sender,omitempty"`
 
-	// A report to the parent of workers (role system in the chat) names delegated messages. Results are the messages
-	// whose results it carries. Silent are the messages whose workers it reports as silent.
+	// A report to the parent of delegates (role system in the chat) names delegated messages. Results are the messages
+	// whose results it carries. Silent are the messages whose delegates it reports as silent.
 	Results []string `json:"results,omitempty"`
 	Silent  []string `json:"silent,omitempty"`
 
@@ -133,7 +133,7 @@ type MessageSubmitted struct {
 	Origin   *Origin `json:"origin,omitempty"`   // of a message that a person wrote in a messenger
 }
 
-// IsReport reports whether PocketCoder wrote the message to report on workers.
+// IsReport reports whether PocketCoder wrote the message to report on delegates.
 func (d MessageSubmitted) IsReport() bool { return len(d.Results)+len(d.Silent) > 0 }
 
 // Values of a message's delivery.
@@ -415,7 +415,7 @@ var catalogue = kinds(
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
-	WorkerFinished{}, WorkerSilent{}, WorktreeClosed{},
+	DelegateFinished{}, DelegateSilent{}, WorktreeClosed{},
 	ChannelQueued{}, ChannelSending{}, ChannelDelayed{}, ChannelSent{}, ChannelFailed{},
 	WebhookDelivered{}, WebhookFailed{}, WebhookReplayed{},
 	MCPCalled{}, MCPReturned{}, MCPConnected{},

@@ -29,7 +29,7 @@ func (ScheduleSkipped) Kind() string { return "skipped" }
 // Ceiling is the chat that limits what another chat may do, as it was when it called.
 type Ceiling struct {
 	Chat     string `json:"chat"`
-	Root     string `json:"root"`               // chat at the root of its tree of workers: its own id if it is no worker
+	Root     string `json:"root"`               // chat at the root of its tree: its own id if it is no delegate
 	Agent    string `json:"agent,omitempty"`    // record of its agent, as it was chosen then
 	Subagent string `json:"subagent,omitempty"` // name of OpenCode's agent, if a subagent of the chat called
 }

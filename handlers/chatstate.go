@@ -7,7 +7,7 @@ type ChatState struct {
 	Created, Deleted uint64          // sequences of these events; 0 while there is none
 	Owner            string          // id of the account that owns the chat; empty for a chat without an owner
 	Agent            string          // record of ai_agents as which the assistant answers; empty for OpenCode's own agent
-	Parent           *events.Parent  // of a worker; nil for a chat of a person
+	Parent           *events.Parent  // of a delegate; nil for a chat of a person
 	Ceiling          *events.Ceiling // the chat that limits what this one may do; nil for none
 }
 

@@ -66,17 +66,17 @@ type Command struct {
 	Cause string `json:"-"` // the event that led to a command without an ID
 }
 
-// RunAll runs workers until one of them returns, and then stops the others. It returns the first result.
-func RunAll(ctx context.Context, workers ...func(context.Context) error) error {
+// RunAll runs functions until one of them returns, and then stops the others. It returns the first result.
+func RunAll(ctx context.Context, loops ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, len(workers))
-	for _, work := range workers {
+	ended := make(chan error, len(loops))
+	for _, work := range loops {
 		go func() { ended <- work(ctx) }()
 	}
 	err := <-ended
 	cancel()
-	for range len(workers) - 1 {
+	for range len(loops) - 1 {
 		<-ended
 	}
 	return err

@@ -45,7 +45,7 @@ var borders = []border{
 	{from: "handlers/record",
 		to: "handlers/agent handlers/budget handlers/channel handlers/chat handlers/device handlers/exec handlers/mcpserver " +
 			"handlers/model handlers/network handlers/note handlers/permission/... handlers/policy/... handlers/proposal " +
-			"handlers/recordtype handlers/rule handlers/schedule handlers/sshkey handlers/worker",
+			"handlers/recordtype handlers/rule handlers/schedule handlers/sshkey handlers/delegate",
 		because: "a type of records stands beside the decisions that use it, and is passed to record.Open"},
 	{from: "handlers/policy/...",
 		to:      "events/log/... handlers handlers/account/... handlers/chat/... handlers/permission/... handlers/record/...",

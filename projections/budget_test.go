@@ -77,8 +77,8 @@ func TestTheCostOfATitleCountsOnceAndIsNotShown(t *testing.T) {
 	is.Equal([]any{usage[0].Provider, usage[0].Model, usage[0].TokensCacheRead}, []any{"p", "small", int64(7)})
 }
 
-// What a worker spends counts for the chat at the root of its tree.
-func TestSpentCountsTheWorkersOfAChat(t *testing.T) {
+// What a delegate spends counts for the chat at the root of its tree.
+func TestSpentCountsTheDelegatesOfAChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}

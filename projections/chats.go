@@ -35,15 +35,15 @@ type Chat struct {
 	Queue string `db:"queue" json:"-"`
 	Holds bool   `db:"holds" json:"-"` // a stop may hold messages of the queue
 
-	Parent    string `db:"parent" json:"parent"`       // of a worker: the chat that delegated to it
-	Root      string `db:"root" json:"root"`           // the chat at the root of its tree: its own id if it is no worker
+	Parent    string `db:"parent" json:"parent"`       // of a delegate: the chat that delegated to it
+	Root      string `db:"root" json:"root"`           // the chat at the root of its tree: its own id if it is no delegate
 	Depth     int64  `db:"depth" json:"depth"`         // in the tree, 0 at its root
-	Directory string `db:"directory" json:"directory"` // where a worker works; empty for the workspace
-	Worktree  string `db:"worktree" json:"worktree"`   // root of a worker's git worktree, until it is removed
+	Directory string `db:"directory" json:"directory"` // where a delegate works; empty for the workspace
+	Worktree  string `db:"worktree" json:"worktree"`   // root of a delegate's git worktree, until it is removed
 	Branch    string `db:"branch" json:"branch"`       // of the worktree, until it is removed
-	Kept      string `db:"kept" json:"kept"`           // why the worktree of a deleted worker was kept
-	Awaited   bool   `db:"awaited" json:"awaited"`     // the tool call that started a worker waits for its result
-	// ids of the delegated messages of a worker that have no result, in order, with a space between them
+	Kept      string `db:"kept" json:"kept"`           // why the worktree of a deleted delegate was kept
+	Awaited   bool   `db:"awaited" json:"awaited"`     // the tool call that started a delegate waits for its result
+	// ids of the delegated messages of a delegate that have no result, in order, with a space between them
 	Delegated string `db:"delegated" json:"-"`
 	// ids of the runs of schedules in the chat that are not over, with a space between them
 	Scheduled string `db:"scheduled" json:"-"`
@@ -131,7 +131,7 @@ func erasedChat(t *tables, c Chat, b events.ChatErased) Chat {
 	return c
 }
 
-// place sets where a chat is in the tree of its workers.
+// place sets where a chat is in the tree of its delegates.
 func (c *Chat) place(parent *events.Parent) {
 	c.Root = c.ID
 	if parent != nil {

@@ -11,11 +11,12 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Delegation is a message that a parent delegated to a worker. It ends at the event that ends its turn. Later events in
-// the worker do not change its state, unless a prompt resumes that turn. The rows alone show which work is pending.
+// Delegation is a message that a parent delegated to a delegate. It ends at the event that ends its turn. Later events
+// in the delegate do not change its state, unless a prompt resumes that turn. The rows alone show which work is
+// pending.
 type Delegation struct {
 	store.Record        // the id is that of the message
-	Worker       string `db:"worker" json:"worker"` // chat
+	Delegate     string `db:"worker" json:"worker"` // chat
 	Parent       string `db:"parent" json:"parent"` // chat
 	State        string `db:"state" json:"state"`   // queued, running, then completed, failed, aborted, lost
 	// message whose turn counts: this one, or the one that resumed its turn
@@ -63,10 +64,10 @@ func updateDelegations(all *tables, e events.Event, body any) error {
 		for _, id := range open {
 			change(id, func(d *Delegation) { d.pause(e, b) })
 		}
-	case events.WorkerFinished:
+	case events.DelegateFinished:
 		change(b.Message, func(d *Delegation) { d.finish(e, b) })
 		open = slices.DeleteFunc(open, func(id string) bool { return id == b.Message })
-	case events.WorkerSilent:
+	case events.DelegateSilent:
 		change(b.Message, func(d *Delegation) { d.SilentSince = b.Since.UTC().Format(events.TimeFormat) })
 	case opencode.MessageUpdated:
 		for _, id := range open {
@@ -91,7 +92,7 @@ func updateDelegations(all *tables, e events.Event, body any) error {
 func addDelegation(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c Chat) bool {
 	d, found := t.Get(b.Message)
 	if !found {
-		d.Worker, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
+		d.Delegate, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
 		t.Put(d)
 	}
 	return !found
@@ -146,8 +147,8 @@ func (d *Delegation) pause(e events.Event, b events.AbortRequested) {
 	}
 }
 
-func (d *Delegation) finish(e events.Event, b events.WorkerFinished) {
-	if d.Worker == e.Subject.ID && d.Result == "" {
+func (d *Delegation) finish(e events.Event, b events.DelegateFinished) {
+	if d.Delegate == e.Subject.ID && d.Result == "" {
 		d.State, d.Text, d.Result, d.ResultSeq = b.Status, b.Result, e.ID, int64(e.Seq)
 	}
 }

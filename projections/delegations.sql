@@ -1,4 +1,4 @@
--- Messages that were delegated to workers: not shown to clients.
+-- Messages that were delegated to other chats: not shown to clients.
 CREATE TABLE delegations(
   id              TEXT PRIMARY KEY, -- of the message
   worker          TEXT NOT NULL,    -- chat

@@ -11,10 +11,10 @@ import (
 	"pocketcoder/projections"
 )
 
-// delegated is the chat as a worker, with a message of its parent that OpenCode has.
+// delegated is the chat as a delegate, with a message of its parent that OpenCode has.
 func (s *eventBuilder) delegated() []events.Event {
 	all := s.begun()
-	all[0] = s.own(events.ChatCreated{Title: "Worker", User: "ann", Engine: engine,
+	all[0] = s.own(events.ChatCreated{Title: "Delegate", User: "ann", Engine: engine,
 		Parent: &events.Parent{Chat: "parent", Root: "parent", Depth: 1}})
 	all[2] = s.own(events.MessageSubmitted{Message: "m1", Sender: "parent",
 		Parts: []events.Part{{Type: "text", Text: "do"}}})
@@ -65,7 +65,7 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 					s.decides("person:ann", "per_1", events.Authorized),
 					s.own(events.MessageSubmitted{Message: "r", Resumes: "per_1"})}
 			}, "[]"},
-		"another turn of the worker is resumed": {func(s *eventBuilder) []events.Event {
+		"another turn of the delegate is resumed": {func(s *eventBuilder) []events.Event {
 			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"),
 				s.own(events.MessageSubmitted{Message: "r", Resumes: "per_1"})}
 		}, "[m1 completed]"},
@@ -74,9 +74,9 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 		}, "[m1 aborted]"},
 		"it has its result": {func(s *eventBuilder) []events.Event {
 			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"),
-				s.own(events.WorkerFinished{Message: "m1", Status: "completed"})}
+				s.own(events.DelegateFinished{Message: "m1", Status: "completed"})}
 		}, "[]"},
-		"a message of another worker is no work": {func(s *eventBuilder) []events.Event {
+		"a message of another delegate is no work": {func(s *eventBuilder) []events.Event {
 			return []events.Event{s.own(events.MessageSubmitted{Message: "m2", Sender: "another"}), s.status(ses, "busy"),
 				s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle")}
 		}, "[m1 completed]"},
@@ -98,7 +98,7 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 
 func over(t *testing.T, m *projections.Model) string {
 	t.Helper()
-	all, err := m.EndedWorkerTurns(t.Context())
+	all, err := m.EndedDelegateTurns(t.Context())
 	is.New(t).NoErr(err)
 	list := []string{}
 	for _, d := range all {
@@ -132,16 +132,16 @@ func TestATurnThatABudgetStoppedIsNotOverWhileMoreCanBeAllowed(t *testing.T) {
 	is.Equal(over(t, m), "[m1 aborted]")
 }
 
-func TestWorkersAreNotInTheListOfChats(t *testing.T) {
+func TestDelegatesAreNotInTheListOfChats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.delegated()...)
-	feed(t, m, s.own(events.WorkerSilent{Message: "m1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}))
+	feed(t, m, s.own(events.DelegateSilent{Message: "m1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}))
 	all, err := m.Chats(t.Context(), 10, 0)
 	is.NoErr(err)
 	is.Equal(len(all), 0)
-	one, found, err := m.Worker(t.Context(), chatID)
+	one, found, err := m.Delegate(t.Context(), chatID)
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]string{one.Parent, one.State, one.Silent}, []string{"parent", "running", "2026-01-02 03:04:05.000Z"})

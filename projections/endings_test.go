@@ -94,7 +94,7 @@ func TestDelegatesEndAsTheirLastStep(t *testing.T) {
 			feed(t, m, s.status(ses, "busy"))
 			feed(t, m, s.step("msg_b", msg1, c.finish, c.text)...)
 			feed(t, m, s.status(ses, "idle"))
-			all, err := m.EndedWorkerTurns(t.Context())
+			all, err := m.EndedDelegateTurns(t.Context())
 			is.NoErr(err)
 			is.Equal(all[0].Ending, c.turn)
 		})

@@ -40,7 +40,7 @@ type Message struct {
 	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
 	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
 	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
-	Reports     store.JSON `db:"reports" json:"reports"`   // delegated messages whose workers it reports on
+	Reports     store.JSON `db:"reports" json:"reports"`   // delegated messages whose delegates it reports on
 	Schedule    string     `db:"schedule" json:"schedule"` // record of the schedule that submitted it
 	Origin      store.JSON `db:"origin" json:"-"`          // of a person's in a messenger: events.Origin
 	ByPerson    bool       `db:"by_person" json:"-"`       // a person submitted it, so that a stop of the turn holds it

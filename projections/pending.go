@@ -26,9 +26,9 @@ type PendingMessage struct {
 	ChatTitle     string `db:"chat_title"`
 	ChatTitled    bool   `db:"chat_titled"`    // the title does not follow that of the session
 	ChatUser      string `db:"chat_user"`      // the chat's owner
-	ChatDirectory string `db:"chat_directory"` // where a worker works; empty for the workspace
-	ChatParent    string `db:"chat_parent"`    // of a worker
-	ChatRoot      string `db:"chat_root"`      // of the tree of its workers
+	ChatDirectory string `db:"chat_directory"` // where a delegate works; empty for the workspace
+	ChatParent    string `db:"chat_parent"`    // of a delegate
+	ChatRoot      string `db:"chat_root"`      // of the tree of its delegates
 	Engine        string `db:"engine"`
 	Bound         string `db:"bound"`     // the chat's own session; empty when it has none yet
 	Directory     string `db:"directory"` // of that session

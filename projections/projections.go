@@ -15,7 +15,7 @@
 // depend on a read model, because it can be behind the log. The exceptions are:
 //   - the arguments of a tool call and the directory of a session that the gate looks at
 //   - what a chat has spent
-//   - the number of running workers, and of messages that wait in the chat of a conversation, for their limits
+//   - the number of running delegates, and of messages that wait in the chat of a conversation, for their limits
 //   - whether a turn runs in a chat whose background commands are idle
 //   - whether the last run of a schedule is over
 package projections
@@ -40,7 +40,7 @@ var Version = fmt.Sprintf("%x", sha256.Sum256(golden))[:12]
 //go:embed testdata/readmodel.golden
 var golden []byte
 
-// Model holds the read models: the worker that updates them (Run) and their queries. It is safe for concurrent use.
+// Model holds the read models: the loop that updates them (Run) and their queries. It is safe for concurrent use.
 type Model struct{ *store.Model }
 
 // Open opens the file of the read models in dir, or creates an empty one.

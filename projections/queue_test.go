@@ -65,7 +65,7 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 	say := func(id string) events.MessageSubmitted {
 		return events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: id}}}
 	}
-	scheduled, delegated, steers := say("schedule"), say("worker"), say("steers")
+	scheduled, delegated, steers := say("schedule"), say("delegate"), say("steers")
 	scheduled.Schedule, delegated.Sender, steers.Delivery = "s1", "c9", events.DeliverySteer
 	const hook = "webhook:h1"
 	resumes := say("resumes")
@@ -86,7 +86,7 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 		"stopped by a budget":      {[]happened{{policy, stop}}, "a b", "assistant"},
 		"a subagent stopped":       {[]happened{{person, events.AbortRequested{Session: "ses_2"}}}, "a b", "assistant"},
 		"one that was to steer":    {[]happened{{person, steers}, {person, stop}}, "steers! a! b!", "user"},
-		"of others":                {[]happened{{person, scheduled}, {person, delegated}, {person, stop}}, "schedule a! b! worker", "assistant"},
+		"of others":                {[]happened{{person, scheduled}, {person, delegated}, {person, stop}}, "schedule a! b! delegate", "assistant"},
 		"of a webhook":             {[]happened{{hook, say("posted")}, {person, stop}}, "a! b! posted", "assistant"},
 		"the next of a webhook":    {[]happened{{person, stop}, {hook, say("posted")}}, "a! b! posted", "assistant"},
 		"the next message":         {[]happened{{person, stop}, {person, say("c")}}, "a b c", "assistant"},

@@ -115,7 +115,7 @@ func (r *ScheduleRun) stopBy(e events.Event, body any) {
 // StopOfRun returns the id of the command that stops a run whose budget is spent.
 func StopOfRun(run string) string { return "spent-" + run }
 
-// RunCost is the SQL expression for the cost of a run t: in its chat, its subagents and its workers.
+// RunCost is the SQL expression for the cost of a run t: in its chat, its subagents and its delegates.
 const RunCost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
 	AND m.role='assistant' AND NOT m.copied AND t.began>0 AND m.position>=t.began AND (t.ended=0 OR m.position<=t.ended)), 0.0)`
 

@@ -19,7 +19,7 @@ type Spending struct {
 
 // SpendingSpan selects the messages whose spending is added up. An empty field selects all.
 type SpendingSpan struct {
-	Chat string // its subagents and workers included
+	Chat string // its subagents and delegates included
 	User string // who owns the chats now
 	Day  string // 2006-01-02, in UTC: messages that began then
 }

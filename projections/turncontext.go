@@ -20,7 +20,7 @@ type TurnContext struct {
 	Agent     string `db:"-"`        // name of the chosen agent
 	Workspace string `db:"-"`        // directory of the session
 	Schedule  string `db:"schedule"` // name of the schedule that submitted the message
-	Parent    string `db:"parent"`   // of a worker: the title of the chat that delegated to it
+	Parent    string `db:"parent"`   // of a delegate: the title of the chat that delegated to it
 
 	// Of the agent, for plugin.js, which sets them in the requests to the model; nil for none.
 	Temperature *float64 `db:"-"`

@@ -71,14 +71,14 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 		is.NoErr(m.Wait(t.Context(), seq))
 	}
 	for _, chat := range []struct{ id, user, name string }{
-		{"named", "u1", "Ada"}, {"unnamed", "u2", ""}, {"nobodys", "", ""}, {"worker", "", ""},
+		{"named", "u1", "Ada"}, {"unnamed", "u2", ""}, {"nobodys", "", ""}, {"delegate", "", ""},
 	} {
 		if chat.user != "" {
 			store(events.NewUser(chat.user, events.ActorSystem,
 				events.AccountCreated{Email: chat.user + "@example.org", Name: chat.name, Role: "user"}))
 		}
 		created := events.ChatCreated{Title: "title of " + chat.id, User: chat.user}
-		if chat.id == "worker" {
+		if chat.id == "delegate" {
 			created.Parent = &events.Parent{Chat: "named", Root: "named", Depth: 1}
 		}
 		store(events.New(chat.id, events.ActorSystem, created))
@@ -92,7 +92,7 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 		{"named", ""}:     `<context chat="title of named" person="Ada"/>`,
 		{"unnamed", ""}:   `<context chat="title of unnamed" person="u2"/>`,
 		{"nobodys", ""}:   `<context chat="title of nobodys"/>`,
-		{"worker", ""}:    `<context chat="title of worker" parent="title of named"/>`,
+		{"delegate", ""}:  `<context chat="title of delegate" parent="title of named"/>`,
 		{"named", "said"}: `<context chat="title of named" person="Ada" channel="phone" speaker="Bob"/>`,
 		{"named", "due"}:  `<context chat="title of named" person="Ada" schedule="Nightly"/>`,
 	} {

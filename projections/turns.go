@@ -59,7 +59,7 @@ func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
 
 // CountRunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an
 // owner). It leaves out turns that wait for a person's decision or answer: those may wait for days, and must not hold
-// up other chats. It also leaves out turns whose tool call waits for a worker: the worker needs a turn to go on.
+// up other chats. It also leaves out turns whose tool call waits for a delegate: the delegate needs a turn to go on.
 func (m *Model) CountRunningTurns(ctx context.Context, engine string) (map[string]int, error) {
 	rows, err := store.List[struct {
 		User string

@@ -22,7 +22,7 @@ var (
 )
 
 // BenchmarkBacklog measures a login with the list of chats that follows. It compares an empty log with a long one,
-// first while workers begin whose progress is lost, and then while a worker reads one chat after the other.
+// first while consumers begin whose progress is lost, and then while a consumer reads one chat after the other.
 func BenchmarkBacklog(b *testing.B) {
 	empty := largeLog{System: webtest.NewSystem(b), user: "ann"}
 	empty.NewAccount(b, empty.user, account.User)
@@ -62,15 +62,15 @@ func (l *largeLog) enter(b *testing.B) (times [2]float64) {
 	return [2]float64{medians([][]time.Duration{took})[0], float64(slices.Max(took).Microseconds()) / 1000}
 }
 
-// readChats is a worker that computes the state of each chat from all of its events, as after a restart.
+// readChats is a consumer that computes the state of each chat from all of its events, as after a restart.
 func (l *largeLog) readChats(ctx context.Context) error {
 	read := 0
-	return l.Log.Work(ctx, "reader", events.ChatSubject("*", events.ChatCreated{}.Kind()),
+	return l.Log.Consume(ctx, "reader", events.ChatSubject("*", events.ChatCreated{}.Kind()),
 		func(ctx context.Context, e events.Event) error {
 			p := permission.Permissions{Log: l.Log}
 			err := p.Chat(ctx, e.Subject.ID).Read(ctx, l.Log, func(*permission.State) error { return nil })
 			if read++; read == *backlogChats {
-				fmt.Println("the worker has read all chats")
+				fmt.Println("the consumer has read all chats")
 			}
 			return err
 		}, func(events.Event, error) {})

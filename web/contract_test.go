@@ -22,7 +22,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/worker"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/webtest"
@@ -131,11 +131,11 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Append(t, chat, events.FileSent{File: "f" + chat, Path: "notes.txt", Content: content})
 		f["id"] = "f" + chat
 	case strings.Contains(o.path, "/agents/workers"):
-		started, err := s.Web.Workers.Workers.Start(t.Context(),
-			worker.Start{Parent: worker.Caller{Chat: chat}, Message: "do"})
+		started, err := s.Web.Delegates.Delegates.Start(t.Context(),
+			delegate.Start{Parent: delegate.Caller{Chat: chat}, Message: "do"})
 		webtest.Check(t, err)
 		webtest.Check(t, s.Model.Wait(t.Context(), started.Seq))
-		f["id"], f["chat"], f["limit"], f["urgency"] = started.Worker, chat, 5, worker.UrgencySteer
+		f["id"], f["chat"], f["limit"], f["urgency"] = started.Delegate, chat, 5, delegate.UrgencySteer
 	case o.path == "/api/agents/import":
 		f["text"], f["base"] = "---\nname: Of "+chat+"\n---\nBe brief.\n", ""
 	case strings.Contains(o.path, "/agents/"):

@@ -93,7 +93,7 @@ func TestUserIsNotifiedOfPendingRequestAfterLeavingTheChat(t *testing.T) {
 	ask := s.AppendReferral(t, chat, "per_1")
 	seq := s.Model.Seq()
 	expect.Eventually(t, "push has seen the request", func() bool {
-		seen, err := s.Log.LastAcked(t.Context(), push.Worker)
+		seen, err := s.Log.LastAcked(t.Context(), push.Consumer)
 		is.NoErr(err)
 		return seen >= seq
 	})

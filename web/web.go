@@ -26,6 +26,7 @@ import (
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/note"
@@ -34,7 +35,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
@@ -68,7 +68,7 @@ type Options struct {
 	Loading func() error // why most of the API cannot be served yet, nil when it can; nil for never
 	Logger  *slog.Logger
 
-	Workers   *worker.Workers
+	Delegates *delegate.Delegates
 	Schedules *schedule.Schedules
 	Previews  schedule.Previews
 	Proposals proposal.Proposals
@@ -108,7 +108,7 @@ func New(o Options) *Server {
 		Records: &records.Records{
 			Collections: collections, API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
-		Workers:   &routes.Workers{API: core, Workers: o.Workers},
+		Delegates: &routes.Delegates{API: core, Delegates: o.Delegates},
 		Schedules: &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews},
 		Agents: &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
 			Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
@@ -128,7 +128,7 @@ func New(o Options) *Server {
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
+	return slices.Concat(s.Chats.Routes(), s.Delegates.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		s.Agents.Routes(),

@@ -21,13 +21,13 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/recordtype"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections/projectionstest"
 )
 
-// delegating is a fixture with workers, whose turns do not run. Its client notes the progress of its calls.
+// delegating is a fixture with delegates, whose turns do not run. Its client notes the progress of its calls.
 type delegating struct {
 	*fixture
 	t       *testing.T
@@ -53,7 +53,7 @@ func openDelegating(t *testing.T) *delegating {
 	go func() { model.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended; model.Close() })
 	f.Records, f.Chats, f.Model, f.Every = recordtype.Open(f.log, nil), &chat.Chats{Log: f.log}, model, time.Millisecond
-	f.Workers = &worker.Workers{Log: f.log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
+	f.Delegates = &delegate.Delegates{Log: f.log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
 	for _, id := range []string{"c1", "c2"} {
 		_, _, err = f.Chats.Create(t.Context(), chat.Create{Chat: id})
 		is.NoErr(err)
@@ -109,7 +109,7 @@ type result struct {
 	Message      string `json:"message"`
 	Result       string `json:"result_id"`
 	Output       string `json:"output"`
-	Worker       string `json:"terminal_id"`
+	Delegate     string `json:"terminal_id"`
 	TmuxWindowID int    `json:"tmux_window_id"`
 	Status       string `json:"status"`
 	Success      bool   `json:"success"`
@@ -210,34 +210,35 @@ func TestHandoffThatWaitsReportsItsProgress(t *testing.T) {
 	f.mu.Lock()
 	reports := len(f.progress)
 	is.True(reports > 2) // so that OpenCode's limit of 60 s does not fire
-	expect.Contains(t, f.progress[0], "Worker "+r.Worker+" was started")
+	expect.Contains(t, f.progress[0], "Delegate "+r.Delegate+" was started")
 	f.mu.Unlock()
 
-	is.Equal(f.ok("check_worker", "", map[string]any{"worker": r.Worker}).Result, "")
-	seq, err := f.Workers.Finish(t.Context(), worker.Finish{Worker: r.Worker, Message: events.FirstMessageOf(r.Worker),
-		Status: "completed", Text: strings.Repeat("long ", 10_000)})
+	is.Equal(f.ok("check_worker", "", map[string]any{"worker": r.Delegate}).Result, "")
+	seq, err := f.Delegates.Finish(t.Context(), delegate.Finish{Delegate: r.Delegate,
+		Message: events.FirstMessageOf(r.Delegate),
+		Status:  "completed", Text: strings.Repeat("long ", 10_000)})
 	is.NoErr(err)
 	is.NoErr(f.Model.Wait(t.Context(), seq))
-	late := f.ok("check_worker", "", map[string]any{"worker": r.Worker})
+	late := f.ok("check_worker", "", map[string]any{"worker": r.Delegate})
 	is.Equal([]any{len(late.Output), late.Success, late.Status, late.Result != ""}, []any{50_000, true, "completed", true})
 }
 
-func TestEachCallStartsAWorker(t *testing.T) {
+func TestEachCallStartsADelegate(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := openDelegating(t)
 	first := f.ok("assign", "call_a", map[string]any{"message": "one"})
 	second := f.ok("assign", "call_a", map[string]any{"message": "two"}) // some models repeat the ids of their calls
-	is.True(first.Worker != second.Worker)
+	is.True(first.Delegate != second.Delegate)
 	is.Equal([]int{first.TmuxWindowID, second.TmuxWindowID}, []int{1, 2})
 	text, failed := f.call("list_workers", "", map[string]any{})
 	is.True(!failed)
-	expect.Contains(t, text, first.Worker)
-	expect.Contains(t, text, second.Worker)
-	text, failed = f.call("stop_worker", "", map[string]any{"worker": second.Worker})
+	expect.Contains(t, text, first.Delegate)
+	expect.Contains(t, text, second.Delegate)
+	text, failed = f.call("stop_worker", "", map[string]any{"worker": second.Delegate})
 	is.True(!failed)
 	expect.Contains(t, text, "is being stopped")
-	text, failed = f.call("send_message", "", map[string]any{"receiver": first.Worker, "message": "hurry"})
+	text, failed = f.call("send_message", "", map[string]any{"receiver": first.Delegate, "message": "hurry"})
 	is.True(!failed)
 	expect.Contains(t, text, `"state":"queued"`)
 }
@@ -253,7 +254,7 @@ func TestTheSubagentThatDelegatesIsRecorded(t *testing.T) {
 	is.NoErr(err)
 	f.agent = "explore"
 	r := f.ok("assign", "", map[string]any{"message": "work"})
-	_, data := handlerstest.History(t, f.log, r.Worker)
+	_, data := handlerstest.History(t, f.log, r.Delegate)
 	is.Equal(data[0].(events.ChatCreated).Parent.Subagent, "explore")
 }
 
@@ -261,26 +262,28 @@ func TestCallsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := openDelegating(t)
-	own, err := f.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: "c1"}, Message: "of this tree"})
+	own, err := f.Delegates.Start(t.Context(), delegate.Start{Parent: delegate.Caller{Chat: "c1"},
+		Message: "of this tree"})
 	is.NoErr(err)
-	other, err := f.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: "c2"}, Message: "of another tree"})
+	other, err := f.Delegates.Start(t.Context(), delegate.Start{Parent: delegate.Caller{Chat: "c2"},
+		Message: "of another tree"})
 	is.NoErr(err)
 	is.NoErr(f.Model.Wait(t.Context(), other.Seq))
 	for name, c := range map[string]struct {
 		tool, says string
 		args       map[string]any
 	}{
-		"a timeout of a day":        {"handoff", "1 to 3600", map[string]any{"message": "m", "timeout": 86400}},
-		"an unknown agent":          {"assign", "There is no agent", map[string]any{"message": "m", "agent_profile": "Unknown"}},
-		"a directory elsewhere":     {"assign", "not a directory in the workspace", map[string]any{"message": "m", "working_directory": "/etc"}},
-		"no message":                {"assign", "the message is empty", map[string]any{"message": ""}},
-		"a worker of another tree":  {"check_worker", "no worker", map[string]any{"worker": other.Worker}},
-		"a stop in another tree":    {"stop_worker", "not a worker of this chat", map[string]any{"worker": other.Worker}},
-		"a message to another tree": {"send_message", "does not belong", map[string]any{"receiver": other.Worker, "message": "m"}},
-		"a parent that is none":     {"send_message", "no parent", map[string]any{"receiver": "parent", "message": "m"}},
-		"an urgency that is none":   {"send_message", "want queue, steer or stop", map[string]any{"receiver": own.Worker, "message": "m", "urgency": "now"}},
-		"a limit that is none":      {"check_inbox", "1 to 100", map[string]any{"limit": 1000}},
-		"a proposal without a kind": {"propose", "cannot be proposed", map[string]any{"kind": "", "name": "n", "content": "c"}},
+		"a timeout of a day":         {"handoff", "1 to 3600", map[string]any{"message": "m", "timeout": 86400}},
+		"an unknown agent":           {"assign", "There is no agent", map[string]any{"message": "m", "agent_profile": "Unknown"}},
+		"a directory elsewhere":      {"assign", "not a directory in the workspace", map[string]any{"message": "m", "working_directory": "/etc"}},
+		"no message":                 {"assign", "the message is empty", map[string]any{"message": ""}},
+		"a delegate of another tree": {"check_worker", "no delegate", map[string]any{"worker": other.Delegate}},
+		"a stop in another tree":     {"stop_worker", "not a delegate of this chat", map[string]any{"worker": other.Delegate}},
+		"a message to another tree":  {"send_message", "does not belong", map[string]any{"receiver": other.Delegate, "message": "m"}},
+		"a parent that is none":      {"send_message", "no parent", map[string]any{"receiver": "parent", "message": "m"}},
+		"an urgency that is none":    {"send_message", "want queue, steer or stop", map[string]any{"receiver": own.Delegate, "message": "m", "urgency": "now"}},
+		"a limit that is none":       {"check_inbox", "1 to 100", map[string]any{"limit": 1000}},
+		"a proposal without a kind":  {"propose", "cannot be proposed", map[string]any{"kind": "", "name": "n", "content": "c"}},
 	} {
 		text, failed := f.call(c.tool, "", c.args)
 		if !failed || !strings.Contains(text, c.says) {

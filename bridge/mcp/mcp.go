@@ -1,7 +1,7 @@
-// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model delegates work to workers, asks a
-// person, sends a person files, proposes procedures and looks up MCP servers. OpenCode shows them to the model as
-// pocketcoder_NAME, and requests a permission for each call, as for any tool. It also receives the cost of
-// each title that OpenCode generates.
+// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model delegates work to other chats,
+// asks a person, sends a person files, proposes procedures and looks up MCP servers. OpenCode shows them to the model
+// as pocketcoder_NAME, and requests a permission for each call, as for any tool. It also receives the cost of each
+// title that OpenCode generates.
 //
 // Promises:
 //   - The server answers only the running OpenCode. Each start of OpenCode gets a new secret, which its requests carry
@@ -34,10 +34,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
 
@@ -46,10 +46,10 @@ const Path = "/mcp"
 
 // Server is the MCP server. Set the fields before serving. It is safe for concurrent use.
 type Server struct {
-	Engine  string
-	Chats   *chat.Chats
-	Records *record.Records
-	Workers *worker.Workers
+	Engine    string
+	Chats     *chat.Chats
+	Records   *record.Records
+	Delegates *delegate.Delegates
 	// of the tools on scheduled tasks
 	Schedules *schedule.Schedules
 	Preview   func(context.Context, schedule.Schedule) (schedule.Preview, error)

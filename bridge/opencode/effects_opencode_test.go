@@ -137,9 +137,9 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 		return func() { cancel(); <-done }
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var workers sync.WaitGroup
-	run := func(work func(context.Context) error) { workers.Go(func() { work(ctx) }) }
-	t.Cleanup(func() { cancel(); workers.Wait(); w.model.Close() })
+	var running sync.WaitGroup
+	run := func(work func(context.Context) error) { running.Go(func() { work(ctx) }) }
+	t.Cleanup(func() { cancel(); running.Wait(); w.model.Close() })
 	run(w.model.Run)
 	run(supervisor.Run)
 	w.client = (<-lives).Client

@@ -72,14 +72,14 @@ func TestAPushThatIsNotAcceptedFails(t *testing.T) {
 			is.Equal(s.notificationsAbout("evt.chat." + chat)[1], events.NotificationFailed{
 				Notification: read(t, r.requests()[0].body).ID, Device: "d1", Service: "unifiedpush", Host: "127.0.0.1", Attempts: c.attempts, Reason: c.reason, Gone: c.gone,
 			})
-			s.awaitWorker()
+			s.awaitConsumer()
 			d, _, err := s.record("devices", "d1")
 			is.NoErr(err)
 			is.Equal(strings.Contains(string(d.Fields), `"is_active":false`), c.gone)
 			expect.Contains(t, string(d.Fields), "Phone of") // the rest of the record stays
 			s.appendRequest(chat, "per_2", "ls")
 			if c.gone {
-				s.awaitWorker()
+				s.awaitConsumer()
 				is.Equal(len(r.requests()), 1)
 			}
 		})
@@ -101,7 +101,7 @@ func TestADecidedRequestIsNotSent(t *testing.T) {
 	close(tried)
 	s.awaitKinds("evt.chat."+chat, "queued", "failed")
 	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "it was decided before it could be sent")
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 1)
 }
 
@@ -221,7 +221,7 @@ func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	s.awaitKinds("evt.chat."+chat, "queued", "sent", "queued", "sent", "queued", "sent")
 	s.stop()
 	s.start()
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 3)
 }
 
@@ -232,12 +232,12 @@ func TestARedeliveryIsNotSentAgain(t *testing.T) {
 	chat := s.appendFirstRequest(r.URL + "/topic")
 	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	s.redeliver()
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 1)
 	is.Equal(s.kinds("evt.chat."+chat), []string{"queued", "sent"})
 }
 
-// As when another consumer takes the place of the worker's, and delivers again.
+// As when another consumer takes the place of the first, and delivers again.
 func TestAnOldDecisionWithdrawsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -251,19 +251,19 @@ func TestAnOldDecisionWithdrawsNothing(t *testing.T) {
 	check(t, err)
 	e.Time = e.Time.Add(-2 * time.Hour)
 	s.store(e)
-	s.awaitWorker()
+	s.awaitConsumer()
 	check(t, s.Test(t.Context(), ann, "d1")) // queued after any withdrawal
 	is.Equal(s.awaitRequest(r, 1).method, http.MethodPost)
 }
 
 // As after a restore, or the loss of the consumer's state.
-func TestAWorkerWithoutProgressNotifiesOfWhatIsStillPending(t *testing.T) {
+func TestAConsumerWithoutProgressNotifiesOfWhatIsStillPending(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
 	u := s.turn()
 	s.stop()
-	s.forgetWorker()
+	s.forgetConsumer()
 	u.submitted(1)
 	u.status(u.session, "busy")
 	u.answer(1, 1, completed)
@@ -274,7 +274,7 @@ func TestAWorkerWithoutProgressNotifiesOfWhatIsStillPending(t *testing.T) {
 	s.device("d1", s.owner(u.chat), "unifiedpush", r.URL+"/topic")
 	s.start()
 	is.Equal(read(t, s.awaitRequest(r, 0).body).Data["permission"], "per_2")
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(s.kinds("evt.chat."+u.chat), []string{"queued", "sent"}) // and nothing of the turn that ended
 }
 

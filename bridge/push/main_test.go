@@ -249,31 +249,31 @@ func (s *system) awaitKinds(about string, kinds ...string) {
 	s.eventually(about+" has "+want, func() bool { return strings.Join(s.kinds(about), " ") == want })
 }
 
-// awaitWorker waits until the worker has handled every event of the log.
-func (s *system) awaitWorker() {
+// awaitConsumer waits until the consumer has handled every event of the log.
+func (s *system) awaitConsumer() {
 	s.t.Helper()
 	// A last event of a chat without people shows that all earlier events were handled.
 	e, err := events.New("nobody", events.ActorSystem, events.TurnLost{Session: "ses_none"})
 	check(s.t, err)
 	seq := s.store(e)
 	s.eventually("everything was looked at", func() bool {
-		done, err := s.log.LastAcked(s.t.Context(), push.Worker)
+		done, err := s.log.LastAcked(s.t.Context(), push.Consumer)
 		check(s.t, err)
 		return done >= seq
 	})
 }
 
-// forgetWorker deletes the durable consumer.
-func (s *system) forgetWorker() {
+// forgetConsumer deletes the durable consumer.
+func (s *system) forgetConsumer() {
 	s.t.Helper()
-	eventstest.DeleteConsumer(s.t, s.conn, push.Worker)
+	eventstest.DeleteConsumer(s.t, s.conn, push.Consumer)
 }
 
-// redeliver has all events delivered to the worker again.
+// redeliver has all events delivered to the consumer again.
 func (s *system) redeliver() {
 	s.t.Helper()
 	js, err := jetstream.New(s.conn)
 	check(s.t, err)
-	_, err = js.ResetConsumerToSequence(s.t.Context(), "EVENTS", push.Worker, 1)
+	_, err = js.ResetConsumerToSequence(s.t.Context(), "EVENTS", push.Consumer, 1)
 	check(s.t, err)
 }

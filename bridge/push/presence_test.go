@@ -22,7 +22,7 @@ func TestLeavingAChatNotifiesOfPendingRequests(t *testing.T) {
 	s.appendRequest(chat, "per_pending", "rm -r build")
 	s.question(chat, "que_1")
 	s.decide(chat, "per_decided", events.Denied)
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 0)
 
 	s.present.Store("")
@@ -37,7 +37,7 @@ func TestLeavingAChatNotifiesOfPendingRequests(t *testing.T) {
 
 	s.present.Store(ann + "/" + chat)
 	s.appendRequest(chat, "per_next", "ls")
-	s.awaitWorker()
+	s.awaitConsumer()
 	s.present.Store("")
 	s.awaitRequest(r, 2)
 	is.Equal(read(t, r.requests()[2].body).Data["permission"], "per_next") // the others were not sent again
@@ -52,7 +52,7 @@ func TestARestartEndsPresence(t *testing.T) {
 	chat := s.chat(ann, "chat")
 	s.present.Store(ann + "/" + chat)
 	s.appendRequest(chat, "per_1", "ls")
-	s.awaitWorker()
+	s.awaitConsumer()
 	s.stop()
 	s.present.Store("")
 	s.start()

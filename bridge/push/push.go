@@ -1,9 +1,9 @@
 // Package push notifies people on their devices when they are needed or a turn has ended: over UnifiedPush and ntfy,
 // Web Push, and a relay to Firebase.
 //
-// A durable worker follows the log. A person is needed for a permission request that the policy left to one, for a
-// question, and for an MCP server that waits for approval. For each device the worker appends notification.queued. The
-// device's own queue sends it, and appends notification.sent or notification.failed.
+// A durable consumer follows the log. A person is needed for a permission request that the policy left to one, for a
+// question, and for an MCP server that waits for approval. For each device the consumer appends notification.queued.
+// The device's own queue sends it, and appends notification.sent or notification.failed.
 //
 // Promises:
 //   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner
@@ -70,8 +70,8 @@ type Push struct {
 var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
 	80 * time.Second}
 
-// Worker is the name of the durable consumer.
-const Worker = "push"
+// Consumer is the name of the durable consumer.
+const Consumer = "push"
 
 // maxTurnAge is the maximal age of the end of a turn about which people are notified.
 const maxTurnAge = time.Hour
@@ -96,7 +96,7 @@ const (
 	sessionError  = "session.error"
 )
 
-// Run follows the log until ctx ends. The read models must have caught up. If the progress of the worker is lost, Run
+// Run follows the log until ctx ends. The read models must have caught up. If the progress of the consumer is lost, Run
 // begins with the events that follow: watchPresence finds the requests that are still pending.
 func (p *Push) Run(ctx context.Context) error {
 	seen := p.Model.Seq() // before watchPresence
@@ -110,8 +110,8 @@ func (p *Push) Run(ctx context.Context) error {
 	}
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })
-	ctx = log.BeginWork(ctx, func(context.Context) (uint64, error) { return seen, nil })
-	return p.Log.WorkAll(ctx, Worker, filters, p.react, func(e events.Event, err error) {
+	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
+	return p.Log.ConsumeAll(ctx, Consumer, filters, p.react, func(e events.Event, err error) {
 		p.Logger.Error("push", "seq", e.Seq, "err", err)
 	})
 }

@@ -92,7 +92,7 @@ func TestNoNotificationIsSent(t *testing.T) {
 			chat := s.chat(ann, "chat")
 			prepare(s, ann, chat)
 			s.appendRequest(chat, "per_1", "ls")
-			s.awaitWorker()
+			s.awaitConsumer()
 			is.Equal(s.kinds("evt.chat."+chat), nil)
 			is.Equal(len(r.requests()), 0)
 		})
@@ -134,7 +134,7 @@ func TestAQuestionIsPushedAndWithdrawnOnceAllOfItIsAnswered(t *testing.T) {
 		"Which port?\n80 / 443\nand 1 more"})
 	is.Equal(got.header.Get("Actions"), "")
 	s.append(chat, events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"80"}})
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 1)
 	s.append(chat, events.QuestionAnswered{Question: "que_1", Index: 1, Answers: []string{"yes"}})
 	cleared := s.awaitRequest(r, 1)
@@ -171,7 +171,7 @@ func TestANotificationOfADecidedRequestIsWithdrawn(t *testing.T) {
 			is.True(active)
 			s.awaitKinds("evt.chat."+chat, "queued", "sent")
 			s.appendOpenCode(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"reject"}`)
-			s.awaitWorker()
+			s.awaitConsumer()
 			check(t, s.Test(t.Context(), ann, "d1")) // queued after any second withdrawal
 			is.Equal(s.awaitRequest(r, 2).method, http.MethodPost)
 		})
@@ -188,7 +188,7 @@ func TestAdministratorsAreNotifiedOfAChatWithoutAnOwner(t *testing.T) {
 	}
 	s.appendRequest(s.chat("", "adopted"), "per_1", "ls")
 	s.awaitRequest(r, 1)
-	s.awaitWorker()
+	s.awaitConsumer()
 	paths := []string{r.requests()[0].path, r.requests()[1].path}
 	slices.Sort(paths)
 	is.Equal(paths, []string{"/boss", "/root"})
@@ -208,7 +208,7 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?",
 		"npx -y search@1.2.3\n  reaches api.example.org\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 1) // still pending
 	s.save("mcp_servers", "m1", map[string]any{"status": "denied"})
 	is.Equal(s.awaitRequest(r, 1).path, "/root/"+b.ID+"/clear")
@@ -229,7 +229,7 @@ func TestARefusedKeyIsPushedToAdministratorsOnce(t *testing.T) {
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"provider_key", "The key of openai is refused",
 		"openai refuses the key OPENAI_API_KEY (status 401)."})
 	s.save("llm_providers", "p1", map[string]any{"models": []string{"m"}})
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 1) // still the same refusal
 	s.save("llm_providers", "p1", map[string]any{"key_error": ""})
 	is.Equal(s.awaitRequest(r, 1).path, "/root/"+b.ID+"/clear")
@@ -337,6 +337,6 @@ func TestAdministratorsAreAskedAboutABudgetOfAllChats(t *testing.T) {
 	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "192.0.2.1")
 	is.NoErr(err)
 	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(owners.requests()), 0)
 }

@@ -75,7 +75,7 @@ func TestTheEndOfATurnIsNotifiedOnce(t *testing.T) {
 		u.answer(n, 2, "")
 		u.text(n, 2, fmt.Sprint("answer ", n))
 		u.answer(n, 2, completed)
-		s.awaitWorker()
+		s.awaitConsumer()
 		is.Equal(len(r.requests()), n-1)
 		u.status(u.session, "idle")
 		u.status(u.session, "idle")
@@ -83,7 +83,7 @@ func TestTheEndOfATurnIsNotifiedOnce(t *testing.T) {
 		is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "chat: done",
 			fmt.Sprint("answer ", n), u.chat})
 	}
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 2)
 	is.Equal(r.requests()[0].header.Get("Priority"), "default")
 }
@@ -170,7 +170,7 @@ func TestATurnThatADenialEndedIsNotified(t *testing.T) {
 		u.append(u.chat, events.PermissionReferred{Permission: ask})
 		u.append(u.chat, events.PermissionDecided{Permission: ask, Decision: events.Denied, Reason: reason})
 		u.answer(n, 1, completed)
-		s.awaitWorker()
+		s.awaitConsumer()
 		s.present.Store("")
 		sent := len(r.requests())
 		u.status(u.session, "idle")
@@ -223,7 +223,7 @@ func TestAFailedTurnIsNotified(t *testing.T) {
 			s.device("d1", s.owner(u.chat), "unifiedpush", s.receiver.URL+"/topic")
 			u.submitted(1)
 			c.fail(u)
-			s.awaitWorker()
+			s.awaitConsumer()
 			s.eventually("OpenCode gets it", func() bool {
 				all := s.receiver.requests()
 				return len(all) > 0 && read(t, all[len(all)-1].body).Type == "task_error"
@@ -247,7 +247,7 @@ func TestAStoppedTurnIsNotNotified(t *testing.T) {
 	u.status(u.session, "idle")
 	u.answer(1, 1, stopped)
 	u.status(u.session, "idle")
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 0)
 }
 
@@ -265,9 +265,9 @@ func TestAnOldTurnIsNotNotified(t *testing.T) {
 			u.session))})
 	check(t, err)
 	e.Time = time.Now().Add(-2 * time.Hour)
-	s.awaitWorker()
+	s.awaitConsumer()
 	s.present.Store("")
 	s.store(e)
-	s.awaitWorker()
+	s.awaitConsumer()
 	is.Equal(len(r.requests()), 0)
 }

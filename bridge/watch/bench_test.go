@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/bridgetest"
-	"pocketcoder/handlers/worker"
+	"pocketcoder/handlers/delegate"
 )
 
-// BenchmarkReflex measures the time from the end of a worker's turn in OpenCode to the request that asks the model of
+// BenchmarkReflex measures the time from the end of a delegate's turn in OpenCode to the request that asks the model of
 // the idle parent about the result. OpenCode is a script, so the time is ours alone.
 func BenchmarkReflex(b *testing.B) {
 	s := newSystem(b)
@@ -37,7 +37,7 @@ func BenchmarkReflex(b *testing.B) {
 	s.answer(s.prompt("hello"), "done")
 	var samples []time.Duration
 	for n := 0; b.Loop(); n++ {
-		_, err := s.workers.Start(b.Context(), worker.Start{Parent: worker.Caller{Chat: s.parent},
+		_, err := s.delegates.Start(b.Context(), delegate.Start{Parent: delegate.Caller{Chat: s.parent},
 			Message: fmt.Sprint("task ", n)})
 		s.Must(err)
 		task := <-prompts

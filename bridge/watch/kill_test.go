@@ -20,12 +20,12 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
 
-// play is a chief with two workers, one of assign and one of handoff, and a system that is killed in the middle. The
+// play is a chief with two delegates, one of assign and one of handoff, and a system that is killed in the middle. The
 // kill takes everything but the log, the read models and OpenCode's database.
 type play struct {
 	t     *testing.T
@@ -33,14 +33,14 @@ type play struct {
 	root  *bridgetest.System
 	both  bool // the kill takes OpenCode too
 
-	mu      sync.Mutex
-	system  *bridgetest.System // of the process that runs
-	workers *worker.Workers
-	running *bridgetest.Running
-	stop    func() // ends what runs
-	played  map[string]bool
-	asked   []string // texts of the prompts, in order
-	playing int      // turns that are played now
+	mu        sync.Mutex
+	system    *bridgetest.System // of the process that runs
+	delegates *delegate.Delegates
+	running   *bridgetest.Running
+	stop      func() // ends what runs
+	played    map[string]bool
+	asked     []string // texts of the prompts, in order
+	playing   int      // turns that are played now
 }
 
 // newPlay starts the play.
@@ -60,12 +60,12 @@ func newPlay(t *testing.T, both bool) *play {
 // start runs what a process runs.
 func (p *play) start() {
 	s := p.system
-	p.workers = &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: "/"}
+	p.delegates = &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: "/"}
 	running := s.Start()
 	p.running = running
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan struct{})
-	w := watch.Workers{Workers: p.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
+	w := watch.Delegates{Delegates: p.delegates, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
 		Pause: time.Millisecond}
 	go func() { defer close(done); w.Run(ctx) }()
 	p.stop = func() { cancel(); running.Stop(); <-done }
@@ -84,10 +84,10 @@ func (p *play) kill() {
 }
 
 // now returns the commands of the process that runs.
-func (p *play) now() *worker.Workers {
+func (p *play) now() *delegate.Delegates {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.workers
+	return p.delegates
 }
 
 // take plays the turn of a prompt once. The turn ends with the OpenCode process that accepted the prompt.
@@ -159,10 +159,10 @@ func (a answer) delegate(tool, text string) {
 	part(`{"status":"running","input":{}}`)
 	var out any
 	w, wait := a.now(), tool == "handoff"
-	started, err := w.Start(a.t.Context(), worker.Start{Message: text, Wait: wait,
-		Parent: worker.Caller{Chat: a.chief, Session: a.session, Message: a.id, Call: call}})
+	started, err := w.Start(a.t.Context(), delegate.Start{Message: text, Wait: wait,
+		Parent: delegate.Caller{Chat: a.chief, Session: a.session, Message: a.id, Call: call}})
 	if out = started; err == nil && wait {
-		out, err = w.Result(a.t.Context(), started.Worker, started.Message)
+		out, err = w.Result(a.t.Context(), started.Delegate, started.Message)
 	}
 	if err != nil {
 		part(`{"status":"error","error":"the connection ended"}`)
@@ -201,7 +201,7 @@ func (p *play) run(n int) (total int) {
 	return len(p.system.Events(events.AllEvents))
 }
 
-// hasEnded reports whether the chief's turn is over and every worker has a result that reached the chief.
+// hasEnded reports whether the chief's turn is over and every delegate has a result that reached the chief.
 func (p *play) hasEnded() bool {
 	last, err := p.system.Log.Last(p.t.Context())
 	p.root.Must(err)
@@ -228,7 +228,7 @@ func (p *play) hasPlayed(text string) bool {
 	return p.playing == 0 && slices.Contains(p.asked, text)
 }
 
-// started lists the workers of the log.
+// started lists the delegates of the log.
 func (p *play) started() (ids []string) {
 	for _, e := range p.system.Events(events.ChatSubject("*", events.ChatCreated{}.Kind())) {
 		if d, _ := events.Decode(e); d.(events.ChatCreated).Parent != nil {
@@ -244,7 +244,7 @@ func (p *play) count() (results, carried, received map[string]int) {
 	results, carried, received = map[string]int{}, map[string]int{}, map[string]int{}
 	for _, e := range p.system.Events(events.AllEvents) {
 		switch d, _ := events.Decode(e); d := d.(type) {
-		case events.WorkerFinished:
+		case events.DelegateFinished:
 			results[d.Message]++
 		case events.MessageSubmitted:
 			for _, id := range d.Results {
@@ -273,7 +273,7 @@ func sum(counts map[string]int) (all int) {
 	return all
 }
 
-// check says that no worker and no result is lost or doubled, and that OpenCode was asked each message once.
+// check says that no delegate and no result is lost or doubled, and that OpenCode was asked each message once.
 func (p *play) check(n int) {
 	p.t.Helper()
 	is := is.New(p.t)
@@ -313,7 +313,7 @@ var (
 	killAll = flag.Bool("kill.all", false, "kill both ways at each event")
 )
 
-// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. An ordinary run
+// A kill at any event loses no result of a delegate and repeats none, in the middle of a handoff too. An ordinary run
 // kills PocketCoder alone at every tenth event, from a random one on, and with OpenCode in the middle between them.
 func TestAKillAtAnyEventLosesAndRepeatsNoResult(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,9 @@
 // Package watch starts what is due in chats without a person: the runs of schedules, and the messages that report the
-// results of workers to the chats that delegated the work.
+// results of delegates to the chats that delegated the work.
 //
 // Promises:
 //   - Pending work follows from the log and the read models, so a new process continues where the last one stopped.
-//   - Several processes start each run once. The commands of handlers/worker have no effect the second time.
+//   - Several processes start each run once. The commands of handlers/delegate have no effect the second time.
 //   - A machine that slept, or whose clock was changed, is noticed within 30 s.
 //   - A result wakes an idle parent at once. Results that are ready at the same time are sent in one message.
 //

@@ -128,10 +128,10 @@ func (s *System) modelHealth() api.Part {
 	return api.Part{State: either(dead.Count == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
 }
 
-// consumersHealth returns the state of the workers that react to events. It is degraded while one does no work: then
+// consumersHealth returns the state of the consumers that react to events. It is degraded while one does no work: then
 // requests may wait without a decision, or without a notification.
 func (s *System) consumersHealth() api.Part {
-	if stalled := s.log.StalledWorkers(); len(stalled) > 0 {
+	if stalled := s.log.StalledConsumers(); len(stalled) > 0 {
 		return api.Part{State: api.Degraded, Detail: map[string]any{"error": strings.Join(stalled, "\n")}}
 	}
 	return api.Part{State: api.Ready}

@@ -136,10 +136,10 @@ func TestAConsumerThatCannotBeOpenedDegradesHealth(t *testing.T) {
 	s := openedLog(t, d)
 	expect.WriteFile(t, d.Path("nats", "jetstream", "APP", "streams", "EVENTS", "obs", "gate", "o.dat"), "no state")
 	is.Equal(s.consumersHealth().State, api.Ready)
-	worker, stop := context.WithCancel(t.Context())
+	consuming, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.log.Work(worker, "gate", events.ChatFilter("*"),
+		ended <- s.log.Consume(consuming, "gate", events.ChatFilter("*"),
 			func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
 	}()
 	expect.Eventually(t, "health is degraded", func() bool { return s.consumersHealth().State == api.Degraded })

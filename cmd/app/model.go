@@ -10,7 +10,7 @@ import (
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/handlers/worker"
+	"pocketcoder/handlers/delegate"
 )
 
 // openProvider returns the provider of the model: the one that the operator configured, the one that OpenCode uses on
@@ -71,7 +71,7 @@ func (s *System) configureEngine(ctx context.Context) error {
 
 func openDemo(price provider.Price) (p provider.Provider, isDemo bool, closeModel func(), err error) {
 	resume := []string{outbox.ContinuePrompt, outbox.StalePrompt, outbox.AnswersPrompt, outbox.BudgetPrompt,
-		worker.ReportPrefix}
+		delegate.ReportPrefix}
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: resume, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err

@@ -27,32 +27,32 @@ import (
 )
 
 type Options struct {
-	Data          datadir.Dir
-	HTTP          string
-	PortsURL      string    // URL template of ports; empty for names below localhost
-	URL           string    // public URL; empty for the address of the web server
-	Admin         [2]string // email and password of the first administrator; empty for a setup link
-	Workspace     string
-	NATS          string
-	Roles         Roles // of a node that shares NATS with others; nil for the whole system
-	OpenCode      string
-	Model         ModelOptions
-	Proxied       bool // a proxy with TLS is in front
-	MaxTurns      int
-	MaxWorkers    int           // concurrent workers of all chats; 0 for the default
-	WorkerSilence time.Duration // without an event, after which a worker is reported; 0 for the default
-	IdleAfter     time.Duration // without activity, after which a chat's background commands end; 0 for never
-	Replicas      int
-	Rules         []policy.Rule
-	Network       permission.NetworkMode
-	Egress        string // address of the egress proxy
-	Isolation     string
-	Expose        []string // further directories that the sandbox can read
-	Limits        *WorkerLimits
-	Relay         service.Relay
-	Logger        *slog.Logger
-	Stderr        io.Writer           // for the progress of the start, and the output of the worker
-	Getenv        func(string) string // environment, which may configure a model provider for OpenCode
+	Data            datadir.Dir
+	HTTP            string
+	PortsURL        string    // URL template of ports; empty for names below localhost
+	URL             string    // public URL; empty for the address of the web server
+	Admin           [2]string // email and password of the first administrator; empty for a setup link
+	Workspace       string
+	NATS            string
+	Roles           Roles // of a node that shares NATS with others; nil for the whole system
+	OpenCode        string
+	Model           ModelOptions
+	Proxied         bool // a proxy with TLS is in front
+	MaxTurns        int
+	MaxDelegates    int           // that run at a time, in all chats; 0 for the default
+	DelegateSilence time.Duration // without an event, after which a delegate is reported; 0 for the default
+	IdleAfter       time.Duration // without activity, after which a chat's background commands end; 0 for never
+	Replicas        int
+	Rules           []policy.Rule
+	Network         permission.NetworkMode
+	Egress          string // address of the egress proxy
+	Isolation       string
+	Expose          []string // further directories that the sandbox can read
+	Limits          *WorkerLimits
+	Relay           service.Relay
+	Logger          *slog.Logger
+	Stderr          io.Writer           // for the progress of the start, and the output of the worker
+	Getenv          func(string) string // environment, which may configure a model provider for OpenCode
 
 	OffloadDir   string        // directory for contents of archived chats; empty for none
 	OffloadAfter time.Duration // since the last change of an archived chat

@@ -35,7 +35,7 @@ type Roles []string
 
 // The roles.
 const (
-	// OpenCode, the workers that carry out effects and react to events, a sandbox worker; on the node with the lease
+	// OpenCode, what carries out effects and reacts to events, a sandbox worker; on the node with the lease
 	RoleEngine   = "engine"
 	RoleHandlers = "handlers" // commands and queries of the command line
 	RoleWeb      = "web"      // the API, realtime and the pages
@@ -129,27 +129,27 @@ func (s *System) keepLease(ctx context.Context) error {
 	})
 }
 
-// once returns a function that waits for a channel to close and then runs a worker.
-func once(begun <-chan struct{}, worker func(context.Context) error) func(context.Context) error {
+// once returns a function that waits for a channel to close and then calls run.
+func once(begun <-chan struct{}, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-begun:
-			return worker(ctx)
+			return run(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// answerPause is how long a worker waits before it tries a log again that did not answer.
+// answerPause is how long a loop waits before it tries a log again that did not answer.
 const answerPause = time.Second
 
-// again returns a function that begins a worker again while the log does not answer. The health of the log says so
+// again returns a function that begins run again while the log does not answer. The health of the log says so
 // meanwhile. A cluster that has lost its majority gets it back without a restart of the nodes.
-func again(worker func(context.Context) error) func(context.Context) error {
+func again(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
-			err := worker(ctx)
+			err := run(ctx)
 			if !log.IsUnavailable(err) {
 				return err
 			}
@@ -186,7 +186,7 @@ func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), device.Commands(s.records),
 		sshkey.Commands(s.records), mcpserver.Commands(s.records), model.Commands(s.records, s.outbox.Configured),
 		s.budgets.Commands(), s.gate.Commands(), explanation.Commands(s.gate),
-		s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
+		s.accounts.Commands(), s.mcpSecrets().Commands(), s.delegates.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
 		agent.Agents{Records: s.records}.Commands(), s.proposals().Commands(),
 		note.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),

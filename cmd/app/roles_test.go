@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A worker begins again while the log does not answer, and ends with any other error.
-func TestAWorkerBeginsAgainWhileTheLogDoesNotAnswer(t *testing.T) {
+// A loop begins again while the log does not answer, and ends with any other error.
+func TestALoopBeginsAgainWhileTheLogDoesNotAnswer(t *testing.T) {
 	is := is.New(t)
 	errs := []error{&jetstream.APIError{Code: 503}, &nats.APIError{Code: 503}, context.DeadlineExceeded,
 		errors.New("a secret is not readable")}

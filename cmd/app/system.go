@@ -51,13 +51,13 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
@@ -272,7 +272,7 @@ type System struct {
 	ingest        *ingest.Ingest
 	outbox        *outbox.Outbox
 	gate          permission.Gate
-	workers       *worker.Workers
+	delegates     *delegate.Delegates
 	schedules     *schedule.Schedules
 	exec          *exec.Executions
 	engine        *opencode.Supervisor
@@ -361,7 +361,7 @@ func (s *System) wire() {
 	for _, dir := range s.o.Expose {
 		s.worker.Args = append(s.worker.Args, "--expose", dir)
 	}
-	s.wireWorkers()
+	s.wireDelegates()
 	s.wireSchedules()
 	s.wireChannels()
 	s.engineNode = &sharedEngine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec,
@@ -369,7 +369,7 @@ func (s *System) wire() {
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
-		Workers: s.workers, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
+		Delegates: s.delegates, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
 	s.wireGateway()
@@ -393,8 +393,8 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := log.WithoutTimeout(context.WithoutCancel(ctx))
 	s.addEngine(&g, rest)
-	for _, worker := range []func(context.Context) error{s.keepSSHKeys, s.closeViewers} {
-		g.Add(actor(rest, once(s.loaded, worker)))
+	for _, run := range []func(context.Context) error{s.keepSSHKeys, s.closeViewers} {
+		g.Add(actor(rest, once(s.loaded, run)))
 	}
 	g.Add(actor(rest, s.runSSH))
 	g.Add(actor(rest, s.runEgress))
@@ -419,7 +419,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))
 	g.Add(actor(rest, s.disk.Run))
-	g.Add(actor(rest, s.log.WatchWorkers))
+	g.Add(actor(rest, s.log.WatchConsumers))
 	if s.disk.Server == nil { // the embedded server reports it itself
 		g.Add(actor(rest, s.quorum.Run))
 	}
@@ -441,16 +441,16 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		return answering.Serve(ctx)
 	})))
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		return queries.ServeOne(ctx, s.nc, "consumers", func() any { return s.log.StalledWorkers() })
+		return queries.ServeOne(ctx, s.nc, "consumers", func() any { return s.log.StalledConsumers() })
 	})))
 	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
 		Logger: s.o.Logger}
-	for _, worker := range []func(context.Context) error{
+	for _, run := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
 		s.modelKeys.Run, s.procedures.Run, s.noteFiles.Run, s.restarts.Run, s.push.Run, s.runChannels, s.runWebhooks,
-		old.Run, s.watchWorkers,
+		old.Run, s.watchDelegates,
 	} {
-		g.Add(actor(rest, once(s.prepared, worker)))
+		g.Add(actor(rest, once(s.prepared, run)))
 	}
 	g.Add(actor(rest, once(s.prepared, s.gateway.Run)))
 	g.Add(actor(rest, once(s.leading, s.worker.Run)))

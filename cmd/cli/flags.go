@@ -12,6 +12,11 @@ import (
 // internalFlag begins the help of a flag that only our own programs use. -h hides it.
 const internalFlag = "internal: "
 
+// FormerFlag accepts a flag by the name that it had before, too.
+func FormerFlag(fs *flag.FlagSet, former, name string) {
+	fs.Var(fs.Lookup(name).Value, former, internalFlag+"former name of --"+name)
+}
+
 type flagGroup struct {
 	name  string
 	flags []string

@@ -80,7 +80,7 @@ const sandboxWorkersUsage = `pocketcoder sandbox workers: list sandbox workers, 
 
   pocketcoder sandbox workers
 
-REASON says why a worker has its isolation level. "pocketcoder workers" lists the chats to which assistants delegate work.
+REASON says why a worker has its isolation level. "pocketcoder delegates" lists the chats to which assistants delegate work.
 
 Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
 `

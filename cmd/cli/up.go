@@ -37,7 +37,7 @@ POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD create that administrator
 // upGroups are the flags of up as -h shows them.
 var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
-	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "max-workers", "worker-silence", "opencode"}},
+	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "max-delegates", "delegate-silence", "opencode"}},
 	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas", "metrics"}},
 	{"Sandbox", []string{"isolation", "expose", "idle-after"}},
 	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
@@ -68,8 +68,10 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 		"`address` at which Prometheus reads /metrics, without a login; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
-	fs.IntVar(&o.MaxWorkers, "max-workers", 32, "maximum number of workers that run at once, in all chats")
-	fs.DurationVar(&o.WorkerSilence, "worker-silence", 10*time.Minute, "`time` without an event after which a running worker is reported to its parent")
+	fs.IntVar(&o.MaxDelegates, "max-delegates", 32, "maximum number of delegates that run at once, in all chats")
+	fs.DurationVar(&o.DelegateSilence, "delegate-silence", 10*time.Minute, "`time` without an event after which a running delegate is reported to its parent")
+	FormerFlag(fs, "max-workers", "max-delegates")
+	FormerFlag(fs, "worker-silence", "delegate-silence")
 	fs.DurationVar(&o.IdleAfter, "idle-after", 30*time.Minute, "`time` without activity after which the background commands of a chat end; 0 disables it")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	exposeFlag(fs, &o.Expose)

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// Chat is a chat with the number of requests that wait for a person, those of its workers too.
+// Chat is a chat with the number of requests that wait for a person, those of its delegates too.
 type Chat struct {
 	projections.Chat
 	Requests int `json:"requests"`
@@ -28,7 +28,7 @@ func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	var below []projections.Worker
+	var below []projections.Delegate
 	if err := s.Query(ctx, "workers", map[string]any{"limit": 10_000}, &below); err != nil {
 		return nil, err
 	}

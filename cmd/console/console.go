@@ -73,7 +73,7 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 	if c.terminal != nil && !o.Once {
 		c.show.Note("", render.Dim, greeting)
 	}
-	if err := c.joinWorkers(ctx); err != nil {
+	if err := c.joinDelegates(ctx); err != nil {
 		return 0, err
 	}
 	if o.Once {

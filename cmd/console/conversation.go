@@ -53,7 +53,7 @@ type conversation struct {
 	failed       chan error
 	connected    <-chan bool // whether there is a connection, as it changes
 
-	waitingWorkers chan projections.Worker // that begin to wait for a person
+	waitingDelegates chan projections.Delegate // that begin to wait for a person
 }
 
 func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *conversation {
@@ -61,7 +61,7 @@ func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *
 		System: s, Options: o, interrupts: interrupts,
 		show: render.New(render.NewScreen(o.Out, o.Interactive, o.Colours)), turn: turn.New(""),
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 3),
-		waitingWorkers: make(chan projections.Worker),
+		waitingDelegates: make(chan projections.Delegate),
 	}
 }
 
@@ -77,7 +77,7 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 			return client.Send(ctx, c.arrived, b)
 		})
 	}()
-	go func(chat string) { c.failed <- c.followWorkers(ctx, chat) }(c.Chat)
+	go func(chat string) { c.failed <- c.followDelegates(ctx, chat) }(c.Chat)
 	c.connected = c.Connected()
 }
 
@@ -103,9 +103,9 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 			if err := c.applyBatch(ctx, b); err != nil {
 				return 0, err
 			}
-		case w := <-c.waitingWorkers:
+		case w := <-c.waitingDelegates:
 			c.showFragments()
-			c.noteWorker(w)
+			c.noteDelegate(w)
 		case d := <-c.fragments:
 			c.show.Fragment(d)
 		case line, ok := <-c.lines():

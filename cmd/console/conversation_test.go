@@ -37,10 +37,10 @@ func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
 	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), eventLog)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
-	var workers sync.WaitGroup
-	workers.Go(func() { model.Run(ctx) })
-	workers.Go(func() { queries.Serve(ctx, nc, model, func() error { return nil }) })
-	defer func() { cancel(); workers.Wait(); model.Close() }()
+	var running sync.WaitGroup
+	running.Go(func() { model.Run(ctx) })
+	running.Go(func() { queries.Serve(ctx, nc, model, func() error { return nil }) })
+	defer func() { cancel(); running.Wait(); model.Close() }()
 
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
 	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID

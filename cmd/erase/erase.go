@@ -51,7 +51,7 @@ type Result struct {
 	Blobs    int    `json:"blobs"`
 	Sessions int    `json:"sessions"` // of OpenCode
 
-	Workers []string `json:"workers"` // chats to which it delegated, whose text stays
+	Delegates []string `json:"workers"` // chats to which it delegated, whose text stays
 }
 
 // erasureOf names an unfinished erasure in datadir.Unfinished.
@@ -124,7 +124,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 	if err := os.RemoveAll(o.Data.Path(former)); err != nil {
 		return r, err
 	}
-	if r.Workers, err = workersOf(ctx, o.Data, o.Chat); err != nil { // not by rewrite, which a resumed run skips
+	if r.Delegates, err = delegatesOf(ctx, o.Data, o.Chat); err != nil { // not by rewrite, which a resumed run skips
 		return r, err
 	}
 	return r, o.Data.Finish()

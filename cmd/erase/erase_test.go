@@ -87,7 +87,7 @@ func installation(t testing.TB) datadir.Dir {
 				_, err = js.Publish(ctx, subject, []byte(`{"delta":"`+text+`"}`))
 				is.NoErr(err)
 			}
-			c, err := js.CreateOrUpdateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{Durable: "worker",
+			c, err := js.CreateOrUpdateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{Durable: "gate",
 				AckPolicy: jetstream.AckAllPolicy})
 			is.NoErr(err)
 			m, err := c.Next()
@@ -254,7 +254,7 @@ func TestTheTextOfAnErasedChatIsGoneAndAllElseIsTheSame(t *testing.T) {
 		r.Close()
 		js, err := jetstream.New(nc)
 		is.NoErr(err)
-		c, err := js.Consumer(t.Context(), "EVENTS", "worker")
+		c, err := js.Consumer(t.Context(), "EVENTS", "gate")
 		is.NoErr(err)
 		is.Equal(c.CachedInfo().AckFloor.Stream, uint64(2)) // workers go on where they were
 	})
@@ -418,14 +418,14 @@ func TestKilledProcess(t *testing.T) {
 	t.Fatal(err)
 }
 
-// An erasure names the workers of the chat, whose text stays, also if it is repeated.
-func TestAnErasureNamesTheWorkers(t *testing.T) {
+// An erasure names the delegates of the chat, whose text stays, also if it is repeated.
+func TestAnErasureNamesTheDelegates(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d := installation(t)
 	opened(t, d, func(_ *nats.Conn, l *log.Log) {
-		for worker, parent := range map[string]string{"worker1": "chat1", "worker2": "chat2", "below": "worker1"} {
-			e, err := events.New(worker, "chat:"+parent, events.ChatCreated{Parent: &events.Parent{Chat: parent, Root: "chat1"}})
+		for delegate, parent := range map[string]string{"delegate1": "chat1", "delegate2": "chat2", "below": "delegate1"} {
+			e, err := events.New(delegate, "chat:"+parent, events.ChatCreated{Parent: &events.Parent{Chat: parent, Root: "chat1"}})
 			is.NoErr(err)
 			_, err = l.Append(t.Context(), e)
 			is.NoErr(err)
@@ -434,11 +434,11 @@ func TestAnErasureNamesTheWorkers(t *testing.T) {
 	for range 2 {
 		result, err := Run(t.Context(), options(d))
 		is.NoErr(err)
-		is.Equal(result.Workers, []string{"worker1"})
+		is.Equal(result.Delegates, []string{"delegate1"})
 	}
 	o := options(d)
-	o.Chat, o.Command = "worker1", "pocketcoder admin erase worker1"
+	o.Chat, o.Command = "delegate1", "pocketcoder admin erase delegate1"
 	result, err := Run(t.Context(), o)
 	is.NoErr(err)
-	is.Equal(result.Workers, []string{"below"})
+	is.Equal(result.Delegates, []string{"below"})
 }

@@ -74,8 +74,8 @@ func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
 	return f, f.findBlobs(ctx, nc)
 }
 
-// workersOf returns the chats to which a chat delegated, from the current log.
-func workersOf(ctx context.Context, d datadir.Dir, chat string) (ids []string, err error) {
+// delegatesOf returns the chats to which a chat delegated, from the current log.
+func delegatesOf(ctx context.Context, d datadir.Dir, chat string) (ids []string, err error) {
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	if err != nil {
 		return nil, err

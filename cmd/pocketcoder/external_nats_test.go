@@ -48,8 +48,8 @@ func TestWorkGoesOnAfterConnectionsBreak(t *testing.T) {
 	p.runForTest()
 	runStages(t, p, stage{"a new data directory with an external NATS that restarts", func(t *testing.T, p *process) {
 		externalNATSRestarts(t, p, restart)
-	}}, stage{"a worker outlives the MCP connection of its parent", func(t *testing.T, p *process) {
-		workerOutlivesMCPConnection(t, p, egress)
+	}}, stage{"a delegate outlives the MCP connection of its parent", func(t *testing.T, p *process) {
+		delegateOutlivesMCPConnection(t, p, egress)
 	}})
 }
 

@@ -29,11 +29,11 @@ type handoffResult struct {
 	Status       string `json:"status"`
 }
 
-// workersOf waits for the n workers of a chat.
-func (p *process) workersOf(t testing.TB, chat string, n int) (all []projections.Worker) {
+// delegatesOf waits for the n delegates of a chat.
+func (p *process) delegatesOf(t testing.TB, chat string, n int) (all []projections.Delegate) {
 	t.Helper()
-	expect.Eventually(t, fmt.Sprintf("chat %s has %d workers", chat, n), func() bool {
-		all = p.workers(t, chat)
+	expect.Eventually(t, fmt.Sprintf("chat %s has %d delegates", chat, n), func() bool {
+		all = p.delegates(t, chat)
 		return len(all) == n
 	})
 	return all
@@ -74,7 +74,7 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	}
 	chat := p.chat(t, blocks(t, "agents.md", "text")[0])
 	byAgent := map[string]string{}
-	for _, w := range p.workersOf(t, chat, 2) {
+	for _, w := range p.delegatesOf(t, chat, 2) {
 		byAgent[w.Agent] = w.ID
 	}
 	p.approve(t, byAgent["Builder"], 0)
@@ -87,22 +87,22 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	})
 }
 
-// callsThatWait are three calls that wait: a handoff to a worker that waits for a person, ask_person, and a question of
-// OpenCode. OpenCode loses them with a restart.
+// callsThatWait are three calls that wait: a handoff to a delegate that waits for a person, ask_person, and a question
+// of OpenCode. OpenCode loses them with a restart.
 type callsThatWait struct {
-	parent, worker string
-	asking         string // the chat of ask_person
-	asked          projections.Question
-	half           partlyAnswered
+	parent, delegate string
+	asking           string // the chat of ask_person
+	asked            projections.Question
+	half             partlyAnswered
 }
 
 func (p *process) startCallsThatWait(t *testing.T) (c callsThatWait) {
 	t.Helper()
-	work := call("bash", map[string]any{"command": "touch of-a-worker", "description": "test"}) +
+	work := call("bash", map[string]any{"command": "touch of-a-delegate", "description": "test"}) +
 		"\n@@next\n@@say the result"
 	c.parent = p.chat(t, call("pocketcoder_handoff", map[string]any{"message": work})+"\n@@next\n@@say I have it")
-	c.worker = p.workersOf(t, c.parent, 1)[0].ID
-	p.awaitRequest(t, c.worker, 0)
+	c.delegate = p.delegatesOf(t, c.parent, 1)[0].ID
+	p.awaitRequest(t, c.delegate, 0)
 	c.asking = p.chat(t, colourQuestion)
 	c.asked = p.awaitPersonQuestion(t, c.asking)
 	c.half = p.halfAnswered(t)
@@ -113,7 +113,7 @@ func (p *process) startCallsThatWait(t *testing.T) (c callsThatWait) {
 // checkNotResumedAgain.
 func (c *callsThatWait) checkSurvived(t *testing.T, p *process) {
 	t.Helper()
-	p.handoffKeepsItsResult(t, c.parent, c.worker)
+	p.handoffKeepsItsResult(t, c.parent, c.delegate)
 	p.answerResumes(t, c.asking, c.asked)
 	c.half.checkResumed(t, p)
 }
@@ -124,24 +124,24 @@ func (c *callsThatWait) surviveIncident(t *testing.T, p *process) (check func(*t
 	return c.checkSurvived
 }
 
-// handoffKeepsItsResult checks that the parent gets the result of a worker, once, after the worker's request was
+// handoffKeepsItsResult checks that the parent gets the result of a delegate, once, after the delegate's request was
 // interrupted.
-func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
+func (p *process) handoffKeepsItsResult(t *testing.T, parent, delegate string) {
 	t.Helper()
 	is := is.New(t)
 	defer func() {
 		if t.Failed() {
-			t.Log(p.describeChat(worker), p.describeChat(parent))
+			t.Log(p.describeChat(delegate), p.describeChat(parent))
 		}
 	}()
-	p.event(t, worker, "permission.interrupted", nil)
-	p.approve(t, worker, 0)
+	p.event(t, delegate, "permission.interrupted", nil)
+	p.approve(t, delegate, 0)
 	expect.Eventually(t, "the parent has the result", func() bool { return p.text(t, parent) == "I have it" })
 	p.turnEnds(t, parent)
-	reports := p.workerReports(t, parent)
+	reports := p.delegateReports(t, parent)
 	is.Equal(len(reports), 1)
 	expect.Contains(t, reports[0].Parts[0].Text, "the result")
-	is.Equal(len(p.workers(t, parent)), 1)
+	is.Equal(len(p.delegates(t, parent)), 1)
 }
 
 // answerResumes checks that the answer to an interrupted question of ask_person resumes the turn once.
@@ -155,9 +155,9 @@ func (p *process) answerResumes(t *testing.T, chat string, q projections.Questio
 	is.Equal(p.resumes(t, chat), map[string]int{q.EngineQuestion: 1})
 }
 
-// TestParentAndWorkersSendMessages has a worker report in the middle of its work, and the parent stop another worker,
-// which leaves no process.
-func TestParentAndWorkersSendMessages(t *testing.T) {
+// TestParentAndDelegatesSendMessages has a delegate report in the middle of its work, and the parent stop another
+// delegate, which leaves no process.
+func TestParentAndDelegatesSendMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -165,11 +165,11 @@ func TestParentAndWorkersSendMessages(t *testing.T) {
 	chat := p.chat(t, call("pocketcoder_assign", map[string]any{"message": strings.Replace(work, "@@say done",
 		call("pocketcoder_send_message", map[string]any{"receiver": "parent", "message": "@@say heard"})+
 			"\n@@next\n@@say finished", 1)})+"\n@@next\n@@say assigned")
-	w := p.workersOf(t, chat, 1)[0]
+	w := p.delegatesOf(t, chat, 1)[0]
 	p.turnEnds(t, chat)
 	p.approve(t, w.ID, 0)
 	expect.Eventually(t, "the message and the result were read", func() bool {
-		return strings.HasPrefix(p.text(t, chat), "assigned|heard") && len(p.workerReports(t, chat)) == 1
+		return strings.HasPrefix(p.text(t, chat), "assigned|heard") && len(p.delegateReports(t, chat)) == 1
 	})
 	p.turnEnds(t, chat)
 	calls := len(p.tools(t, chat))
@@ -179,21 +179,21 @@ func TestParentAndWorkersSendMessages(t *testing.T) {
 	expect.Contains(t, inbox, `"text":"@@say heard","state":"seen"`)
 
 	p.submit(t, chat, ownTool("assign", map[string]any{"message": bash("trap '' TERM; sleep 3456 & wait")}))
-	second := p.workersOf(t, chat, 2)[1]
+	second := p.delegatesOf(t, chat, 2)[1]
 	p.approve(t, second.ID, 0)
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "the command runs", func() bool { return processRuns("sleep\x003456") })
 	calls = len(p.tools(t, chat))
 	p.submit(t, chat, ownTool("stop_worker", map[string]any{"worker": second.ID}))
-	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, chat)) == 2 })
+	expect.Eventually(t, "the second result is reported", func() bool { return len(p.delegateReports(t, chat)) == 2 })
 	expect.Contains(t, p.tools(t, chat)[calls].State.Output, "is being stopped")
-	expect.Contains(t, p.workerReports(t, chat)[1].Parts[0].Text, "The worker was stopped.")
-	is.Equal(p.workers(t, chat)[1].State, "aborted")
+	expect.Contains(t, p.delegateReports(t, chat)[1].Parts[0].Text, "The delegate was stopped.")
+	is.Equal(p.delegates(t, chat)[1].State, "aborted")
 	expect.Eventually(t, "no process of it is left", func() bool { return !processRuns("sleep\x003456") })
 }
 
-// A worker commits in a worktree of its own. Its parent gets the branch, and finds the commit there.
-func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
+// A delegate commits in a worktree of its own. Its parent gets the branch, and finds the commit there.
+func TestADelegateCommitsInAWorktreeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	expect.Program(t, "git")
@@ -217,7 +217,7 @@ func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
 	chat := p.chat(t, ownTool("handoff", map[string]any{"working_directory": "repository", "worktree": true,
 		"message": call("write", map[string]any{"filePath": "c", "content": "c"}) + "\n@@next\n" +
 			call("bash", map[string]any{"command": commit, "description": "test"}) + "\n@@next\n@@say committed"}))
-	w := p.workersOf(t, chat, 1)[0]
+	w := p.delegatesOf(t, chat, 1)[0]
 	is.Equal(w.Branch, "pocketcoder/"+w.ID)
 	is.True(strings.HasSuffix(w.Directory, "/.worktrees/"+w.ID))
 	edit := p.approve(t, w.ID, 0)
@@ -228,7 +228,7 @@ func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
 	is.Equal(git("log", "-1", "--format=%s", w.Branch), "second")
 	is.Equal(git("status", "--porcelain"), "")
 	is.Equal(expect.ReadFile(t, w.Directory+"/c"), "c")
-	out, _, _ := p.cli(t, "", "workers", "check", w.ID)
+	out, _, _ := p.cli(t, "", "delegates", "check", w.ID)
 	expect.Contains(t, out, "branch: "+w.Branch)
 
 	is.NoErr(os.Remove(w.Directory + "/c")) // else it is kept
@@ -239,7 +239,7 @@ func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
 	is.True(os.IsNotExist(err))
 	out, _, _ = p.cli(t, "", "replay", w.ID)
 	expect.Contains(t, out, "its branch "+w.Branch+" is kept for its commits")
-	out, _, _ = p.cli(t, "", "workers", "check", w.ID)
+	out, _, _ = p.cli(t, "", "delegates", "check", w.ID)
 	expect.Contains(t, out, "Its branch "+w.Branch+" is kept for its commits.")
 
 	plain := p.chat(t, ownTool("assign", map[string]any{"worktree": true, "message": "@@say no"}))

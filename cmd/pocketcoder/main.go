@@ -33,7 +33,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chat [CHAT]    talk to the assistant, and decide what it may do
   pocketcoder chats          list the chats, and which of them wait for you
   pocketcoder requests       list the requests and questions that wait for a person
-  pocketcoder workers        chats to which assistants delegate work: list, check, stop
+  pocketcoder delegates      chats to which assistants delegate work: list, check, stop
   pocketcoder schedule       prompts at set times: add, preview, list, show, pause, resume, run, cancel
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
@@ -130,7 +130,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"sandbox":   cli.Sandbox,
 		"chat":      cli.Chat,
 		"chats":     cli.Chats,
-		"workers":   cli.Workers,
+		"delegates": cli.Delegates,
 		"schedule":  cli.Schedule,
 		"user":      admin.User,
 		"budget":    admin.Budget,
@@ -176,6 +176,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 var formerNames = map[string][]string{
 	"why":          {"policy", "why"},
 	"transcript":   {"replay", "--follow"},
+	"workers":      {"delegates"},
 	"rebuild":      {"admin", "rebuild"},
 	"nats-context": {"admin", "nats-context"},
 	"nats-config":  {"admin", "nats-config"},

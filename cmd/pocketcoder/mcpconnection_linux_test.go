@@ -39,25 +39,25 @@ func closeConnections(t *testing.T, address string) (n int) {
 	return n
 }
 
-// workerOutlivesMCPConnection closes the connections of a handoff that waits. OpenCode, which lives on, fails the call
-// after its limit without progress. egress is the proxy address through which OpenCode connects.
-func workerOutlivesMCPConnection(t *testing.T, p *process, egress string) {
+// delegateOutlivesMCPConnection closes the connections of a handoff that waits. OpenCode, which lives on, fails the
+// call after its limit without progress. egress is the proxy address through which OpenCode connects.
+func delegateOutlivesMCPConnection(t *testing.T, p *process, egress string) {
 	expect.Long(t, "waits for OpenCode's limit of a call")
 	is := is.New(t)
 	worked := strings.Replace(bash("echo worked"), "say done", "say the result", 1)
 	parent := p.chat(t, ownTool("handoff", map[string]any{"message": worked}))
-	expect.Eventually(t, "the worker is started", func() bool { return len(p.workers(t, parent)) == 1 })
-	id := p.workers(t, parent)[0].ID
+	expect.Eventually(t, "the delegate is started", func() bool { return len(p.delegates(t, parent)) == 1 })
+	id := p.delegates(t, parent)[0].ID
 	request := p.awaitRequestOfPerson(t, id, 0)
 
 	is.True(closeConnections(t, egress) > 0)
-	out, _, code := p.cli(t, "", "workers", parent)
+	out, _, code := p.cli(t, "", "delegates", parent)
 	is.Equal(code, 0)
 	expect.Contains(t, out, id)
 	p.decide(t, id, request, events.Authorized, "")
 	p.turnEnds(t, id)
-	expect.Eventually(t, "workers check shows the result", func() bool {
-		out, _, _ := p.cli(t, "", "workers", "check", id)
+	expect.Eventually(t, "delegates check shows the result", func() bool {
+		out, _, _ := p.cli(t, "", "delegates", "check", id)
 		return strings.Contains(out, "the result")
 	})
 
@@ -66,12 +66,12 @@ func workerOutlivesMCPConnection(t *testing.T, p *process, egress string) {
 		m, ok := d.(events.MessageSubmitted)
 		return ok && m.IsReport()
 	})
-	expect.Contains(t, p.workerReports(t, parent)[0].Parts[0].Text, "the result")
+	expect.Contains(t, p.delegateReports(t, parent)[0].Parts[0].Text, "the result")
 	p.turnEnds(t, parent)
 	is.Equal(p.tools(t, parent)[0].State.Error, "MCP error -32001: Request timed out")
 
 	p.submit(t, parent, ownTool("mcp_status", map[string]any{})) // OpenCode connects again
 	expect.Eventually(t, "the tool is called", func() bool { return len(p.tools(t, parent)) == 2 })
 	is.Equal(p.outputOf(t, parent, 1), `{"servers":[]}`)
-	is.Equal(len(p.workerReports(t, parent)), 1)
+	is.Equal(len(p.delegateReports(t, parent)), 1)
 }

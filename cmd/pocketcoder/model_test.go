@@ -22,8 +22,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
 
@@ -34,7 +34,7 @@ const foreignKey = "sk-foreign-0123456789abcdef"
 func foreignTLS(t *testing.T, key func() string) (baseURL, certificate string) {
 	t.Helper()
 	model, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.ContinuePrompt, outbox.AnswersPrompt,
-		worker.ReportPrefix}})
+		delegate.ReportPrefix}})
 	if err != nil {
 		t.Fatal(err)
 	}

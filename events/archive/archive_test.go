@@ -127,7 +127,7 @@ func TestDeletedMessagesStayDeleted(t *testing.T) {
 	for _, seq := range []uint64{1, 2, 5, 10} { // at the beginning, between, at the end
 		is.NoErr(from.DeleteMsg(t.Context(), seq))
 	}
-	c, err := from.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "worker",
+	c, err := from.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "gate",
 		AckPolicy: jetstream.AckExplicitPolicy})
 	is.NoErr(err)
 	batch, err := c.Fetch(3)
@@ -161,7 +161,7 @@ func TestDeletedMessagesStayDeleted(t *testing.T) {
 	is.Equal(after.State.Last, uint64(10))
 	js, err = jetstream.New(restored.Conn)
 	is.NoErr(err)
-	c, err = js.Consumer(t.Context(), "X", "worker")
+	c, err = js.Consumer(t.Context(), "X", "gate")
 	is.NoErr(err)
 	batch, err = c.Fetch(1)
 	is.NoErr(err)

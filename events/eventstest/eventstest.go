@@ -62,7 +62,7 @@ func Open(t testing.TB, nc *nats.Conn, secrets ...string) *log.Log {
 	return l
 }
 
-// DeleteConsumer deletes the durable consumer of a worker that has stopped. The worker may have stopped before it had
+// DeleteConsumer deletes the durable consumer of a reader that has stopped. The reader may have stopped before it had
 // one.
 func DeleteConsumer(t testing.TB, nc *nats.Conn, name string) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 
 const smallDiskSize = 120 << 20 // bytes
 
-// smallLog is a log on a small disk, with a reader and a worker.
+// smallLog is a log on a small disk, with a reader and a consumer.
 type smallLog struct {
 	*log.Log
 	server *natsconf.Server
@@ -97,12 +97,12 @@ func openSmallLog(t *testing.T) *smallLog {
 		}
 	})
 	running.Go(func() {
-		err := s.Work(ctx, "worker", events.AllEvents, func(_ context.Context, e events.Event) error {
+		err := s.Consume(ctx, "gate", events.AllEvents, func(_ context.Context, e events.Event) error {
 			s.worked.add(e.ID)
 			return nil
 		}, func(e events.Event, err error) { t.Error(e.ID, err) })
 		if ctx.Err() == nil {
-			t.Error("the worker ended:", err)
+			t.Error("the consumer ended:", err)
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -127,7 +127,7 @@ func (s *smallLog) appendWithin(limit time.Duration) error {
 	return err
 }
 
-// follow waits until the reader and the worker have received every acknowledged event.
+// follow waits until the reader and the consumer have received every acknowledged event.
 func (s *smallLog) follow() {
 	s.t.Helper()
 	for began := time.Now(); !containsAll(s.read.list(), s.acknowledged) ||
@@ -282,7 +282,7 @@ func TestTheDiskIsTheOnlyStorageLimit(t *testing.T) {
 			is := is.New(t)
 			s := openSmallLog(t)
 			is.NoErr(s.append())
-			s.follow() // the reader and the worker are there
+			s.follow() // the reader and the consumer are there
 			is.NoErr(prepare(s.server, t.Context()))
 			s.Reopened()
 			const size = 250_000

@@ -55,8 +55,8 @@ type Log struct {
 	reading sync.Mutex
 	readers map[context.Context]context.CancelCauseFunc // Reopened ends them
 
-	working sync.Mutex
-	workers map[*worker]bool // that run now
+	working   sync.Mutex
+	consumers map[*consumer]bool // that run now
 
 	*secret.Known // replaced in everything that is stored
 }

@@ -11,11 +11,11 @@ import (
 	"pocketcoder/expect"
 )
 
-// consume acknowledges events of the consumer "worker", and returns the sequences of all that it got.
+// consume acknowledges events of the consumer "gate", and returns the sequences of all that it got.
 func (s *system) consume(n int) (seqs []uint64) {
 	s.Helper()
 	is := is.New(s)
-	c, err := s.js.CreateOrUpdateConsumer(s.Context(), "EVENTS", jetstream.ConsumerConfig{Durable: "worker",
+	c, err := s.js.CreateOrUpdateConsumer(s.Context(), "EVENTS", jetstream.ConsumerConfig{Durable: "gate",
 		FilterSubject: "evt.chat.c3.*", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 10})
 	is.NoErr(err)
 	for range n {
@@ -32,7 +32,7 @@ func (s *system) consume(n int) (seqs []uint64) {
 // Without Check, NATS answers each request to create the consumer with an error, for ever.
 func TestAConsumerWithADamagedStateBeginsAgain(t *testing.T) {
 	t.Parallel()
-	fault := expect.CountFault(t, "workers went on with the next event")
+	fault := expect.CountFault(t, "consumers went on with the next event")
 	varint := func(numbers ...uint64) (state []byte) {
 		for _, n := range numbers {
 			state = binary.AppendUvarint(state, n)
@@ -62,7 +62,7 @@ func TestAConsumerWithADamagedStateBeginsAgain(t *testing.T) {
 			s.start(0)
 			is.Equal(s.consume(3), []uint64{3, 13, 23})
 			s.stop()
-			path := s.stream("obs", "worker", "o.dat")
+			path := s.stream("obs", "gate", "o.dat")
 			state, err := os.ReadFile(path)
 			is.NoErr(err)
 			is.NoErr(os.WriteFile(path, spoil(state), 0o600))
@@ -88,7 +88,7 @@ func TestAConsumerContinuesWithEventsThatWaitForTheirAcknowledgement(t *testing.
 	s := stopped(t)
 	s.start(0)
 	is.Equal(s.consume(1), []uint64{3})
-	c, err := s.js.Consumer(t.Context(), "EVENTS", "worker")
+	c, err := s.js.Consumer(t.Context(), "EVENTS", "gate")
 	is.NoErr(err)
 	batch, err := c.Fetch(5)
 	is.NoErr(err)
@@ -102,7 +102,7 @@ func TestAConsumerContinuesWithEventsThatWaitForTheirAcknowledgement(t *testing.
 	is.NoErr(second.DoubleAck(t.Context()))
 	s.stop()
 	s.start(0)
-	c, err = s.js.Consumer(t.Context(), "EVENTS", "worker")
+	c, err = s.js.Consumer(t.Context(), "EVENTS", "gate")
 	is.NoErr(err)
 	is.Equal(c.CachedInfo().AckFloor.Stream, uint64(3))
 	is.Equal(c.CachedInfo().NumAckPending, 4)

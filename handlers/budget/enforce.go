@@ -21,8 +21,8 @@ type Step struct {
 
 // Pause stops the turn if its chat has reached a limit, and requests more. There is one request for each time that a
 // limit is reached, however many chats reach it and however often Pause is called. Limits set after the step are
-// ignored. A limit of a chat counts what the chat and its workers spend. The request for more is in the chat of the
-// person, whichever worker reaches the limit.
+// ignored. A limit of a chat counts what the chat and its delegates spend. The request for more is in the chat of the
+// person, whichever delegate reaches the limit.
 func (h *Budgets) Pause(ctx context.Context, s Step, now time.Time, spent SpendingFunc) error {
 	return h.withReachedLimit(ctx, s.Chat, now, spent, func(root string, l limit, last *budgetRequest,
 		requests *budgetRequests) error {
@@ -108,7 +108,7 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 	})
 }
 
-// rootOf returns the chat at the root of the tree of a chat, which is the chat itself unless it is a worker, and the
+// rootOf returns the chat at the root of the tree of a chat, which is the chat itself unless it is a delegate, and the
 // owner of the chat.
 func (h *Budgets) rootOf(ctx context.Context, chat string) (root, owner string, err error) {
 	err = h.Permissions.Chat(ctx, chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {

@@ -10,13 +10,13 @@ import (
 	"pocketcoder/handlers/handlerstest"
 )
 
-// A worker that reaches the budget of the person's chat is stopped, and the person is asked in that chat.
-func TestABudgetOfAChatCountsItsWorkers(t *testing.T) {
+// A delegate that reaches the budget of the person's chat is stopped, and the person is asked in that chat.
+func TestABudgetOfAChatCountsItsDelegates(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	for _, worker := range []string{"w1", "w2"} {
-		handlerstest.Happened(t, h.Log, worker, handlerstest.Fact{Data: events.ChatCreated{
+	for _, delegate := range []string{"w1", "w2"} {
+		handlerstest.Happened(t, h.Log, delegate, handlerstest.Fact{Data: events.ChatCreated{
 			Parent: &events.Parent{Chat: "c1", Root: "c1", Depth: 1}}})
 	}
 	setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
@@ -45,7 +45,7 @@ func TestABudgetOfAChatCountsItsWorkers(t *testing.T) {
 	is.Equal(len(stopped), 2) // both go on
 }
 
-// A replica of the log that lags may not have a worker's chat yet. The budget of its tree must not be passed over.
+// A replica of the log that lags may not have a delegate's chat yet. The budget of its tree must not be passed over.
 func TestTheTreeOfAChatIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	h := openFixture(t)

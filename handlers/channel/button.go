@@ -160,7 +160,7 @@ func (h *Channels) press(ctx context.Context, b Button, who account.Account, by 
 	return "Denied.", err
 }
 
-// mayDecide reports whether an account decides in a chat: it owns the chat, or the chat above a worker, or is an
+// mayDecide reports whether an account decides in a chat: it owns the chat, or the chat above a delegate, or is an
 // administrator.
 func (h *Channels) mayDecide(ctx context.Context, chat string, who account.Account) (bool, error) {
 	state, err := h.state(ctx, chat)

@@ -54,7 +54,7 @@ type message struct {
 	now       [sha256.Size]byte // of their JSON after edits
 	last      uint64            // sequence of its last change
 	steer     bool
-	internal  bool // PocketCoder wrote it: to resume a turn, or to report on workers
+	internal  bool // PocketCoder wrote it: to resume a turn, or to report on delegates
 	held      bool // after a loss of events, until a person sends it
 }
 

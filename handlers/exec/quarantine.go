@@ -152,14 +152,14 @@ func cutCommand(command string) string {
 	return strings.ToValidUTF8(command[:maxKeepCommand], "") + "…"
 }
 
-// keepWorker is the name of the durable consumer of applyDecisions.
-const keepWorker = "keep-decisions"
+// keepConsumer is the name of the durable consumer of applyDecisions.
+const keepConsumer = "keep-decisions"
 
 // applyDecisions carries out people's decisions about quarantined names, until ctx ends. A decision that was carried
 // out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
 	decisions := events.ChatSubject("*", events.PermissionDecided{}.Kind())
-	err := x.Log.WorkByChat(log.BeginWork(ctx, x.Applied), keepWorker, decisions, x.applyDecision,
+	err := x.Log.ConsumeByChat(log.ConsumeAfter(ctx, x.Applied), keepConsumer, decisions, x.applyDecision,
 		func(e events.Event, err error) {
 			x.Logger.Warn("carry out a decision about a quarantined name", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 		})

@@ -204,7 +204,7 @@ func TestAProcessWithoutProgressSkipsDecisionsThatWereCarriedOut(t *testing.T) {
 	again := &Executions{Permissions: &permission.Permissions{Log: s.Log}, Log: s.Log, Conn: s.connect(natsconf.Core),
 		Engine: "local", Pool: "local", Workspace: s.workspace, Logger: handlerstest.Quiet(),
 		Applied: func(context.Context) (uint64, error) { return applied, nil }}
-	eventstest.DeleteConsumer(t, again.Conn, keepWorker)
+	eventstest.DeleteConsumer(t, again.Conn, keepConsumer)
 	s.run(again.Conn, again.Run)
 	q.serve(s)
 	is.Equal(s.applied(open.Permission).Error, "")

@@ -12,9 +12,9 @@ import (
 	"pocketcoder/handlers/rule"
 )
 
-// RuleSets are the rules of a request: first those of its own agent and chat, then, for a worker, those of the agents
+// RuleSets are the rules of a request: first those of its own agent and chat, then, for a delegate, those of the agents
 // that delegated, and for a run of an assistant's schedule those of the chat that made the schedule. The strictest
-// verdict counts, so a worker may never do more than the chat that delegated to it, and a run no more than that
+// verdict counts, so a delegate may never do more than the chat that delegated to it, and a run no more than that
 // assistant.
 type RuleSets [][]policy.Rule
 
@@ -47,9 +47,9 @@ func (g Gate) RulesOf(ctx context.Context, chat, chosen string) (RuleSets, error
 	return g.RuleSets(ctx, s)
 }
 
-// scopes returns a scope, and those of the chats above a worker or a scheduled run. The agent of a chat above is the
+// scopes returns a scope, and those of the chats above a delegate or a scheduled run. The agent of a chat above is the
 // one that was chosen when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too.
-// An erased chat has no chat above but the root of the tree, which its workers name.
+// An erased chat has no chat above but the root of the tree, which its delegates name.
 func (g Gate) scopes(ctx context.Context, s rule.Scope) (scopes []rule.Scope, err error) {
 	scopes = []rule.Scope{s}
 	for chat, root := s.Chat, s.Chat; chat != ""; {
@@ -85,7 +85,7 @@ func (g Gate) scopes(ctx context.Context, s rule.Scope) (scopes []rule.Scope, er
 	return scopes, nil
 }
 
-// placeOf returns the chat that limits a worker or a scheduled run, nil for another chat or an erased one, and the
+// placeOf returns the chat that limits a delegate or a scheduled run, nil for another chat or an erased one, and the
 // chosen agent of the chat. It fails if the replica of the log that answers does not have the chat yet.
 func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, agent string, err error) {
 	err = g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {

@@ -14,23 +14,23 @@ import (
 	"pocketcoder/handlers/rule"
 )
 
-// asWorker makes c1 a worker of c2, which is a worker of c3. Each has an agent: own, middle and top.
-func asWorker(t *testing.T, g *permissiontest.RunningGate) {
+// asDelegate makes c1 a delegate of c2, which is a delegate of c3. Each has an agent: own, middle and top.
+func asDelegate(t *testing.T, g *permissiontest.RunningGate) {
 	t.Helper()
 	for _, agent := range []string{"own", "middle", "top", "later"} {
 		permissiontest.SaveRecord(t, g.Handlers, "ai_agents", agent, `{"name":"`+agent+`"}`)
 	}
-	worker := func(parent, agent string) *events.Parent {
+	delegate := func(parent, agent string) *events.Parent {
 		return &events.Parent{Chat: parent, Root: "c3", Agent: agent}
 	}
 	handlerstest.Happened(t, g.Log, "c3", handlerstest.Fact{Data: events.ChatCreated{Agent: "top"}})
 	handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatCreated{Agent: "middle",
-		Parent: worker("c3", "top")}})
+		Parent: delegate("c3", "top")}})
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{Agent: "own",
-		Parent: worker("c2", "middle")}})
+		Parent: delegate("c2", "middle")}})
 }
 
-func TestAWorkerMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
+func TestADelegateMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
 	t.Parallel()
 	rule := func(agent, action, pattern string) string {
 		return `{"agent":"` + agent + `","tool":"bash","pattern":"` + pattern + `","action":"` + action + `","active":true}`
@@ -52,7 +52,7 @@ func TestAWorkerMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			g := permissiontest.OpenGate(t)
-			asWorker(t, g)
+			asDelegate(t, g)
 			for i, fields := range c.rules {
 				if fields == "choose" {
 					later := "later"
@@ -96,7 +96,7 @@ func TestAScheduledRunMayDoNothingThatTheChatOfItsAssistantMayNot(t *testing.T) 
 			t.Parallel()
 			is := is.New(t)
 			g := permissiontest.OpenGate(t)
-			asWorker(t, g)
+			asDelegate(t, g)
 			permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "sub", `{"name":"explore"}`)
 			permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "chosen", `{"name":"chosen"}`)
 			permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1", c.rule)
@@ -118,12 +118,12 @@ func TestAScheduledRunMayDoNothingThatTheChatOfItsAssistantMayNot(t *testing.T) 
 	}
 }
 
-// What is allowed to the parent's agent alone is not allowed to the worker's.
-func TestAWorkerMayNotDoWhatOnlyItsParentMay(t *testing.T) {
+// What is allowed to the parent's agent alone is not allowed to the delegate's.
+func TestADelegateMayNotDoWhatOnlyItsParentMay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	asWorker(t, g)
+	asDelegate(t, g)
 	for _, chat := range []string{"c2", "c3"} {
 		permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r"+chat,
 			`{"chat":"`+chat+`","tool":"bash","pattern":"make","action":"allow","active":true}`)
@@ -136,8 +136,8 @@ func TestAWorkerMayNotDoWhatOnlyItsParentMay(t *testing.T) {
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
 }
 
-// OpenCode's subagents have no more than their own rules allow, and cannot get more by a worker.
-func TestAWorkerMayDoNothingThatTheSubagentThatDelegatedMayNot(t *testing.T) {
+// OpenCode's subagents have no more than their own rules allow, and cannot get more by a delegate.
+func TestADelegateMayDoNothingThatTheSubagentThatDelegatedMayNot(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
@@ -152,8 +152,8 @@ func TestAWorkerMayDoNothingThatTheSubagentThatDelegatedMayNot(t *testing.T) {
 	is.Equal(string(found[0].Decision), "denied")
 }
 
-// A report on workers begins a turn that no person began. It does not end an approval.
-func TestAReportOnWorkersEndsNoApproval(t *testing.T) {
+// A report on delegates begins a turn that no person began. It does not end an approval.
+func TestAReportOnDelegatesEndsNoApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
@@ -169,7 +169,7 @@ func TestAReportOnWorkersEndsNoApproval(t *testing.T) {
 	is.Equal(found[0].Grant, "per_1")
 }
 
-// A replica of the log that lags may not have the worker's chat yet. Its rules alone would allow too much.
+// A replica of the log that lags may not have the delegate's chat yet. Its rules alone would allow too much.
 func TestRulesAreNotJudgedWithoutTheChatsAbove(t *testing.T) {
 	t.Parallel()
 	g := permissiontest.OpenGate(t)
@@ -177,8 +177,8 @@ func TestRulesAreNotJudgedWithoutTheChatsAbove(t *testing.T) {
 	expect.Contains(t, fmt.Sprint(err), "the chat is not there yet")
 }
 
-// The text of an erased chat is gone, and with it the agent. Its workers keep what they say of it.
-func TestTheWorkersOfAnErasedChatAreJudged(t *testing.T) {
+// The text of an erased chat is gone, and with it the agent. Its delegates keep what they say of it.
+func TestTheDelegatesOfAnErasedChatAreJudged(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for _, agent := range []string{"top", "middle"} {

@@ -83,21 +83,21 @@ type Gate struct {
 func (g Gate) Run(ctx context.Context) error {
 	type reaction = func(context.Context, events.Event) error
 	type take = func(ctx context.Context, name, filter string, react reaction, failed func(events.Event, error)) error
-	// The log stores the progress of each worker under its name.
-	worker := func(work take, name, filter string, react reaction,
+	// The log stores the progress of each consumer under its name.
+	consumer := func(work take, name, filter string, react reaction,
 		begin func(context.Context) (uint64, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return work(log.BeginWork(ctx, begin), name, filter, react, func(e events.Event, err error) {
+			return work(log.ConsumeAfter(ctx, begin), name, filter, react, func(e events.Event, err error) {
 				g.Logger.Error(name, "seq", e.Seq, "err", err)
 			})
 		}
 	}
 	l := g.Permissions.Log
 	return handlers.RunAll(ctx,
-		worker(l.WorkByChat, "gate", events.ChatOpenCodeSubject("*", events.PermissionAsked), g.React, g.Evaluated),
-		worker(l.WorkByChat, "gate-requests", events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.React,
+		consumer(l.ConsumeByChat, "gate", events.ChatOpenCodeSubject("*", events.PermissionAsked), g.React, g.Evaluated),
+		consumer(l.ConsumeByChat, "gate-requests", events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.React,
 			g.Evaluated),
-		worker(l.Work, "gate-rules", events.ConfigSubject("*", "*", "*"), g.reactToRules(), nil))
+		consumer(l.Consume, "gate-rules", events.ConfigSubject("*", "*", "*"), g.reactToRules(), nil))
 }
 
 func (g Gate) React(ctx context.Context, e events.Event) error {

@@ -17,7 +17,7 @@ import (
 // Scope selects the rules of a chat, an agent and a time.
 type Scope struct {
 	Chat   string
-	Within string // chat of a worker below Chat, whose rules apply too; empty for none
+	Within string // chat of a delegate below Chat, whose rules apply too; empty for none
 	// name of the session's agent. It is empty if unknown; rules for an agent then allow nothing
 	Agent string
 	// record of the agent that a person has chosen for the turn. Its rules that deny or ask apply to subagents too,

@@ -82,11 +82,11 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return x, err
 		},
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"workers":   func(ctx context.Context, q Query) (any, error) { return m.Workers(ctx, q.Chat, q.Limit) },
+		"workers":   func(ctx context.Context, q Query) (any, error) { return m.Delegates(ctx, q.Chat, q.Limit) },
 		"worker": func(ctx context.Context, q Query) (any, error) {
-			w, ok, err := m.Worker(ctx, q.Chat)
+			w, ok, err := m.Delegate(ctx, q.Chat)
 			if err == nil && !ok {
-				err = fmt.Errorf("there is no worker %s", q.Chat)
+				err = fmt.Errorf("there is no delegate %s", q.Chat)
 			}
 			return w, err
 		},

@@ -18,7 +18,7 @@ type changedRow struct {
 }
 
 // Feed collects the changes for one subscriber. It merges the changes of a row until Next fetches them. A slow
-// subscriber therefore needs no more memory than there are rows, and the worker never waits for it.
+// subscriber therefore needs no more memory than there are rows, and Run never waits for it.
 type Feed struct {
 	m       *Model
 	seq     uint64   // Next has returned the changes up to here; m.mu guards this field and those below

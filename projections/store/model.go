@@ -52,7 +52,7 @@ type Definition struct {
 // clock, no randomness, no I/O besides the tables.
 type Apply func(e events.Event, body any) error
 
-// Model is an open file, the worker that writes it (Run) and its queries. It is safe for concurrent use.
+// Model is an open file, the loop that writes it (Run) and its queries. It is safe for concurrent use.
 type Model struct {
 	definition Definition
 	log        *log.Log
@@ -164,7 +164,7 @@ const (
 	checkPause = 24 * time.Hour
 )
 
-// check reads the whole file to find damage. It takes about 4 ms per MB (measured), so it runs beside the worker.
+// check reads the whole file to find damage. It takes about 4 ms per MB (measured), so it runs beside the loop.
 func (m *Model) check(ctx context.Context) error {
 	m.use.RLock()
 	defer m.use.RUnlock()

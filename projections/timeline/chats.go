@@ -15,14 +15,14 @@ import (
 type Chat struct {
 	projections.Chat
 	State   string `db:"state"`   // of its own session's last turn, in the words of package turnstate
-	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents and workers too
+	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents and delegates too
 	Seen    int64  `db:"seen"`    // sequence up to which the reader has seen it, or need not have
 	Opened  bool   `db:"opened"`  // the reader has seen something of it
 	Unread  int64  `db:"unread"`  // messages of the assistant that the reader has not seen, or not seen to their end
 	Newest  int64  `db:"newest"`  // sequence of the event that the reader must have seen so that nothing is unread
 }
 
-// treeOf are chat c and the workers below it.
+// treeOf are chat c and the delegates below it.
 const treeOf = "(SELECT c.id UNION SELECT w.id FROM chats w WHERE w.root=c.id OR w.parent=c.id)"
 
 // seenBy is up to where the reader has seen chat c. In a chat that the reader never saw, only what happened since the

@@ -20,8 +20,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// Entry is a message of a chat's own conversation, a permission request or a question of the chat or of a worker below
-// it, or an MCP server that waits for an approval. One of the four is set unless the entry was removed.
+// Entry is a message of a chat's own conversation, a permission request or a question of the chat or of a delegate
+// below it, or an MCP server that waits for an approval. One of the four is set unless the entry was removed.
 type Entry struct {
 	ID       string
 	Position int64 // sequence of the event in which it first appeared: the order of a chat
@@ -45,7 +45,7 @@ type Server struct {
 // Request is a permission request with the names that a card shows.
 type Request struct {
 	projections.Permission
-	Asker     string `db:"asker"`      // title of the subagent or worker that asks; empty for the chat's own conversation
+	Asker     string `db:"asker"`      // title of the subagent or delegate; empty for the chat's own conversation
 	Decider   string `db:"decider"`    // email of the account that decided; empty when no account did
 	ChatTitle string `db:"chat_title"` // of its chat
 
@@ -134,7 +134,7 @@ func inWindow(table, column string) string {
 	return table + ".chat={:chat} AND " + positioned(table, column)
 }
 
-// inTree is inWindow for rows of the chat and of the workers below it.
+// inTree is inWindow for rows of the chat and of the delegates below it.
 func inTree(table, column string) string {
 	return "(" + table + ".chat={:chat} OR " + table + ".chat IN (SELECT id FROM chats WHERE root={:chat} OR parent={:chat})) AND " +
 		positioned(table, column)

@@ -38,6 +38,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -45,7 +46,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
@@ -121,7 +121,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	Check(t, err)
 	s.Web = web.New(web.Options{
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
-		Workers:      &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
+		Delegates:    &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
 		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
 		Previews:     schedule.Previews{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
@@ -163,16 +163,16 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	return s
 }
 
-// Run runs workers until the test ends.
-func (s *System) Run(t testing.TB, workers ...func(context.Context) error) {
+// Run runs functions until the test ends.
+func (s *System) Run(t testing.TB, loops ...func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{}, len(workers))
-	for _, w := range workers {
+	done := make(chan struct{}, len(loops))
+	for _, w := range loops {
 		go func() { w(ctx); done <- struct{}{} }()
 	}
 	t.Cleanup(func() {
 		cancel()
-		for range workers {
+		for range loops {
 			<-done
 		}
 		s.Model.Close()

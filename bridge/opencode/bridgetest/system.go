@@ -119,7 +119,7 @@ func (s *System) Lost(from uint64) (next *System, after uint64) {
 	return next, last + 1
 }
 
-// Running is an outbox and its ingest, with their workers.
+// Running is an outbox and its ingest, with the loops that run them.
 type Running struct {
 	*outbox.Outbox
 	t      testing.TB
@@ -157,17 +157,17 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	s.Must(s.Model.Wait(s.T.Context(), last))
 	s.Must(b.Load(s.T.Context()))
 	ctx, cancel := context.WithCancel(s.T.Context())
-	var workers sync.WaitGroup
+	var running sync.WaitGroup
 	for name, work := range map[string]func(context.Context) error{
 		"run": b.Run, "carry out": b.CarryOut, "budgets": b.Budgets,
 	} {
-		workers.Go(func() {
+		running.Go(func() {
 			if err := work(ctx); ctx.Err() == nil && !s.logConn.IsClosed() {
 				s.T.Errorf("%s ended: %v", name, err)
 			}
 		})
 	}
-	stop := sync.OnceFunc(func() { cancel(); workers.Wait() })
+	stop := sync.OnceFunc(func() { cancel(); running.Wait() })
 	s.T.Cleanup(stop)
 	return &Running{b, s.T, stop, logged}
 }

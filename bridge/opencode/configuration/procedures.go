@@ -26,14 +26,14 @@ type Procedures struct {
 	Logger  *slog.Logger
 }
 
-// proceduresWorker is the name of the durable consumer.
-const proceduresWorker = "procedures"
+// proceduresConsumer is the name of the durable consumer.
+const proceduresConsumer = "procedures"
 
 // Run applies approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
 	filters := []string{events.ConfigSubject(proposal.Collection, "*", events.Saved{}.Kind()),
 		events.ConfigSubject(proposal.Procedures, "*", "*")}
-	return p.Log.WorkAll(ctx, proceduresWorker, filters, func(ctx context.Context, e events.Event) error {
+	return p.Log.ConsumeAll(ctx, proceduresConsumer, filters, func(ctx context.Context, e events.Event) error {
 		if e.Subject.Collection == proposal.Collection {
 			return proposal.Proposals{Records: p.Records}.Apply(ctx, e)
 		}

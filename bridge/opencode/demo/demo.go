@@ -45,7 +45,7 @@ import (
 // Model answers chat requests. Set the fields before serving.
 type Model struct {
 	// Continue are the prompts that resume an interrupted turn, or how they begin. The one after a question has its
-	// answer. A report on workers is among them, so that a script can say what comes after it.
+	// answer. A report on delegates is among them, so that a script can say what comes after it.
 	Continue []string
 	// Provider is markdown that says how a real model is connected; the guided tour ends with it.
 	Provider string

@@ -273,7 +273,7 @@ func (c *comparison) resolveMissing(ctx context.Context, p projections.PendingRe
 const rejection = "The user rejected permission to use this specific tool call."
 
 // hasRun reports whether the tool call of the request has ended by itself, or what it does has begun: its command, its
-// question to a person, its worker or its message. An approved call that failed as rejected has not run.
+// question to a person, its delegate or its message. An approved call that failed as rejected has not run.
 func (c *comparison) hasRun(ctx context.Context, p projections.PendingRequest) (bool, error) {
 	status, failure, err := c.endOf(ctx, p.EngineMessage, p.Call)
 	if err != nil {
@@ -288,7 +288,7 @@ func (c *comparison) hasRun(ctx context.Context, p projections.PendingRequest) (
 	if err != nil || len(asked) > 0 {
 		return len(asked) > 0, err
 	}
-	_, delegated, err := c.Model.Chat(ctx, events.WorkerOf(p.Chat, p.Session, p.EngineMessage, p.Call))
+	_, delegated, err := c.Model.Chat(ctx, events.DelegateOf(p.Chat, p.Session, p.EngineMessage, p.Call))
 	if err != nil || delegated {
 		return delegated, err
 	}

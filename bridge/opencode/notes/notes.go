@@ -59,8 +59,8 @@ type Notes struct {
 	reported map[string]string // files that cannot be notes, with their reasons
 }
 
-// Worker is the name of the durable consumer.
-const Worker = "notes"
+// Consumer is the name of the durable consumer.
+const Consumer = "notes"
 
 // Run keeps the files until ctx ends.
 func (n *Notes) Run(ctx context.Context) error {
@@ -74,9 +74,9 @@ func (n *Notes) Run(ctx context.Context) error {
 		failed(events.Event{}, err)
 		synced = 0
 	}
-	ctx = log.BeginWork(ctx, func(context.Context) (uint64, error) { return synced, nil })
+	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return synced, nil })
 	sync := func(ctx context.Context, _ events.Event) error { return n.Sync(ctx) }
-	return n.Log.WorkAll(ctx, Worker, filters, sync, failed)
+	return n.Log.ConsumeAll(ctx, Consumer, filters, sync, failed)
 }
 
 // Sync makes versions of the files that were changed, and then writes the notes that differ from their files.

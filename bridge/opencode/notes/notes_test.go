@@ -230,7 +230,7 @@ func TestALinkedFolderIsLeftAlone(t *testing.T) {
 }
 
 // As after a restore. Run reads all files when it starts.
-func TestAWorkerWithoutProgressSkipsWhatIsStored(t *testing.T) {
+func TestAConsumerWithoutProgressSkipsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t)
@@ -243,7 +243,7 @@ func TestAWorkerWithoutProgressSkipsWhatIsStored(t *testing.T) {
 	is.NoErr(err)
 	handled := func(last int) func() bool {
 		return func() bool {
-			c, err := js.Consumer(t.Context(), log.EventsStream, notes.Worker)
+			c, err := js.Consumer(t.Context(), log.EventsStream, notes.Consumer)
 			return err == nil && c.CachedInfo().AckFloor.Stream == uint64(last)
 		}
 	}
@@ -251,7 +251,7 @@ func TestAWorkerWithoutProgressSkipsWhatIsStored(t *testing.T) {
 	s.saveNote("plan", "once more")
 	expect.Eventually(t, "the next event is handled", handled(stored+1))
 	is.Equal(s.file("plan.md"), "once more")
-	c, err := js.Consumer(t.Context(), log.EventsStream, notes.Worker)
+	c, err := js.Consumer(t.Context(), log.EventsStream, notes.Consumer)
 	is.NoErr(err)
 	is.Equal(c.CachedInfo().Delivered.Consumer, uint64(1))
 	stop()

@@ -33,14 +33,14 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 	return handlers.RunAll(ctx,
 		func(ctx context.Context) error {
 			// the next step finds that a limit is reached, too
-			ctx = log.BeginWork(ctx, func(context.Context) (uint64, error) { return seen, nil })
-			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
+			ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
+			return o.Log.Consume(ctx, BudgetConsumer, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func(ctx context.Context) error {
-			ctx = log.BeginWork(ctx, func(ctx context.Context) (uint64, error) {
+			ctx = log.ConsumeAfter(ctx, func(ctx context.Context) (uint64, error) {
 				return o.Model.DecisionsDone(ctx, permission.TypeBudget)
 			})
-			return o.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
+			return o.Log.Consume(ctx, BudgetDecisionsConsumer, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
 				o.moreDecided, warn)
 		},
 		func(ctx context.Context) error {

@@ -110,7 +110,7 @@ func (s *system) awaitBudgetCheck() {
 		last = e.Seq
 	}
 	expect.Eventually(s.T, "every step is looked at", func() bool {
-		done, err := s.Log.LastAcked(s.T.Context(), outbox.BudgetWorker)
+		done, err := s.Log.LastAcked(s.T.Context(), outbox.BudgetConsumer)
 		s.Must(err)
 		return done >= last
 	})
@@ -297,14 +297,14 @@ func TestWithoutProgressOtherDecisionsThanThoseOfBudgetsAreSkipped(t *testing.T)
 	s.Drained()
 	r.Stop()
 	s.decideMore(request, events.Authorized)
-	eventstest.DeleteConsumer(t, s.NC, outbox.BudgetDecisionsWorker)
+	eventstest.DeleteConsumer(t, s.NC, outbox.BudgetDecisionsConsumer)
 	s.Start().Connected()
 	is.Equal(texts(s.awaitPrompts(2)), []string{"work", outbox.BudgetPrompt})
 	js, err := jetstream.New(s.NC)
 	is.NoErr(err)
-	worker, err := js.Consumer(t.Context(), log.EventsStream, outbox.BudgetDecisionsWorker)
+	consumer, err := js.Consumer(t.Context(), log.EventsStream, outbox.BudgetDecisionsConsumer)
 	is.NoErr(err)
-	is.Equal(worker.CachedInfo().Delivered.Consumer, uint64(1))
+	is.Equal(consumer.CachedInfo().Delivered.Consumer, uint64(1))
 }
 
 func TestAStepDuringARestartStopsTheTurn(t *testing.T) {

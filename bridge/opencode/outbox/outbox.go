@@ -89,6 +89,6 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 
 // Names of the durable consumers of Budgets.
 const (
-	BudgetWorker          = "budget" // steps
-	BudgetDecisionsWorker = "budget-decisions"
+	BudgetConsumer          = "budget" // steps
+	BudgetDecisionsConsumer = "budget-decisions"
 )

@@ -147,12 +147,12 @@ func TestEffectsOfAnEarlierVersionAreDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	last, err := s.Log.Last(t.Context())
 	is.NoErr(err)
-	for worker, until := range map[string]uint64{"abort": last, "revert": last - 1} {
-		filter := events.ChatSubject("*", worker+".requested")
-		go s.Log.Work(ctx, worker, filter, func(context.Context, events.Event) error { return nil },
+	for consumer, until := range map[string]uint64{"abort": last, "revert": last - 1} {
+		filter := events.ChatSubject("*", consumer+".requested")
+		go s.Log.Consume(ctx, consumer, filter, func(context.Context, events.Event) error { return nil },
 			func(events.Event, error) {})
 		expect.Eventually(t, "its work is done", func() bool {
-			done, err := s.Log.LastAcked(t.Context(), worker)
+			done, err := s.Log.LastAcked(t.Context(), consumer)
 			is.NoErr(err)
 			return done >= until
 		})

@@ -43,7 +43,7 @@ system must run. A file has front matter and a prompt:
 
   Review every line. Report bugs first.
 
-/agent NAME in "pocketcoder chat" chooses an agent for a chat. A worker gets the agent that its parent names.
+/agent NAME in "pocketcoder chat" chooses an agent for a chat. A delegate gets the agent that its parent names.
 
 Exit status: 0; 1 when it failed or was not confirmed, 2 for wrong usage.
 `

@@ -25,7 +25,7 @@ of the budget send no message.
 
 set creates the budget with this name, or replaces it. --chat limits it to one chat, --user to the chats of one account.
 Cost is in US dollars, as OpenCode counts it. Tokens are input, output and reasoning tokens, without cached
-tokens. Subagents and workers count to their chat. OpenCode reports the cost of a step when the step is over, so the last
+tokens. Subagents and delegates count to their chat. OpenCode reports the cost of a step when the step is over, so the last
 step can exceed the limit.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.

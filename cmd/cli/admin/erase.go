@@ -18,7 +18,7 @@ const eraseUsage = `pocketcoder admin erase CHAT: permanently remove the text of
 
   pocketcoder admin erase h2k0x9c3v7m1q5z              asks for the chat's id again
   pocketcoder admin erase h2k0x9c3v7m1q5z --yes        for scripts
-  pocketcoder admin erase h2k0x9c3v7m1q5z --workers    erase the workers of the chat, too
+  pocketcoder admin erase h2k0x9c3v7m1q5z --delegates    erase the delegates of the chat, too
   pocketcoder replay h2k0x9c3v7m1q5z                   afterwards: erased by an operator, SHA-256 …
 
 It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its streaming fragments, and the outputs,
@@ -30,7 +30,7 @@ Also removed: the read models, which the next start computes again; the chat's s
 Not removed:
   the workspace, and what commands wrote to their home directory
   the copy of a forked chat: erase that chat too
-  workers, unless you name --workers: their ids are printed
+  delegates, unless you name --delegates: their ids are printed
   rules, prompts and other records that were made from the chat
   OpenCode's snapshots of workspace files and its files with long tool outputs (opencode/data/opencode/snapshot, tool-output)
   what was typed at a terminal (the file history in the data directory)
@@ -45,7 +45,8 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin erase", eraseUsage)
 	data := cli.DataFlag(fs, env)
 	yes := fs.Bool("yes", false, "do not ask")
-	workers := fs.Bool("workers", false, "also erase the workers of the chat")
+	delegates := fs.Bool("delegates", false, "also erase the delegates of the chat")
+	cli.FormerFlag(fs, "workers", "delegates")
 	asJSON := fs.Bool("json", false, "print JSON")
 	chat, err := cli.ParseID(fs, args, `which chat? "pocketcoder chats" lists them while the system runs`)
 	if err != nil {
@@ -56,7 +57,7 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 			return err
 		}
 	}
-	e := eraser{env: env, data: datadir.Dir(datadir.Absolute(*data)), workers: *workers}
+	e := eraser{env: env, data: datadir.Dir(datadir.Absolute(*data)), delegates: *delegates}
 	if err := e.erase(ctx, chat); err != nil {
 		return err
 	}
@@ -71,16 +72,16 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 	return nil
 }
 
-// eraser erases a chat, and its workers if workers is set.
+// eraser erases a chat, and its delegates if delegates is set.
 type eraser struct {
-	env     cli.Environment
-	data    datadir.Dir
-	workers bool
-	done    []erase.Result
-	took    []time.Duration
+	env       cli.Environment
+	data      datadir.Dir
+	delegates bool
+	done      []erase.Result
+	took      []time.Duration
 }
 
-// erase erases a chat before its workers, which name it: if it is interrupted, the next run finds them.
+// erase erases a chat before its delegates, which name it: if it is interrupted, the next run finds them.
 func (e *eraser) erase(ctx context.Context, chat string) error {
 	steps := &steps{env: e.env}
 	began := time.Now()
@@ -93,11 +94,11 @@ func (e *eraser) erase(ctx context.Context, chat string) error {
 		return err
 	}
 	e.done, e.took = append(e.done, result), append(e.took, time.Since(began))
-	if !e.workers {
+	if !e.delegates {
 		return nil
 	}
-	for _, worker := range result.Workers {
-		if err := e.erase(ctx, worker); err != nil {
+	for _, delegate := range result.Delegates {
+		if err := e.erase(ctx, delegate); err != nil {
 			return err
 		}
 	}
@@ -109,9 +110,9 @@ func (e *eraser) print() error {
 	for i, r := range e.done {
 		fmt.Fprintf(&text, "erased chat %s: %d events, %d fragments, %d large contents, %d sessions of OpenCode, in %s\n",
 			r.Chat, r.Events, r.Deltas, r.Blobs, r.Sessions, e.took[i].Round(time.Millisecond))
-		if !e.workers && len(r.Workers) > 0 {
-			fmt.Fprintf(&text, "its workers still hold their text: %s\nerase them with: pocketcoder admin erase --workers %s\n",
-				strings.Join(r.Workers, ", "), r.Chat)
+		if !e.delegates && len(r.Delegates) > 0 {
+			fmt.Fprintf(&text, "its delegates still hold their text: %s\nerase them with: pocketcoder admin erase --delegates %s\n",
+				strings.Join(r.Delegates, ", "), r.Chat)
 		}
 	}
 	text.WriteString("backups that were made before still hold the text\n")

@@ -20,10 +20,11 @@ import (
 )
 
 // parents are the chats of a data directory, with the chat that delegated to each.
-var parents = map[string]string{"chat": "", "worker": "chat", "below": "worker", "other": "", "otherworker": "other"}
+var parents = map[string]string{"chat": "", "delegate": "chat", "below": "delegate", "other": "",
+	"otherdelegate": "other"}
 
-// chatsAndWorkers makes a data directory with the chats of parents. The title of each is its text.
-func chatsAndWorkers(t *testing.T) datadir.Dir {
+// chatsAndDelegates makes a data directory with the chats of parents. The title of each is its text.
+func chatsAndDelegates(t *testing.T) datadir.Dir {
 	t.Helper()
 	is := is.New(t)
 	d := datadir.Dir(filepath.Join(expect.MemoryDir(t), "data"))
@@ -72,10 +73,10 @@ func chatsWithText(t *testing.T, d datadir.Dir) map[string]bool {
 	return found
 }
 
-func TestAnErasureReachesTheWorkersOnlyByTheFlag(t *testing.T) {
+func TestAnErasureReachesTheDelegatesOnlyByTheFlag(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	d := chatsAndWorkers(t)
+	d := chatsAndDelegates(t)
 	erase := func(flags ...string) string {
 		t.Helper()
 		env, out := clitest.Environment(nil)
@@ -83,13 +84,13 @@ func TestAnErasureReachesTheWorkersOnlyByTheFlag(t *testing.T) {
 		return out.String()
 	}
 	out := erase()
-	is.Equal(chatsWithText(t, d), map[string]bool{"worker": true, "below": true, "other": true, "otherworker": true})
-	expect.Contains(t, out, "its workers still hold their text: worker\n"+
-		"erase them with: pocketcoder admin erase --workers chat\n")
+	is.Equal(chatsWithText(t, d), map[string]bool{"delegate": true, "below": true, "other": true, "otherdelegate": true})
+	expect.Contains(t, out, "its delegates still hold their text: delegate\n"+
+		"erase them with: pocketcoder admin erase --delegates chat\n")
 
-	out = erase("--workers") // also if the chat is erased already
-	is.Equal(chatsWithText(t, d), map[string]bool{"other": true, "otherworker": true})
-	for _, chat := range []string{"chat", "worker", "below"} {
+	out = erase("--delegates") // also if the chat is erased already
+	is.Equal(chatsWithText(t, d), map[string]bool{"other": true, "otherdelegate": true})
+	for _, chat := range []string{"chat", "delegate", "below"} {
 		expect.Contains(t, out, "erased chat "+chat+": ")
 	}
 	expect.Lacks(t, out, "still hold their text")

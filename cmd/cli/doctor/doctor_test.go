@@ -205,7 +205,7 @@ func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
 	var working sync.WaitGroup
 	t.Cleanup(func() { stop(); working.Wait() })
 	working.Go(func() {
-		queries.ServeOne(ctx, nc, "consumers", func() any { return l.StalledWorkers() })
+		queries.ServeOne(ctx, nc, "consumers", func() any { return l.StalledConsumers() })
 	})
 	becomes := func(state checkState) {
 		expect.Eventually(t, string(state), func() bool { c = checkConsumers(t.Context(), d); return c.State == state })
@@ -216,7 +216,7 @@ func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
 		expect.WriteFile(t, d.Path("nats", "jetstream", "APP", "streams", "EVENTS", "obs", name, "o.dat"), "no state")
 	}
 	working.Go(func() {
-		l.Work(ctx, "gate", events.ChatFilter("*"),
+		l.Consume(ctx, "gate", events.ChatFilter("*"),
 			func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
 	})
 	becomes(checkWrong)

@@ -47,7 +47,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /chats/{id}/subagents/{subagent}", c.Page(c.showSubagent))
 	mux.Handle("GET /chats/{id}/subagents/{subagent}/live", c.Live(c.liveSubagent))
 	mux.Handle("POST /chats/{id}/subagents/{subagent}/stop", c.Command(c.stopSubagent))
-	mux.Handle("POST /chats/{id}/stop", c.Command(c.stopWorker))
+	mux.Handle("POST /chats/{id}/stop", c.Command(c.stopDelegate))
 }
 
 // continuePrompt is the message that the button Continue sends to the model.
@@ -69,9 +69,9 @@ type chatView struct {
 	models    timeline.Models
 	agents    []timeline.Agent
 	subagents []timeline.Subagent
-	workers   []projections.Worker // of its tree
-	saved     []savedRule          // that the person has just made from a request
-	offerKey  bool                 // the demo model has answered, and the account may store the key of another
+	delegates []projections.Delegate // of its tree
+	saved     []savedRule            // that the person has just made from a request
+	offerKey  bool                   // the demo model has answered, and the account may store the key of another
 	seq       uint64
 }
 
@@ -87,7 +87,7 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 	var v chatView
 	err = c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id")); err != nil {
-			return c.goneWorker(r.Context(), db, caller, r.PathValue("id"), err)
+			return c.goneDelegate(r.Context(), db, caller, r.PathValue("id"), err)
 		}
 		v.seq = seq
 		if around != 0 {
@@ -115,22 +115,22 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 	return chatPage(caller, v), err
 }
 
-// goneWorker returns an error with a link to the parent's list of workers if the chat is a deleted worker. Otherwise it
-// returns err.
-func (c Conversation) goneWorker(ctx context.Context, db dbx.Builder, caller api.Caller, id string, err error) error {
+// goneDelegate returns an error with a link to the parent's list of delegates if the chat is a deleted delegate.
+// Otherwise it returns err.
+func (c Conversation) goneDelegate(ctx context.Context, db dbx.Builder, caller api.Caller, id string, err error) error {
 	if api.ProblemOf(err).Status != http.StatusNotFound {
 		return err
 	}
-	root, rootErr := projections.RootOfDeletedWorker(ctx, db, id)
+	root, rootErr := projections.RootOfDeletedDelegate(ctx, db, id)
 	if rootErr != nil || root == "" {
 		return errors.Join(err, rootErr)
 	}
 	if _, rootErr = c.Chat(ctx, db, caller, root); rootErr != nil {
-		return rootErr // the caller must not learn that there was a worker
+		return rootErr // the caller must not learn that there was a delegate
 	}
-	return site.Gone{Problem: api.Problem{Status: http.StatusNotFound, Message: "This worker was deleted. If " +
+	return site.Gone{Problem: api.Problem{Status: http.StatusNotFound, Message: "This delegate was deleted. If " +
 		"files or commits of its git worktree were kept, the chat that it worked for lists them."},
-		Path: site.ChatPath(root) + "#workers", Link: "The workers of that chat"}
+		Path: site.ChatPath(root) + "#delegates", Link: "The delegates of that chat"}
 }
 
 // savedRule is a rule, and when it ends: "" for never.
@@ -175,7 +175,7 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.subagents, err = timeline.Subagents(ctx, db, id); err != nil {
 		return v, err
 	}
-	if v.workers, err = projections.WorkersIn(ctx, db, id); err != nil {
+	if v.delegates, err = projections.DelegatesIn(ctx, db, id); err != nil {
 		return v, err
 	}
 	return v, c.CountPending(ctx, db)

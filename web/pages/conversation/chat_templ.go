@@ -840,8 +840,8 @@ func foot(v chatView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if len(v.workers) > 0 {
-			templ_7745c5c3_Err = workerTree(v.chat.ID, v.workers).Render(ctx, templ_7745c5c3_Buffer)
+		if len(v.delegates) > 0 {
+			templ_7745c5c3_Err = delegateTree(v.chat.ID, v.delegates).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

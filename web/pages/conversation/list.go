@@ -80,7 +80,7 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 	l.listFilter = which
 	err = c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
 		l.seq = seq
-		filter := `parent = "" && archived = ` + strconv.FormatBool(l.archived) // a worker is shown in its parent
+		filter := `parent = "" && archived = ` + strconv.FormatBool(l.archived) // a delegate is shown in its parent
 		q := query.Query{Sort: "-last_active", Filter: filter, PerPage: maxChats}
 		if l.tag != "" {
 			q.Filter, q.PerPage = q.Filter+` && tags != ""`, maxTagged

@@ -250,7 +250,7 @@ func delivery(m *projections.ShownMessage) string {
 // noteTitle says what a message that PocketCoder wrote is about.
 func noteTitle(m *projections.ShownMessage) string {
 	if m.Reports != "" && m.Reports != "[]" {
-		return "A report on the workers of this chat."
+		return "A report on the delegates of this chat."
 	}
 	return "PocketCoder resumed the turn."
 }

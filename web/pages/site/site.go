@@ -52,13 +52,13 @@ var states = map[string]string{
 
 // Site holds the parts of the system that pages use.
 type Site struct {
-	API     *api.Server
-	Log     *log.Log
-	Conn    *nats.Conn // may read what the streams are, and may call workers
-	Pool    string     // of the workers
-	Records *records.Records
-	Chats   *routes.Chats
-	Workers *routes.Workers
+	API       *api.Server
+	Log       *log.Log
+	Conn      *nats.Conn // may read what the streams are, and may call workers
+	Pool      string     // of the workers
+	Records   *records.Records
+	Chats     *routes.Chats
+	Delegates *routes.Delegates
 	// the routes of schedules besides their records
 	Schedules *routes.Schedules
 	Agents    *routes.Agents

@@ -1,4 +1,4 @@
-package worker
+package delegate
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"pocketcoder/handlers/permission/workspace"
 )
 
-// worktrees is the directory of the git worktrees of workers, in the workspace. There, the sandbox, the policy and
+// worktrees is the directory of the git worktrees of delegates, in the workspace. There, the sandbox, the policy and
 // OpenCode treat a worktree as any directory of the workspace. Git ignores the directory.
 const worktrees = ".worktrees"
 
@@ -23,8 +23,8 @@ const branchPrefix = "pocketcoder/"
 
 type worktree struct{ root, branch string }
 
-func (h *Workers) worktreeOf(worker string) worktree {
-	return worktree{filepath.Join(h.Workspace, worktrees, worker), branchPrefix + worker}
+func (h *Delegates) worktreeOf(delegate string) worktree {
+	return worktree{filepath.Join(h.Workspace, worktrees, delegate), branchPrefix + delegate}
 }
 
 // addScript adds a worktree at $w, with the branch $b, to the repository of the current directory. A worktree that
@@ -68,7 +68,7 @@ export GIT_CONFIG_KEY_2=safe.bareRepository GIT_CONFIG_VALUE_2=explicit
 
 // run runs a script for a worktree in the sandbox, with the repository of a directory. It runs without a permission
 // decision, so it refuses a repository whose configuration may name a program, such as a filter.
-func (h *Workers) run(ctx context.Context, directory, script string, t worktree) (string, error) {
+func (h *Delegates) run(ctx context.Context, directory, script string, t worktree) (string, error) {
 	root, _ := workspace.RealPath(h.Workspace)
 	if real, ok := workspace.RealPath(directory); !ok || workspace.RepositoryRunsPrograms(root, real) {
 		return "", handlers.Refuse(handlers.Conflict, "the configuration of its repository may name programs that git runs")
@@ -77,9 +77,9 @@ func (h *Workers) run(ctx context.Context, directory, script string, t worktree)
 	return h.Git(ctx, directory, gitEnvironment+fmt.Sprintf("w=%s b=%s\n%s", quote(t.root), quote(t.branch), script))
 }
 
-// addWorktree adds the worktree of a worker to the repository of a directory. It returns the directory of the worker in
-// it. The script runs in the sandbox, because git runs programs that a repository names.
-func (h *Workers) addWorktree(ctx context.Context, directory string, t worktree) (string, error) {
+// addWorktree adds the worktree of a delegate to the repository of a directory. It returns the directory of the
+// delegate in it. The script runs in the sandbox, because git runs programs that a repository names.
+func (h *Delegates) addWorktree(ctx context.Context, directory string, t worktree) (string, error) {
 	if directory == "" {
 		directory = h.Workspace
 	}
@@ -98,19 +98,19 @@ func (h *Workers) addWorktree(ctx context.Context, directory string, t worktree)
 }
 
 // closeTree removes a worktree. It returns what closeScript writes.
-func (h *Workers) closeTree(ctx context.Context, t worktree) (string, error) {
+func (h *Delegates) closeTree(ctx context.Context, t worktree) (string, error) {
 	if _, err := os.Lstat(t.root); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	return h.run(ctx, t.root, closeScript, t)
 }
 
-// CloseWorktree removes the git worktree of a deleted worker, unless it holds changes, and records it.
-type CloseWorktree struct{ Worker, Worktree, Branch string }
+// CloseWorktree removes the git worktree of a deleted delegate, unless it holds changes, and records it.
+type CloseWorktree struct{ Delegate, Worktree, Branch string }
 
 // CloseWorktree returns the event that it appends. If the worktree cannot be removed, the event says that it is kept,
 // and why.
-func (h *Workers) CloseWorktree(ctx context.Context, c CloseWorktree) (closed events.WorktreeClosed, seq uint64,
+func (h *Delegates) CloseWorktree(ctx context.Context, c CloseWorktree) (closed events.WorktreeClosed, seq uint64,
 	err error) {
 	t := worktree{c.Worktree, c.Branch}
 	closed.Worktree = t.root
@@ -123,7 +123,7 @@ func (h *Workers) CloseWorktree(ctx context.Context, c CloseWorktree) (closed ev
 	case out != "":
 		closed.Branch = t.branch
 	}
-	seq, err = h.resultsOf(ctx, c.Worker).CarryOutOne(ctx, h.Log, c.Worker, handlers.Command{Actor: events.ActorSystem},
+	seq, err = h.resultsOf(ctx, c.Delegate).CarryOutOne(ctx, h.Log, c.Delegate, handlers.Command{Actor: events.ActorSystem},
 		func(s *resultState) (events.Data, uint64, error) {
 			if s.closed || s.Deleted == 0 {
 				return nil, 0, nil

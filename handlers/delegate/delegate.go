@@ -1,13 +1,13 @@
-// Package worker carries out the commands on workers. A worker is a chat of its own to which the assistant of another
-// chat, its parent, delegates work. It has a queue, an agent, budgets and permission requests like every chat.
+// Package delegate carries out the commands on delegates. A delegate is a chat of its own to which the assistant of
+// another chat, its parent, delegates work. It has a queue, an agent, budgets and permission requests like every chat.
 //
-// Promises: the log holds the parent of a worker before the worker's first request. A delegated message
+// Promises: the log holds the parent of a delegate before the delegate's first request. A delegated message
 // gets one result. The parent gets each result once, in a message or as the output of a tool call, however many
-// processes report it and however often they restart. A tool call starts one worker, even if it is repeated. Messages
+// processes report it and however often they restart. A tool call starts one delegate, even if it is repeated. Messages
 // stay within the tree of one person's chat.
 //
 // It must not know how a turn runs, or how a tool call reaches it. The package bridge/watch says when a turn is over.
-package worker
+package delegate
 
 import (
 	"cmp"
@@ -22,9 +22,9 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Workers carries out the commands on workers. Log, Chats, Records and Workspace must be set. It is safe for concurrent
-// use.
-type Workers struct {
+// Delegates carries out the commands on delegates. Log, Chats, Records and Workspace must be set. It is safe for
+// concurrent use.
+type Delegates struct {
 	Log       *log.Log
 	Chats     *chat.Chats
 	Records   *record.Records
@@ -34,7 +34,7 @@ type Workers struct {
 	// EndCommands ends the running commands of a chat, those in the background too.
 	EndCommands func(ctx context.Context, chat, actor string) error
 
-	// Active returns the workers that have a message that waits or a turn that runs, at the end of the log.
+	// Active returns the delegates that have a message that waits or a turn that runs, at the end of the log.
 	Active func(ctx context.Context) ([]string, error)
 
 	// Git runs a script in a directory of the workspace, in the sandbox, and returns its output. If the script fails, it
@@ -44,13 +44,13 @@ type Workers struct {
 	starting sync.Mutex // held while the limits are checked and used
 
 	trees   handlers.Folds[*tree]        // one
-	results handlers.Folds[*resultState] // by worker
+	results handlers.Folds[*resultState] // by delegate
 	reports handlers.Folds[*reportState] // by chat
 }
 
-// Limits bound the workers that run at a time.
+// Limits bound the delegates that run at a time.
 type Limits struct {
-	PerChat int // workers of one chat
+	PerChat int // delegates of one chat
 	All     int // in all chats
 	Depth   int // of the tree
 }
@@ -58,7 +58,7 @@ type Limits struct {
 // defaultLimits are those of an installation without flags.
 var defaultLimits = Limits{PerChat: 8, All: 32, Depth: 2}
 
-func (h *Workers) limits() Limits {
+func (h *Delegates) limits() Limits {
 	return Limits{cmp.Or(h.Limits.PerChat, defaultLimits.PerChat), cmp.Or(h.Limits.All, defaultLimits.All),
 		cmp.Or(h.Limits.Depth, defaultLimits.Depth)}
 }
@@ -74,8 +74,8 @@ type Caller struct {
 	Subagent string // name of OpenCode's agent, if the session is that of a subagent
 }
 
-// Commands are the commands on workers that can be sent over NATS.
-func (h *Workers) Commands() handlers.Commands {
+// Commands are the commands on delegates that can be sent over NATS.
+func (h *Delegates) Commands() handlers.Commands {
 	return handlers.Commands{
 		"worker.stop": handlers.CommandOf(func(c *Stop, actor string) { c.Actor = actor },
 			func(ctx context.Context, c Stop) (handlers.Accepted, error) {
@@ -84,7 +84,7 @@ func (h *Workers) Commands() handlers.Commands {
 	}
 }
 
-// tree holds the chats and their workers. It can apply events in any order.
+// tree holds the chats and their delegates. It can apply events in any order.
 type tree struct {
 	chats map[string]*node
 }
@@ -95,7 +95,7 @@ type node struct {
 	title    string
 	engine   string
 	parent   *events.Parent // nil for a chat of a person
-	finished bool           // the worker's first message has a result
+	finished bool           // the delegate's first message has a result
 }
 
 func (s *tree) Apply(e events.Event) {
@@ -113,17 +113,17 @@ func (s *tree) Apply(e events.Event) {
 		n.created, n.title, n.engine, n.parent = true, d.Title, d.Engine, d.Parent
 	case events.Deleted, events.ChatErased:
 		n.deleted = true
-	case events.WorkerFinished:
+	case events.DelegateFinished:
 		n.finished = n.finished || d.Message == events.FirstMessageOf(e.Subject.ID)
 	}
 }
 
 // tree returns the fold of all chats.
-func (h *Workers) tree(ctx context.Context) *handlers.Fold[*tree] {
+func (h *Delegates) tree(ctx context.Context) *handlers.Fold[*tree] {
 	return h.trees.Get(ctx, "", func() *handlers.Fold[*tree] {
 		filter := func(d events.Data) string { return events.ChatSubject("*", d.Kind()) }
 		return handlers.NewFold(&tree{map[string]*node{}}, filter(events.ChatCreated{}), filter(events.Deleted{}),
-			filter(events.ChatErased{}), filter(events.WorkerFinished{}))
+			filter(events.ChatErased{}), filter(events.DelegateFinished{}))
 	})
 }
 
@@ -136,11 +136,11 @@ func (s *tree) chat(id string) (*node, error) {
 	return n, nil
 }
 
-// worker returns a worker that exists, or a refusal.
-func (s *tree) worker(id string) (*node, error) {
+// delegate returns a delegate that exists, or a refusal.
+func (s *tree) delegate(id string) (*node, error) {
 	n, err := s.chat(id)
 	if err != nil || n.parent == nil {
-		return nil, handlers.Refuse(handlers.NotFound, "there is no worker %s", id)
+		return nil, handlers.Refuse(handlers.NotFound, "there is no delegate %s", id)
 	}
 	return n, nil
 }
@@ -153,17 +153,17 @@ func (s *tree) root(id string) string {
 	return id
 }
 
-// isBelow reports whether a worker has a chat above it in its tree.
-func (s *tree) isBelow(worker, chat string) bool {
-	for n := s.chats[worker]; n != nil && n.parent != nil; n = s.chats[worker] {
-		if worker = n.parent.Chat; worker == chat {
+// isBelow reports whether a delegate has a chat above it in its tree.
+func (s *tree) isBelow(delegate, chat string) bool {
+	for n := s.chats[delegate]; n != nil && n.parent != nil; n = s.chats[delegate] {
+		if delegate = n.parent.Chat; delegate == chat {
 			return true
 		}
 	}
 	return false
 }
 
-// running counts the workers that have no result yet or are active, of a chat and in all.
+// running counts the delegates that have no result yet or are active, of a chat and in all.
 func (s *tree) running(parent string, active []string) (own, all int) {
 	for id, n := range s.chats {
 		if n.parent == nil || n.deleted || !n.created || n.finished && !slices.Contains(active, id) {
@@ -176,8 +176,8 @@ func (s *tree) running(parent string, active []string) (own, all int) {
 	return own, all
 }
 
-// active returns the workers that Active returns.
-func (h *Workers) active(ctx context.Context) ([]string, error) {
+// active returns the delegates that Active returns.
+func (h *Delegates) active(ctx context.Context) ([]string, error) {
 	if h.Active == nil {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package worker
+package delegate
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// Send sends a message to another chat of the tree: the parent, a worker, or a worker of the same parent. A person may
-// send one to any chat.
+// Send sends a message to another chat of the tree: the parent, a delegate, or a delegate of the same parent. A person
+// may send one to any chat.
 type Send struct {
 	handlers.Command
 	From     Caller // zero for a person
@@ -23,12 +23,12 @@ type Send struct {
 const (
 	UrgencyQueue = "queue" // the receiver reads it after its running turn
 	UrgencySteer = "steer" // the receiver reads it at the next step of its running turn
-	UrgencyStop  = "stop"  // the running turn of the receiver, a worker below, is stopped before
+	UrgencyStop  = "stop"  // the running turn of the receiver, a delegate below, is stopped before
 )
 
-// Send returns the id of the message. A message of an assistant that wakes a worker counts against the limits of
-// running workers.
-func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) {
+// Send returns the id of the message. A message of an assistant that wakes a delegate counts against the limits of
+// running delegates.
+func (h *Delegates) Send(ctx context.Context, c Send) (message string, err error) {
 	if err := handlers.CheckChat(c.Receiver); err != nil {
 		return "", err
 	}
@@ -48,11 +48,11 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 		}
 		if t.root(c.Receiver) != t.root(c.From.Chat) {
 			return handlers.RefuseField(handlers.Invalid, "receiver",
-				"Chat %s does not belong to this tree of workers. list_workers lists the chats that do.", c.Receiver)
+				"Chat %s does not belong to this tree of delegates. list_workers lists the chats that do.", c.Receiver)
 		}
 		if c.Urgency == UrgencyStop && !t.isBelow(c.Receiver, c.From.Chat) {
 			return handlers.RefuseField(handlers.Invalid, "urgency",
-				"Chat %s is not a worker of this chat, so it cannot be stopped. Use %s or %s.", c.Receiver, UrgencyQueue,
+				"Chat %s is not a delegate of this chat, so it cannot be stopped. Use %s or %s.", c.Receiver, UrgencyQueue,
 				UrgencySteer)
 		}
 		if to.parent == nil || !to.finished || slices.Contains(active, c.Receiver) {

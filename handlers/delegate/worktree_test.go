@@ -1,4 +1,4 @@
-package worker
+package delegate
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"pocketcoder/handlers/handlerstest"
 )
 
-// withGit returns workers whose workspace is a git repository with a commit. Scripts run without a sandbox.
-func withGit(t *testing.T) *Workers {
+// withGit returns delegates whose workspace is a git repository with a commit. Scripts run without a sandbox.
+func withGit(t *testing.T) *Delegates {
 	t.Helper()
 	expect.Program(t, "git")
 	h := open(t)
@@ -59,27 +59,27 @@ func commit(t *testing.T, dir string) {
 	git(t, dir, "commit", "-q", "-m", "c")
 }
 
-// startIn starts a worker in a worktree, and returns its parent as the log has it.
-func startIn(t *testing.T, h *Workers, call, directory string) (Started, events.Parent) {
+// startIn starts a delegate in a worktree, and returns its parent as the log has it.
+func startIn(t *testing.T, h *Delegates, call, directory string) (Started, events.Parent) {
 	t.Helper()
 	s, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1", Session: "ses_1", Call: call}, Message: "m",
 		Directory: directory, Worktree: true})
 	is.New(t).NoErr(err)
-	_, data := handlerstest.History(t, h.Log, s.Worker)
+	_, data := handlerstest.History(t, h.Log, s.Delegate)
 	return s, *data[0].(events.ChatCreated).Parent
 }
 
-func TestAWorkerWorksInAWorktreeOfItsOwn(t *testing.T) {
+func TestADelegateWorksInAWorktreeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := withGit(t)
 	s, p := startIn(t, h, "one", "sub")
 	_, again := startIn(t, h, "one", "sub") // the call is repeated
 	is.Equal(again, p)
-	is.Equal(p.Worktree, h.Workspace+"/.worktrees/"+s.Worker)
+	is.Equal(p.Worktree, h.Workspace+"/.worktrees/"+s.Delegate)
 	is.Equal(p.Directory, p.Worktree+"/sub")
 	is.Equal(git(t, p.Directory, "branch", "--show-current"), p.Branch)
-	is.Equal(p.Branch, "pocketcoder/"+s.Worker)
+	is.Equal(p.Branch, "pocketcoder/"+s.Delegate)
 	is.Equal(git(t, h.Workspace, "status", "--porcelain"), "") // the chat above does not see it
 	_, other := startIn(t, h, "two", "")
 	is.Equal(other.Directory, other.Worktree)
@@ -92,7 +92,7 @@ func TestAWorktreeIsRefusedWithAReason(t *testing.T) {
 	h := withGit(t)
 	plain := over(t, h.Log)
 	plain.Git = h.Git
-	refused := func(h *Workers, directory, why string) {
+	refused := func(h *Delegates, directory, why string) {
 		t.Helper()
 		_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Directory: directory, Worktree: true})
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
@@ -119,11 +119,11 @@ func TestAWorktreeIsRefusedWithAReason(t *testing.T) {
 	h.Limits.PerChat = 1
 	_, err = h.Start(t.Context(), Start{Parent: Caller{Chat: "c1", Call: "more"}, Message: "m", Worktree: true})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	_, err = os.Stat(h.worktreeOf(events.WorkerOf("c1", "", "", "more")).root)
-	is.True(errors.Is(err, fs.ErrNotExist)) // a worker that is refused leaves no worktree
+	_, err = os.Stat(h.worktreeOf(events.DelegateOf("c1", "", "", "more")).root)
+	is.True(errors.Is(err, fs.ErrNotExist)) // a delegate that is refused leaves no worktree
 }
 
-func TestTheWorktreeOfADeletedWorkerIsRemovedIfItIsClean(t *testing.T) {
+func TestTheWorktreeOfADeletedDelegateIsRemovedIfItIsClean(t *testing.T) {
 	t.Parallel()
 	h := withGit(t)
 	for name, c := range map[string]struct {
@@ -142,13 +142,13 @@ func TestTheWorktreeOfADeletedWorkerIsRemovedIfItIsClean(t *testing.T) {
 			is := is.New(t)
 			s, p := startIn(t, h, name, "")
 			c.change(p.Worktree)
-			_, err := h.Chats.Delete(t.Context(), chat.Delete{Chat: s.Worker})
+			_, err := h.Chats.Delete(t.Context(), chat.Delete{Chat: s.Delegate})
 			is.NoErr(err)
 			for range 2 {
-				_, _, err = h.CloseWorktree(t.Context(), CloseWorktree{s.Worker, p.Worktree, p.Branch})
+				_, _, err = h.CloseWorktree(t.Context(), CloseWorktree{s.Delegate, p.Worktree, p.Branch})
 				is.NoErr(err)
 			}
-			_, data := handlerstest.History(t, h.Log, s.Worker)
+			_, data := handlerstest.History(t, h.Log, s.Delegate)
 			closed := handlerstest.Of[events.WorktreeClosed](data)
 			is.Equal(len(closed), 1)
 			is.Equal([]bool{closed[0].Kept != "", closed[0].Branch != ""}, []bool{c.kept, c.branch})
@@ -162,7 +162,7 @@ func TestTheWorktreeOfADeletedWorkerIsRemovedIfItIsClean(t *testing.T) {
 }
 
 // Git would remove what these changes leave in the worktree.
-func TestTheWorktreeOfADeletedWorkerIsKeptIfItHoldsFilesThatAreNowhereElse(t *testing.T) {
+func TestTheWorktreeOfADeletedDelegateIsKeptIfItHoldsFilesThatAreNowhereElse(t *testing.T) {
 	t.Parallel()
 	h := withGit(t)
 	expect.WriteFile(t, h.Workspace+"/.gitignore", "*.log\nbuild/\n")
@@ -199,9 +199,9 @@ func TestTheWorktreeOfADeletedWorkerIsKeptIfItHoldsFilesThatAreNowhereElse(t *te
 			is := is.New(t)
 			s, p := startIn(t, h, name, "")
 			c.change(p.Worktree)
-			_, err := h.Chats.Delete(t.Context(), chat.Delete{Chat: s.Worker})
+			_, err := h.Chats.Delete(t.Context(), chat.Delete{Chat: s.Delegate})
 			is.NoErr(err)
-			closed, _, err := h.CloseWorktree(t.Context(), CloseWorktree{s.Worker, p.Worktree, p.Branch})
+			closed, _, err := h.CloseWorktree(t.Context(), CloseWorktree{s.Delegate, p.Worktree, p.Branch})
 			is.NoErr(err)
 			expect.Contains(t, closed.Kept, c.kept)
 			is.Equal(closed.Kept != "", c.kept != "")

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Worker is a worker as a list shows it.
-type Worker struct {
+// Delegate is a delegate as a list shows it.
+type Delegate struct {
 	ID      string `db:"id" json:"id"` // chat
 	Parent  string `db:"parent" json:"parent"`
 	Root    string `db:"root" json:"root"`
@@ -36,15 +36,15 @@ type Worker struct {
 	Directory string `db:"directory" json:"directory"` // where it works; empty for the workspace
 	Branch    string `db:"branch" json:"branch"`       // of its git worktree; empty for none
 	Worktree  string `db:"worktree" json:"worktree"`   // root of the worktree; empty for none
-	Kept      string `db:"kept" json:"kept"`           // why the worktree was kept when the worker was deleted
+	Kept      string `db:"kept" json:"kept"`           // why the worktree was kept when the delegate was deleted
 }
 
-const WorkerDeleted = "deleted"
+const DelegateDeleted = "deleted"
 
-// Remains says what is left of the git worktree of a deleted worker. It is empty for any other worker.
-func (w Worker) Remains() string {
+// Remains says what is left of the git worktree of a deleted delegate. It is empty for any other delegate.
+func (w Delegate) Remains() string {
 	switch {
-	case w.State != WorkerDeleted:
+	case w.State != DelegateDeleted:
 		return ""
 	case w.Kept != "":
 		return fmt.Sprintf("The git worktree %s with the branch %s is kept: %s", w.Worktree, w.Branch, w.Kept)
@@ -55,13 +55,13 @@ func (w Worker) Remains() string {
 	}
 }
 
-// Runs reports whether a worker can be stopped.
-func (w Worker) Runs() bool { return !turnstate.Ended(w.State) }
+// Runs reports whether a delegate can be stopped.
+func (w Delegate) Runs() bool { return !turnstate.Ended(w.State) }
 
-// IsBelow reports whether a chat is the parent or the root of a worker.
-func (w Worker) IsBelow(chat string) bool { return w.Parent == chat || w.Root == chat }
+// IsBelow reports whether a chat is the parent or the root of a delegate.
+func (w Delegate) IsBelow(chat string) bool { return w.Parent == chat || w.Root == chat }
 
-const workerColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch, c.worktree, c.kept,
+const delegateColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch, c.worktree, c.kept,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
 		CASE WHEN c.removed THEN 'deleted' WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
@@ -71,44 +71,44 @@ const workerColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_ses
 		coalesce((SELECT sum(cost) FROM usage WHERE chat=c.id AND NOT removed), 0.0) AS cost,
 		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens`
 
-const fromWorkers = `
+const fromDelegates = `
 	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
 	LEFT JOIN delegations d ON d.id=(SELECT id FROM delegations WHERE worker=c.id ORDER BY position DESC LIMIT 1)
 	WHERE c.parent<>'' AND (NOT c.removed OR c.branch<>'') AND `
 
-const selectWorkers = "SELECT " + workerColumns + fromWorkers
+const selectDelegates = "SELECT " + delegateColumns + fromDelegates
 
-// Workers lists the newest workers of the tree of a chat, in the order in which they were started. Without a chat it
-// lists those of all chats, the newest first.
-func (m *Model) Workers(ctx context.Context, chat string, limit int) ([]Worker, error) {
+// Delegates lists the newest delegates of the tree of a chat, in the order in which they were started. Without a chat
+// it lists those of all chats, the newest first.
+func (m *Model) Delegates(ctx context.Context, chat string, limit int) ([]Delegate, error) {
 	where := "c.root=(SELECT root FROM chats WHERE id={:chat})"
 	if chat == "" {
 		where = "1"
 	}
-	all, err := store.List[Worker](ctx, m.Model, "workers of "+chat,
-		selectWorkers+where+" ORDER BY c.first_seq DESC LIMIT {:limit}", dbx.Params{"chat": chat, "limit": limit})
+	all, err := store.List[Delegate](ctx, m.Model, "delegates of "+chat,
+		selectDelegates+where+" ORDER BY c.first_seq DESC LIMIT {:limit}", dbx.Params{"chat": chat, "limit": limit})
 	if chat != "" {
 		slices.Reverse(all)
 	}
 	return all, err
 }
 
-// WorkersOfUser lists the workers in the chats of an account, or in all chats if user is empty, the newest first.
-func (m *Model) WorkersOfUser(ctx context.Context, user string, limit int) ([]Worker, error) {
-	return store.List[Worker](ctx, m.Model, "workers of "+user,
-		selectWorkers+"({:user}='' OR c.user={:user}) ORDER BY c.first_seq DESC LIMIT {:limit}",
+// DelegatesOfUser lists the delegates in the chats of an account, or in all chats if user is empty, the newest first.
+func (m *Model) DelegatesOfUser(ctx context.Context, user string, limit int) ([]Delegate, error) {
+	return store.List[Delegate](ctx, m.Model, "delegates of "+user,
+		selectDelegates+"({:user}='' OR c.user={:user}) ORDER BY c.first_seq DESC LIMIT {:limit}",
 		dbx.Params{"user": user, "limit": limit})
 }
 
-// WorkersIn is Workers without a limit, with the database connection of a page.
-func WorkersIn(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
-	err = store.All(db.NewQuery(selectWorkers+"c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
+// DelegatesIn is Delegates without a limit, with the database connection of a page.
+func DelegatesIn(ctx context.Context, db dbx.Builder, chat string) (all []Delegate, err error) {
+	err = store.All(db.NewQuery(selectDelegates+"c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
 		WithContext(ctx).Bind(dbx.Params{"chat": chat}), &all)
 	return all, err
 }
 
-// RootOfDeletedWorker returns the chat for which a deleted worker worked, "" if there is no such worker.
-func RootOfDeletedWorker(ctx context.Context, db dbx.Builder, id string) (root string, err error) {
+// RootOfDeletedDelegate returns the chat for which a deleted delegate worked, "" if there is no such delegate.
+func RootOfDeletedDelegate(ctx context.Context, db dbx.Builder, id string) (root string, err error) {
 	var all []struct {
 		Root string `db:"root"`
 	}
@@ -120,24 +120,24 @@ func RootOfDeletedWorker(ctx context.Context, db dbx.Builder, id string) (root s
 	return root, err
 }
 
-// WorkerDetail is a worker with the result of its newest delegated message.
-type WorkerDetail struct {
-	Worker
+// DelegateDetail is a delegate with the result of its newest delegated message.
+type DelegateDetail struct {
+	Delegate
 	Text    string `db:"text" json:"text"` // empty while there is no result
 	Outcome string `db:"outcome" json:"-"` // completed, failed, aborted, lost; empty while there is no result
 }
 
-// Worker returns a worker, and whether it exists.
-func (m *Model) Worker(ctx context.Context, id string) (WorkerDetail, bool, error) {
-	return store.First[WorkerDetail](ctx, m.Model, "worker "+id,
-		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+workerColumns+fromWorkers+"c.id={:id}",
+// Delegate returns a delegate, and whether it exists.
+func (m *Model) Delegate(ctx context.Context, id string) (DelegateDetail, bool, error) {
+	return store.First[DelegateDetail](ctx, m.Model, "delegate "+id,
+		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+delegateColumns+fromDelegates+"c.id={:id}",
 		dbx.Params{"id": id})
 }
 
 // Letter is a message between the chats of a tree.
 type Letter struct {
 	ID      string `db:"id" json:"id"`
-	Sender  string `db:"sender" json:"sender"` // chat; empty for a report on several workers
+	Sender  string `db:"sender" json:"sender"` // chat; empty for a report on several delegates
 	From    string `db:"sender_title" json:"from"`
 	Text    string `db:"text" json:"text"`
 	State   string `db:"state" json:"state"` // queued, delivered, seen (answered), failed

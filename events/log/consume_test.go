@@ -30,7 +30,7 @@ func appendLost(t testing.TB, l *log.Log, chat string, first, n int) {
 	}
 }
 
-// work runs a worker until fn says stop, and returns the sessions it was given and what failed.
+// work runs a consumer until fn says stop, and returns the sessions it was given and what failed.
 func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string) (err error,
 	stop bool)) (given []string, failures []error) {
 	t.Helper()
@@ -43,7 +43,7 @@ func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string
 func workWith(ctx context.Context, stop func(), t *testing.T, l *log.Log, filter string, fn func(n int,
 	session string) (err error, stop bool)) (given []string, failures []error) {
 	t.Helper()
-	err := l.Work(ctx, "worker", filter, func(_ context.Context, e events.Event) error {
+	err := l.Consume(ctx, "gate", filter, func(_ context.Context, e events.Event) error {
 		d, err := events.Decode(e)
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func TestWorkRunsInOrderAndContinuesAfterARestart(t *testing.T) {
 	s := eventstest.Server(t, dir)
 	l := eventstest.Open(t, eventstest.Conn(t, s))
 	appendLost(t, l, "chat1", 0, 5)
-	// The worker dies during the third event, which is not done before its acknowledgement.
+	// The consumer dies during the third event, which is not done before its acknowledgement.
 	given, failures := work(t, l, lostFilter, func(n int, _ string) (error, bool) {
 		if n == 3 {
 			return errors.New("killed"), true
@@ -77,7 +77,7 @@ func TestWorkRunsInOrderAndContinuesAfterARestart(t *testing.T) {
 		return nil, false
 	})
 	is.Equal(strings.Join(given, " "), "ses_0 ses_1 ses_2")
-	is.Equal(len(failures), 0) // a worker that is stopped has not failed
+	is.Equal(len(failures), 0) // a consumer that is stopped has not failed
 
 	l = restart(t, s, dir)
 	appendLost(t, l, "chat2", 5, 2)
@@ -85,7 +85,7 @@ func TestWorkRunsInOrderAndContinuesAfterARestart(t *testing.T) {
 	is.Equal(strings.Join(given, " "), "ses_2 ses_3 ses_4 ses_5 ses_6")
 }
 
-func TestAWorkerWithoutProgressBeginsWhereItIsTold(t *testing.T) {
+func TestAConsumerWithoutProgressBeginsWhereItIsTold(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -94,7 +94,7 @@ func TestAWorkerWithoutProgressBeginsWhereItIsTold(t *testing.T) {
 	asked := 0
 	run := func(begin uint64, last string) (given []string) {
 		t.Helper()
-		ctx, stop := context.WithCancel(log.BeginWork(t.Context(), func(context.Context) (uint64, error) {
+		ctx, stop := context.WithCancel(log.ConsumeAfter(t.Context(), func(context.Context) (uint64, error) {
 			asked++
 			return begin, nil
 		}))
@@ -110,9 +110,9 @@ func TestAWorkerWithoutProgressBeginsWhereItIsTold(t *testing.T) {
 	is.Equal(asked, 1)
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
-	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, "worker"))
+	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, "gate"))
 	is.Equal(strings.Join(run(3, "ses_4"), " "), "ses_3 ses_4")
-	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, "worker"))
+	is.NoErr(js.DeleteConsumer(t.Context(), log.EventsStream, "gate"))
 	is.Equal(strings.Join(run(0, "ses_1"), " "), "ses_0 ses_1")
 }
 
@@ -164,7 +164,7 @@ func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
 	given, ended := make(chan string, 10), make(chan error, 2)
 	for range 2 {
 		go func() {
-			ended <- l.Work(ctx, "worker", lostFilter, func(_ context.Context, e events.Event) error {
+			ended <- l.Consume(ctx, "gate", lostFilter, func(_ context.Context, e events.Event) error {
 				given <- string(e.Data)
 				if e.Seq == 1 {
 					<-time.After(5 * time.Second) // longer than the server waits for a sign of progress
@@ -182,12 +182,12 @@ func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
 	is.Equal(len(given), 0)
 }
 
-func TestLastAckedReturnsTheProgressOfAWorker(t *testing.T) {
+func TestLastAckedReturnsTheProgressOfAConsumer(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	worked := func() uint64 {
 		t.Helper()
-		seq, err := l.LastAcked(t.Context(), "worker")
+		seq, err := l.LastAcked(t.Context(), "gate")
 		is.NoErr(err)
 		return seq
 	}
@@ -215,7 +215,7 @@ func TestWorkAllContinuesTheProgressOfOneFilter(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	var kinds []string
-	err = l.WorkAll(ctx, "worker", []string{"evt.chat.*.permission.*", lostFilter},
+	err = l.ConsumeAll(ctx, "gate", []string{"evt.chat.*.permission.*", lostFilter},
 		func(_ context.Context, e events.Event) error {
 			if kinds = append(kinds, e.Subject.Kind); len(kinds) == 3 {
 				stop()
@@ -236,7 +236,7 @@ func TestSlowWorkOfOneChatDelaysNoOther(t *testing.T) {
 	defer stop()
 	given, release, ended := make(chan string, 16), make(chan struct{}), make(chan error)
 	go func() {
-		ended <- l.WorkByChat(ctx, "worker", lostFilter, func(ctx context.Context, e events.Event) error {
+		ended <- l.ConsumeByChat(ctx, "gate", lostFilter, func(ctx context.Context, e events.Event) error {
 			if e.Subject.ID == "slow" {
 				<-release
 			}
@@ -253,7 +253,7 @@ func TestSlowWorkOfOneChatDelaysNoOther(t *testing.T) {
 		is.Equal(<-given, want)
 	}
 	expect.Eventually(t, "the server knows that all is done", func() bool {
-		n, err := l.LastAcked(t.Context(), "worker")
+		n, err := l.LastAcked(t.Context(), "gate")
 		return err == nil && n == 6
 	})
 	stop()
@@ -270,7 +270,7 @@ func TestWorkByChatRetriesFailedEvents(t *testing.T) {
 	given, ended := make(chan string, 16), make(chan error)
 	failed := false
 	go func() {
-		ended <- l.WorkByChat(ctx, "worker", lostFilter, func(ctx context.Context, e events.Event) error {
+		ended <- l.ConsumeByChat(ctx, "gate", lostFilter, func(ctx context.Context, e events.Event) error {
 			d, err := events.Decode(e)
 			if session := d.(events.TurnLost).Session; session == "ses_0" && !failed {
 				failed = true

@@ -10,12 +10,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers/worker"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/web/webtest"
 )
 
-// The worktree of a deleted worker is closed after the answer to the deletion.
-func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
+// The worktree of a deleted delegate is closed after the answer to the deletion.
+func TestADeletedDelegateSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -26,13 +26,13 @@ func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 	other := loggedIn(t, s, "bob")
 	for name, c := range map[string]struct {
 		closed events.WorktreeClosed
-		listed string // what the list of workers says, "" if it does not have the worker
+		listed string // what the list of delegates says, "" if it does not have the delegate
 	}{
-		"worker1": {events.WorktreeClosed{Kept: "it holds a.log", Branch: "pocketcoder/worker1"},
-			"The git worktree /w/worker1 with the branch pocketcoder/worker1 is kept: it holds a.log"},
-		"worker2": {events.WorktreeClosed{Branch: "pocketcoder/worker2"},
-			"The git worktree was removed. Its branch pocketcoder/worker2 is kept for its commits."},
-		"worker3": {events.WorktreeClosed{}, ""},
+		"delegate1": {events.WorktreeClosed{Kept: "it holds a.log", Branch: "pocketcoder/delegate1"},
+			"The git worktree /w/delegate1 with the branch pocketcoder/delegate1 is kept: it holds a.log"},
+		"delegate2": {events.WorktreeClosed{Branch: "pocketcoder/delegate2"},
+			"The git worktree was removed. Its branch pocketcoder/delegate2 is kept for its commits."},
+		"delegate3": {events.WorktreeClosed{}, ""},
 	} {
 		s.Append(t, name, events.ChatCreated{Title: name, User: ada, Engine: "opencode", Parent: &events.Parent{Chat: chat,
 			Root: chat, Depth: 1, Worktree: "/w/" + name, Branch: "pocketcoder/" + name}})
@@ -40,9 +40,9 @@ func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "The git worktree /w/"+name+" is still there.")
 		gone := b.visit(t, "/chats/"+name)
 		is.Equal(gone.status, http.StatusNotFound)
-		expect.Contains(t, gone.body, "This worker was deleted.")
-		expect.Contains(t, gone.body, `href="/chats/`+chat+`#workers"`)
-		expect.Lacks(t, other.visit(t, "/chats/"+name).body, "This worker was deleted.")
+		expect.Contains(t, gone.body, "This delegate was deleted.")
+		expect.Contains(t, gone.body, `href="/chats/`+chat+`#delegates"`)
+		expect.Lacks(t, other.visit(t, "/chats/"+name).body, "This delegate was deleted.")
 		c.closed.Worktree = "/w/" + name
 		s.Append(t, name, c.closed)
 		page := b.visit(t, "/chats/"+chat).body
@@ -61,24 +61,24 @@ func TestADeletedWorkerSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 	is.Equal(strings.Count(string(all), `"state":"deleted"`), 2)
 }
 
-func TestAChatShowsItsWorkersAndTheirRequests(t *testing.T) {
+func TestAChatShowsItsDelegatesAndTheirRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", "user")
 	_, bob := s.User(t, "bob", "user")
 	chat := s.Chat(t, ada, "Parent")
-	started, err := s.Web.Workers.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: chat},
+	started, err := s.Web.Delegates.Delegates.Start(t.Context(), delegate.Start{Parent: delegate.Caller{Chat: chat},
 		Message: "look at the tests"})
 	is.NoErr(err)
-	id := started.Worker
-	request := needed(t, s, id, "per_1", "make worker")
+	id := started.Delegate
+	request := needed(t, s, id, "per_1", "make delegate")
 	b := loggedIn(t, s, "ada")
 	list := b.visit(t, "/").body
 	expect.Lacks(t, list, `href="/chats/`+id+`"`)                          // it is found in the chat that delegated
-	expect.Contains(t, list, `<span class="state"><b class="count">1</b>`) // that of the worker
+	expect.Contains(t, list, `<span class="state"><b class="count">1</b>`) // that of the delegate
 	page := b.visit(t, "/chats/"+chat).body
-	for _, want := range []string{"Workers (1)", `href="/chats/` + id + `"`, "make worker", "1 waiting for you"} {
+	for _, want := range []string{"Delegates (1)", `href="/chats/` + id + `"`, "make delegate", "1 waiting for you"} {
 		expect.Contains(t, page, want)
 	}
 	card := element(t, page, "r-"+request)
@@ -107,8 +107,8 @@ func TestAChatShowsItsWorkersAndTheirRequests(t *testing.T) {
 		is.Equal(status, map[string]int{bob: 404, ada: 204}[token])
 	}
 	b.submit(t, "/chats/"+id+"/stop", url.Values{})
-	_, err = s.Web.Workers.Workers.Finish(t.Context(), worker.Finish{Worker: id, Message: started.Message,
-		Status: events.WorkerAborted, Text: "It was stopped."})
+	_, err = s.Web.Delegates.Delegates.Finish(t.Context(), delegate.Finish{Delegate: id, Message: started.Message,
+		Status: events.DelegateAborted, Text: "It was stopped."})
 	is.NoErr(err)
 	expect.Eventually(t, "the result is there", func() bool {
 		_, one := s.Raw(t, ada, "GET", "/api/agents/workers/"+id+"/result", nil)

@@ -14,8 +14,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// workers are those of the tree of a chat.
-func (p *process) workers(t testing.TB, chat string) (all []projections.Worker) {
+// delegates are those of the tree of a chat.
+func (p *process) delegates(t testing.TB, chat string) (all []projections.Delegate) {
 	t.Helper()
 	last, err := p.Log.Last(t.Context())
 	if err == nil {
@@ -27,8 +27,8 @@ func (p *process) workers(t testing.TB, chat string) (all []projections.Worker) 
 	return all
 }
 
-// workerReports are the messages of a chat that report on its workers.
-func (p *process) workerReports(t *testing.T, chat string) (all []events.MessageSubmitted) {
+// delegateReports are the messages of a chat that report on its delegates.
+func (p *process) delegateReports(t *testing.T, chat string) (all []events.MessageSubmitted) {
 	t.Helper()
 	for _, e := range p.history(t, chat) {
 		d, _ := events.Decode(e)
@@ -48,29 +48,29 @@ func processRuns(args string) bool {
 	})
 }
 
-// The example of docs/workers.md, as a newcomer plays it.
-func TestExampleOfTheWorkersPage(t *testing.T) {
+// The example of docs/delegates.md, as a newcomer plays it.
+func TestExampleOfTheDelegatesPage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, blocks(t, "workers.md", "text")[0])
+	chat := p.chat(t, blocks(t, "delegates.md", "text")[0])
 	expect.Eventually(t, "the chief has read both results", func() bool {
-		return p.row(t, chat).Preview == "Both workers are done."
+		return p.row(t, chat).Preview == "Both delegates are done."
 	})
 	p.turnEnds(t, chat)
-	reports := p.workerReports(t, chat) // of assign alone: handoff returned the other result
+	reports := p.delegateReports(t, chat) // of assign alone: handoff returned the other result
 	is.Equal(len(reports), 1)
 	expect.Contains(t, reports[0].Parts[0].Text, "The tests pass.")
-	all := p.workers(t, chat)
+	all := p.delegates(t, chat)
 	is.Equal([]string{all[0].State, all[1].State}, []string{"completed", "completed"})
-	out, _, code := p.cli(t, "", "workers", chat)
+	out, _, code := p.cli(t, "", "delegates", chat)
 	is.Equal(code, 0)
 	expect.Contains(t, out, "The docs are complete.")
-	out, _, _ = p.cli(t, "", "workers", "check", all[1].ID)
+	out, _, _ = p.cli(t, "", "delegates", "check", all[1].ID)
 	expect.Contains(t, out, "\nThe docs are complete.\n")
 	out, _, _ = p.cli(t, "", "chats")
 	expect.Lacks(t, out, all[1].ID)
-	_, stderr, code := p.cli(t, "", "workers", "stop", chat)
+	_, stderr, code := p.cli(t, "", "delegates", "stop", chat)
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, "there is no worker "+chat)
+	expect.Contains(t, stderr, "there is no delegate "+chat)
 }

@@ -19,21 +19,21 @@ import (
 	"pocketcoder/events/log/blob"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/worker"
 )
 
 // system is a scripted OpenCode with everything around it, and a chat whose turn runs.
 type system struct {
 	*bridgetest.System
-	workers *worker.Workers
-	parent  string
+	delegates *delegate.Delegates
+	parent    string
 }
 
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{System: bridgetest.NewSystem(t)}
-	s.workers = &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: t.TempDir()}
+	s.delegates = &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: t.TempDir()}
 	s.parent = s.Chat("hello")
 	s.Start()
 	s.prompt("hello")
@@ -44,7 +44,7 @@ func newSystem(t testing.TB) *system {
 func (s *system) watch(silentAfter time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})
-	w := watch.Workers{Workers: s.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
+	w := watch.Delegates{Delegates: s.delegates, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
 		SilentAfter: silentAfter}
 	go func() { defer close(done); w.Run(ctx) }()
 	stop = func() { cancel(); <-done }
@@ -93,18 +93,18 @@ func (s *system) end(p prompt, text, finish string) {
 	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, p.session)))
 }
 
-// delegate starts a worker of a tool call of the parent, and waits for its prompt.
-func (s *system) delegate(text string) (worker.Started, prompt) {
+// delegate starts a delegate of a tool call of the parent, and waits for its prompt.
+func (s *system) delegate(text string) (delegate.Started, prompt) {
 	s.T.Helper()
-	w, err := s.workers.Start(s.T.Context(), worker.Start{Parent: worker.Caller{Chat: s.parent, Session: "ses_1",
+	w, err := s.delegates.Start(s.T.Context(), delegate.Start{Parent: delegate.Caller{Chat: s.parent, Session: "ses_1",
 		Call: "call_" + text}, Message: text})
 	s.Must(err)
 	return w, s.prompt(text)
 }
 
-func (s *system) finished(w worker.Started) worker.Result {
+func (s *system) finished(w delegate.Started) delegate.Result {
 	s.T.Helper()
-	r, err := s.workers.Result(s.T.Context(), w.Worker, w.Message)
+	r, err := s.delegates.Result(s.T.Context(), w.Delegate, w.Message)
 	s.Must(err)
 	return r
 }
@@ -119,7 +119,7 @@ func (s *system) reports() (all []events.MessageSubmitted) {
 	return all
 }
 
-func TestAWorkerWhoseAnswerWasCutHasFailed(t *testing.T) {
+func TestADelegateWhoseAnswerWasCutHasFailed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -127,7 +127,7 @@ func TestAWorkerWhoseAnswerWasCutHasFailed(t *testing.T) {
 	w, prompt := s.delegate("one")
 	s.end(prompt, "half of", "length")
 	r := s.finished(w)
-	is.Equal([]string{r.Status, r.Text}, []string{events.WorkerFailed,
+	is.Equal([]string{r.Status, r.Text}, []string{events.DelegateFailed,
 		"The answer was cut: the model reached its limit of output.\nIts last text:\nhalf of"})
 }
 
@@ -143,12 +143,12 @@ func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {
 	stop()
 	s.watch(0) // another process
 	s.answer(first, "result of one")
-	is.Equal(s.finished(one).Status, events.WorkerCompleted)
+	is.Equal(s.finished(one).Status, events.DelegateCompleted)
 	s.Drained()
 	is.Equal(len(s.reports()), 0) // the parent's turn runs
 
 	s.answer(s.prompt("hello"), "done")
-	report := s.prompt("A report on your workers")
+	report := s.prompt("A report on your delegates")
 	is.Equal(report.session, s.prompt("hello").session)
 	is.Equal(s.reports()[0].Results, []string{two.Message, one.Message})
 	is.True(strings.Index(report.text, "result of two") < strings.Index(report.text, "result of one"))
@@ -157,12 +157,12 @@ func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {
 	s.watch(0)
 	s.Drained()
 	is.Equal(len(s.reports()), 1)
-	list, err := s.Model.Workers(t.Context(), s.parent, 10)
+	list, err := s.Model.Delegates(t.Context(), s.parent, 10)
 	is.NoErr(err)
-	is.Equal([]string{list[0].ID, list[0].State, list[0].Line}, []string{one.Worker, "completed", "result of one"})
-	list, err = s.Model.Workers(t.Context(), s.parent, 1)
+	is.Equal([]string{list[0].ID, list[0].State, list[0].Line}, []string{one.Delegate, "completed", "result of one"})
+	list, err = s.Model.Delegates(t.Context(), s.parent, 1)
 	is.NoErr(err)
-	is.Equal(list[0].ID, two.Worker) // the newest: a full list must not hide those that run
+	is.Equal(list[0].ID, two.Delegate) // the newest: a full list must not hide those that run
 }
 
 // refuseLargeBodies makes the log refuse events whose body it stores in BLOBS. accept ends that.
@@ -201,7 +201,7 @@ func TestAResultThatCannotBeRecordedDelaysNoOther(t *testing.T) {
 	is.Equal(s.reports()[0].Results, []string{one.Message, two.Message})
 	s.answer(report, "thank you")
 	s.Drained()
-	is.Equal(len(bridgetest.Facts[events.WorkerFinished](s.System, large.Worker)), 0)
+	is.Equal(len(bridgetest.Facts[events.DelegateFinished](s.System, large.Delegate)), 0)
 
 	accept()
 	s.answer(s.prompt("large result"), "thank you")
@@ -210,8 +210,8 @@ func TestAResultThatCannotBeRecordedDelaysNoOther(t *testing.T) {
 	s.Drained()
 	is.Equal(len(s.reports()), 2)
 	is.Equal(s.reports()[1].Results, []string{large.Message})
-	for _, w := range []worker.Started{large, one, two} {
-		is.Equal(len(bridgetest.Facts[events.WorkerFinished](s.System, w.Worker)), 1)
+	for _, w := range []delegate.Started{large, one, two} {
+		is.Equal(len(bridgetest.Facts[events.DelegateFinished](s.System, w.Delegate)), 1)
 	}
 }
 
@@ -236,11 +236,11 @@ func TestAResultThatAToolCallReturnedIsNotReported(t *testing.T) {
 	part("call_one", fmt.Sprintf(`{"status":"completed","output":%q}`, output))
 	part("call_two", `{"status":"error","error":"MCP error -32001: Request timed out"}`)
 	s.answer(hello, "done")
-	s.prompt("A report on your workers")
+	s.prompt("A report on your delegates")
 	is.Equal(s.reports()[0].Results, []string{two.Message})
 }
 
-func TestAStoppedOrFailedWorkerSaysSo(t *testing.T) {
+func TestAStoppedOrFailedDelegateSaysSo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -248,40 +248,40 @@ func TestAStoppedOrFailedWorkerSaysSo(t *testing.T) {
 	one, first := s.delegate("one")
 	s.answer(s.prompt("hello"), "done")
 	stopped := s.finished
-	is.NoErr(s.workers.Stop(t.Context(), worker.Stop{Worker: one.Worker}))
+	is.NoErr(s.delegates.Stop(t.Context(), delegate.Stop{Delegate: one.Delegate}))
 	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
 	s.Happen(s.Durably(first.session, "message.updated", fmt.Sprintf(
 		`{"sessionID":%q,"info":{"id":%q,"sessionID":%[1]q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"error":{"name":"MessageAbortedError","data":{}}}}`,
 		first.session, client.NewID("msg", time.Now()), first.message))...)
 	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, first.session)))
-	is.Equal(stopped(one).Status, events.WorkerAborted)
-	expect.Contains(t, s.prompt("A report on your workers").text, "The worker was stopped.")
+	is.Equal(stopped(one).Status, events.DelegateAborted)
+	expect.Contains(t, s.prompt("A report on your delegates").text, "The delegate was stopped.")
 
 	two, _ := s.delegate("two")
-	_, err := s.Chats.Delete(t.Context(), chat.Delete{Chat: two.Worker})
+	_, err := s.Chats.Delete(t.Context(), chat.Delete{Chat: two.Delegate})
 	is.NoErr(err)
-	is.Equal(s.finished(two).Status, events.WorkerAborted) // also of a chat that a person deletes
+	is.Equal(s.finished(two).Status, events.DelegateAborted) // also of a chat that a person deletes
 }
 
-func TestASilentWorkerIsReportedOnce(t *testing.T) {
+func TestASilentDelegateIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
 	one, first := s.delegate("one")
 	s.answer(s.prompt("hello"), "done")
 	s.watch(time.Millisecond)
-	report := s.prompt("Nothing has happened in this worker")
+	report := s.prompt("Nothing has happened in this delegate")
 	is.Equal(s.reports()[0].Silent, []string{one.Message})
 	s.answer(report, "I wait")
 	s.Drained()
-	is.Equal(len(bridgetest.Facts[events.WorkerSilent](s.System, one.Worker)), 1)
+	is.Equal(len(bridgetest.Facts[events.DelegateSilent](s.System, one.Delegate)), 1)
 	s.answer(first, "at last")
 	s.prompt("at last")
 	is.Equal(s.reports()[1].Results, []string{one.Message})
 	is.Equal(len(s.reports()), 2)
 }
 
-func TestTheWorkersOfADeletedChatAreStopped(t *testing.T) {
+func TestTheDelegatesOfADeletedChatAreStopped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -289,7 +289,7 @@ func TestTheWorkersOfADeletedChatAreStopped(t *testing.T) {
 	one, first := s.delegate("one")
 	_, err := s.Chats.Delete(t.Context(), chat.Delete{Chat: s.parent})
 	is.NoErr(err)
-	expect.Eventually(t, "the worker is stopped", func() bool {
+	expect.Eventually(t, "the delegate is stopped", func() bool {
 		for _, r := range s.Requests("POST", "/abort") {
 			if strings.Contains(r.Path, first.session) {
 				return true
@@ -298,17 +298,18 @@ func TestTheWorkersOfADeletedChatAreStopped(t *testing.T) {
 		return false
 	})
 	s.Drained()
-	is.Equal(len(bridgetest.Facts[events.AbortRequested](s.System, one.Worker)), 1)
+	is.Equal(len(bridgetest.Facts[events.AbortRequested](s.System, one.Delegate)), 1)
 }
 
-// Who deletes a chat does not want to find its text in the list of workers, or by a search.
-func TestTheWorkersOfADeletedChatAreDeleted(t *testing.T) {
+// Who deletes a chat does not want to find its text in the list of delegates, or by a search.
+func TestTheDelegatesOfADeletedChatAreDeleted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
 	s.watch(0)
 	one, first := s.delegate("one")
-	below, err := s.workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: one.Worker}, Message: "below"})
+	below, err := s.delegates.Start(t.Context(), delegate.Start{Parent: delegate.Caller{Chat: one.Delegate},
+		Message: "below"})
 	is.NoErr(err)
 	s.answer(s.prompt("below"), "done")
 	s.answer(first, "done")
@@ -316,20 +317,20 @@ func TestTheWorkersOfADeletedChatAreDeleted(t *testing.T) {
 	_, err = s.Chats.Delete(t.Context(), chat.Delete{Chat: s.parent})
 	is.NoErr(err)
 	expect.Eventually(t, "all are deleted", func() bool {
-		return len(bridgetest.Facts[events.Deleted](s.System, one.Worker)) == 1 &&
-			len(bridgetest.Facts[events.Deleted](s.System, below.Worker)) == 1
+		return len(bridgetest.Facts[events.Deleted](s.System, one.Delegate)) == 1 &&
+			len(bridgetest.Facts[events.Deleted](s.System, below.Delegate)) == 1
 	})
 }
 
-// A worker that a message wakes runs as one that was started.
-func TestAMessageWakesNoMoreWorkersThanMayRun(t *testing.T) {
+// A delegate that a message wakes runs as one that was started.
+func TestAMessageWakesNoMoreDelegatesThanMayRun(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.workers.Limits = worker.Limits{PerChat: 2}
-	s.workers.Active = func(ctx context.Context) ([]string, error) {
+	s.delegates.Limits = delegate.Limits{PerChat: 2}
+	s.delegates.Active = func(ctx context.Context) ([]string, error) {
 		s.Drained()
-		return watch.ActiveWorkers(ctx, s.Model)
+		return watch.ActiveDelegates(ctx, s.Model)
 	}
 	s.watch(0)
 	one, first := s.delegate("one")
@@ -338,23 +339,23 @@ func TestAMessageWakesNoMoreWorkersThanMayRun(t *testing.T) {
 	two, second := s.delegate("two")
 	s.delegate("three")
 	send := func(from, to, urgency string) error {
-		_, err := s.workers.Send(t.Context(), worker.Send{From: worker.Caller{Chat: from}, Receiver: to, Text: "again",
+		_, err := s.delegates.Send(t.Context(), delegate.Send{From: delegate.Caller{Chat: from}, Receiver: to, Text: "again",
 			Urgency: urgency})
 		return err
 	}
-	for _, urgency := range []string{worker.UrgencyQueue, worker.UrgencySteer, worker.UrgencyStop} {
-		expect.Contains(t, fmt.Sprint(send(s.parent, one.Worker, urgency)), "has 2 running workers")
+	for _, urgency := range []string{delegate.UrgencyQueue, delegate.UrgencySteer, delegate.UrgencyStop} {
+		expect.Contains(t, fmt.Sprint(send(s.parent, one.Delegate, urgency)), "has 2 running delegates")
 	}
-	expect.Contains(t, fmt.Sprint(send(two.Worker, one.Worker, "")), "has 2 running workers")
-	is.NoErr(send(s.parent, two.Worker, "")) // which runs
-	is.NoErr(send(two.Worker, s.parent, "")) // which is no worker
+	expect.Contains(t, fmt.Sprint(send(two.Delegate, one.Delegate, "")), "has 2 running delegates")
+	is.NoErr(send(s.parent, two.Delegate, "")) // which runs
+	is.NoErr(send(two.Delegate, s.parent, "")) // which is no delegate
 	s.answer(second, "done")
 	s.finished(two)
-	s.answer(s.prompt("again"), "done") // to the running worker
-	expect.Eventually(t, "two is idle", func() bool { return send(s.parent, one.Worker, "") == nil })
-	expect.Contains(t, fmt.Sprint(send(s.parent, two.Worker, "")), "has 2 running workers") // one was woken
-	_, err := s.workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: s.parent}, Message: "four"})
-	expect.Contains(t, fmt.Sprint(err), "has 2 running workers")
-	_, err = s.workers.Send(t.Context(), worker.Send{Receiver: two.Worker, Text: "a person may"})
+	s.answer(s.prompt("again"), "done") // to the running delegate
+	expect.Eventually(t, "two is idle", func() bool { return send(s.parent, one.Delegate, "") == nil })
+	expect.Contains(t, fmt.Sprint(send(s.parent, two.Delegate, "")), "has 2 running delegates") // one was woken
+	_, err := s.delegates.Start(t.Context(), delegate.Start{Parent: delegate.Caller{Chat: s.parent}, Message: "four"})
+	expect.Contains(t, fmt.Sprint(err), "has 2 running delegates")
+	_, err = s.delegates.Send(t.Context(), delegate.Send{Receiver: two.Delegate, Text: "a person may"})
 	is.NoErr(err)
 }

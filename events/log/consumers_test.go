@@ -15,13 +15,13 @@ import (
 	"pocketcoder/expect"
 )
 
-// startWork starts a worker that sends the sequence of each event, and waits for a value in release before each ends.
+// startWork starts a consumer that sends the sequence of each event, and waits for a value in release before each ends.
 func startWork(t *testing.T, l *log.Log, release chan struct{}) (taken chan uint64, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	taken, ended := make(chan uint64, 16), make(chan error, 1)
 	go func() {
-		ended <- l.Work(ctx, "worker", lostFilter, func(ctx context.Context, e events.Event) error {
+		ended <- l.Consume(ctx, "gate", lostFilter, func(ctx context.Context, e events.Event) error {
 			taken <- e.Seq
 			select {
 			case <-release:
@@ -36,13 +36,13 @@ func startWork(t *testing.T, l *log.Log, release chan struct{}) (taken chan uint
 	}
 }
 
-func TestAWorkerThatDoesNotAdvanceIsReported(t *testing.T) {
+func TestAConsumerThatDoesNotAdvanceIsReported(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
 	check := func(n int) {
 		for range n {
-			l.CheckWorkers(t.Context())
+			l.CheckConsumers(t.Context())
 		}
 	}
 	release := make(chan struct{})
@@ -50,28 +50,28 @@ func TestAWorkerThatDoesNotAdvanceIsReported(t *testing.T) {
 	appendLost(t, l, "chat1", 0, 2)
 	is.Equal(<-taken, uint64(1))
 	check(11)
-	is.Equal(l.StalledWorkers(), nil) // it may be slow
+	is.Equal(l.StalledConsumers(), nil) // it may be slow
 	check(1)
-	is.Equal(l.StalledWorkers(), []string{"the consumer worker has not advanced for 60 s; 2 events wait after #0"})
+	is.Equal(l.StalledConsumers(), []string{"the consumer gate has not advanced for 60 s; 2 events wait after #0"})
 	release <- struct{}{}
 	is.Equal(<-taken, uint64(2))
 	check(1)
-	is.Equal(l.StalledWorkers(), nil)
+	is.Equal(l.StalledConsumers(), nil)
 	check(12)
-	is.Equal(len(l.StalledWorkers()), 1)
+	is.Equal(len(l.StalledConsumers()), 1)
 	release <- struct{}{}
-	expect.Eventually(t, "it works", func() bool { check(1); return l.StalledWorkers() == nil })
+	expect.Eventually(t, "it works", func() bool { check(1); return l.StalledConsumers() == nil })
 	check(20)
-	is.Equal(l.StalledWorkers(), nil) // nothing waits
+	is.Equal(l.StalledConsumers(), nil) // nothing waits
 	appendLost(t, l, "chat1", 2, 1)
 	is.Equal(<-taken, uint64(3))
 	check(13)
-	is.Equal(len(l.StalledWorkers()), 1)
+	is.Equal(len(l.StalledConsumers()), 1)
 	stop()
-	is.Equal(l.StalledWorkers(), nil) // it has ended
+	is.Equal(l.StalledConsumers(), nil) // it has ended
 }
 
-func TestAWorkerWithoutItsConsumerIsReported(t *testing.T) {
+func TestAConsumerWithoutItsConsumerIsReported(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -82,13 +82,13 @@ func TestAWorkerWithoutItsConsumerIsReported(t *testing.T) {
 	defer stop()
 	appendLost(t, l, "chat1", 0, 1)
 	<-taken
-	is.NoErr(js.DeleteConsumer(t.Context(), "EVENTS", "worker"))
-	l.CheckWorkers(t.Context())
-	is.Equal(l.StalledWorkers(), []string{"the consumer worker is missing; restart PocketCoder"})
+	is.NoErr(js.DeleteConsumer(t.Context(), "EVENTS", "gate"))
+	l.CheckConsumers(t.Context())
+	is.Equal(l.StalledConsumers(), []string{"the consumer gate is missing; restart PocketCoder"})
 }
 
 // As on an external server. The files of the embedded one are repaired before it opens them (package recovery).
-func TestAWorkerGoesOnWithAnotherConsumerIfItsOwnCannotBeOpened(t *testing.T) {
+func TestAConsumerGoesOnWithAnotherConsumerIfItsOwnCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := expect.MemoryDir(t)
@@ -98,7 +98,7 @@ func TestAWorkerGoesOnWithAnotherConsumerIfItsOwnCannotBeOpened(t *testing.T) {
 	work(t, l, lostFilter, func(n int, _ string) (error, bool) { return nil, n == 3 })
 	s.Shutdown()
 	s.WaitForShutdown()
-	state := filepath.Join(dir, "jetstream", "$G", "streams", "EVENTS", "obs", "worker", "o.dat")
+	state := filepath.Join(dir, "jetstream", "$G", "streams", "EVENTS", "obs", "gate", "o.dat")
 	text, err := os.ReadFile(state)
 	is.NoErr(err)
 	for i := range min(8, len(text)) {
@@ -113,15 +113,15 @@ func TestAWorkerGoesOnWithAnotherConsumerIfItsOwnCannotBeOpened(t *testing.T) {
 	given, failures := work(t, l, lostFilter, func(n int, _ string) (error, bool) { return nil, n == 3 })
 	is.Equal(given, []string{"ses_0", "ses_1", "ses_2"}) // from the first event
 	is.Equal(len(failures), 1)
-	is.Equal(failures[0].Error(), "the NATS server cannot open the consumer worker; worker-2 does its work")
+	is.Equal(failures[0].Error(), "the NATS server cannot open the consumer gate; gate-2 does its work")
 
 	s.Shutdown()
 	s.WaitForShutdown()
 	reopen()
 	appendLost(t, l, "chat1", 3, 1)
 	given, _ = work(t, l, lostFilter, func(_ int, session string) (error, bool) {
-		l.CheckWorkers(t.Context())
-		is.Equal(l.StalledWorkers(), nil)
+		l.CheckConsumers(t.Context())
+		is.Equal(l.StalledConsumers(), nil)
 		return nil, session == "ses_3"
 	})
 	is.True(given[0] >= "ses_2") // it goes on after the last event that was certainly acknowledged

@@ -40,7 +40,7 @@ func TestManyWaitingEventsOfOneChatDelayNoOther(t *testing.T) {
 	slow, quick := make(chan string, 2*many), make(chan string, 2)
 	release, ended := make(chan struct{}), make(chan error)
 	go func() {
-		ended <- l.WorkByChat(ctx, "worker", lostFilter, func(ctx context.Context, e events.Event) error {
+		ended <- l.ConsumeByChat(ctx, "gate", lostFilter, func(ctx context.Context, e events.Event) error {
 			d, err := events.Decode(e)
 			if err != nil {
 				return err
@@ -68,7 +68,7 @@ func TestManyWaitingEventsOfOneChatDelayNoOther(t *testing.T) {
 		is.Equal(<-slow, fmt.Sprintf("ses_%d", i))
 	}
 	expect.Eventually(t, "the server knows that all is done", func() bool {
-		n, err := l.LastAcked(t.Context(), "worker")
+		n, err := l.LastAcked(t.Context(), "gate")
 		return err == nil && n == many+1
 	})
 	is.Equal(len(slow), 0) // none is handled twice

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxTakenEvents is how many events WorkByChat takes before they are finished. A waiting event has no body and no
+	// maxTakenEvents is how many events ConsumeByChat takes before they are finished. A waiting event has no body and no
 	// goroutine. Measured with 16,000 waiting events of one chat: 264 bytes of memory for each, in client and embedded
 	// server together, and 5 % of one core for their leases.
 	maxTakenEvents = 1 << 14
@@ -25,11 +25,11 @@ const (
 	replicaPause   = 100 * time.Millisecond
 )
 
-// WorkByChat is Work with the events of different chats at the same time. A chat whose events take long delays no
+// ConsumeByChat is Consume with the events of different chats at the same time. A chat whose events take long delays no
 // other until 16,384 events wait. The events of one chat are handled one at a time and in order, with two exceptions.
 // An event that failed is tried again after others. After a restart, events that were handed out before may come after
 // newer ones.
-func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error,
+func (l *Log) ConsumeByChat(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error,
 	failed func(events.Event, error)) error {
 	var stream jetstream.Stream
 	err := untilOpen(ctx, func(ctx context.Context) (err error) {
@@ -37,7 +37,7 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("open worker %s: %w", name, err)
+		return fmt.Errorf("open consumer %s: %w", name, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,11 +60,11 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 			if e, err = read(ctx); err != nil {
 				return err
 			}
-			return work(ctx, e, fn)
+			return handle(ctx, e, fn)
 		})
 		return finish(ctx, d, e, err, failed)
 	}
-	return l.takeWork(ctx, name, []string{filter}, maxTakenEvents,
+	return l.consume(ctx, name, []string{filter}, maxTakenEvents,
 		func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -186,7 +186,7 @@ func (q *chatQueues) extendLeases(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	q.lease(workRetry)
+	q.lease(retryDelay)
 }
 
 // lease tells the server when it may hand out waiting events again.

@@ -11,15 +11,15 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/worker"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
 
-// Workers watches the turns of workers. It records the result of a turn that is over, reports results to a parent that
-// is idle, and reports a worker in which nothing happens. All fields but SilentAfter and Pause must be set.
-type Workers struct {
-	Workers     *worker.Workers
+// Delegates watches the turns of delegates. It records the result of a turn that is over, reports results to a parent
+// that is idle, and reports a delegate in which nothing happens. All fields but SilentAfter and Pause must be set.
+type Delegates struct {
+	Delegates   *delegate.Delegates
 	Log         *log.Log
 	Model       *projections.Model
 	Logger      *slog.Logger
@@ -29,17 +29,17 @@ type Workers struct {
 	searched uint64 // sequence of the last search that left no orphan; a later one needs a change after it
 }
 
-// defaultSilence is the time without an event after which a running worker is reported.
+// defaultSilence is the time without an event after which a running delegate is reported.
 const defaultSilence = 10 * time.Minute
 
 // Run watches until ctx ends.
-func (w Workers) Run(ctx context.Context) error {
-	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second), w.look)
+func (w Delegates) Run(ctx context.Context) error {
+	return w.Model.Watch(ctx, w.Logger, "delegates", cmp.Or(w.Pause, time.Second), w.look)
 }
 
-// look carries out the pending work. An error of one worker does not affect the others. next is the time after
+// look carries out the pending work. An error of one delegate does not affect the others. next is the time after
 // which it must run again even without an event.
-func (w *Workers) look(ctx context.Context) (next time.Duration, err error) {
+func (w *Delegates) look(ctx context.Context) (next time.Duration, err error) {
 	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
 	next, silent := w.silent(ctx)
 	return next, errors.Join(err, silent, w.report(ctx))
@@ -47,20 +47,20 @@ func (w *Workers) look(ctx context.Context) (next time.Duration, err error) {
 
 // awaitEvent waits until the read model includes the event that a command appended at seq. It returns the command's
 // error, if there is one.
-func (w Workers) awaitEvent(ctx context.Context, seq uint64, err error) error {
+func (w Delegates) awaitEvent(ctx context.Context, seq uint64, err error) error {
 	if err != nil {
 		return err
 	}
 	return w.Model.Wait(ctx, seq)
 }
 
-// deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
-func (w *Workers) deleteOrphans(ctx context.Context) error {
+// deleteOrphans deletes the delegates of chats that were deleted, which also stops them. Those below them follow.
+func (w *Delegates) deleteOrphans(ctx context.Context) error {
 	seq := w.Model.Seq()
-	orphans, err := w.Model.OrphanedWorkers(ctx, w.searched)
+	orphans, err := w.Model.OrphanedDelegates(ctx, w.searched)
 	for _, id := range orphans {
 		c := chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id}
-		deleted, failed := w.Workers.Chats.Delete(ctx, c)
+		deleted, failed := w.Delegates.Chats.Delete(ctx, c)
 		err = errors.Join(err, w.awaitEvent(ctx, deleted, failed))
 	}
 	if err == nil {
@@ -69,14 +69,14 @@ func (w *Workers) deleteOrphans(ctx context.Context) error {
 	return err
 }
 
-// closeWorktrees removes the git worktrees of deleted workers.
-func (w Workers) closeWorktrees(ctx context.Context) error {
+// closeWorktrees removes the git worktrees of deleted delegates.
+func (w Delegates) closeWorktrees(ctx context.Context) error {
 	open, err := w.Model.OpenWorktrees(ctx)
 	for _, t := range open {
-		closed, seq, failed := w.Workers.CloseWorktree(ctx, worker.CloseWorktree{Worker: t.Worker, Worktree: t.Worktree,
-			Branch: t.Branch})
+		closed, seq, failed := w.Delegates.CloseWorktree(ctx, delegate.CloseWorktree{Delegate: t.Delegate,
+			Worktree: t.Worktree, Branch: t.Branch})
 		if failed == nil && closed.Kept != "" {
-			w.Logger.Warn("the git worktree of a deleted worker is kept", "worker", t.Worker, "worktree", closed.Worktree,
+			w.Logger.Warn("the git worktree of a deleted delegate is kept", "delegate", t.Delegate, "worktree", closed.Worktree,
 				"branch", closed.Branch, "reason", closed.Kept)
 		}
 		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
@@ -85,25 +85,25 @@ func (w Workers) closeWorktrees(ctx context.Context) error {
 }
 
 // finish records the results of turns that are over.
-func (w Workers) finish(ctx context.Context) error {
-	ended, err := w.Model.EndedWorkerTurns(ctx)
+func (w Delegates) finish(ctx context.Context) error {
+	ended, err := w.Model.EndedDelegateTurns(ctx)
 	for _, d := range ended {
-		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.Ending.State(),
-			Text: resultText(d)})
+		seq, failed := w.Delegates.Finish(ctx, delegate.Finish{Delegate: d.Delegate, Message: d.Message,
+			Status: d.Ending.State(), Text: resultText(d)})
 		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
 	return err
 }
 
 // resultText returns the result of a turn, or why there is none.
-func resultText(d projections.EndedWorkerTurn) string {
+func resultText(d projections.EndedDelegateTurn) string {
 	if d.Ending == turnstate.EndComplete {
-		return cmp.Or(d.Text, "The worker ended its turn without a text.")
+		return cmp.Or(d.Text, "The delegate ended its turn without a text.")
 	}
 	why := cmp.Or(map[turnstate.Ending]string{
-		turnstate.EndStopped: "The worker was stopped.",
-		turnstate.EndLost:    turnstate.EndLost.Sentence() + " The worker's changes until then remain.",
-		turnstate.EndFailed:  "The worker failed.",
+		turnstate.EndStopped: "The delegate was stopped.",
+		turnstate.EndLost:    turnstate.EndLost.Sentence() + " The delegate's changes until then remain.",
+		turnstate.EndFailed:  "The delegate failed.",
 	}[d.Ending], d.Ending.Sentence())
 	if _, message := projections.ErrorOf(string(d.Error)); message != "" && d.Ending == turnstate.EndFailed {
 		why += " " + message
@@ -115,23 +115,23 @@ func resultText(d projections.EndedWorkerTurn) string {
 }
 
 // report sends idle parents the results and silences that were not reported to them.
-func (w Workers) report(ctx context.Context) error {
+func (w Delegates) report(ctx context.Context) error {
 	all, err := w.Model.UnreportedResults(ctx)
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].Parent == all[0].Parent {
 			n++
 		}
-		seq, failed := w.Workers.Report(ctx, all[0].Parent, reportsOf(all[:n]))
+		seq, failed := w.Delegates.Report(ctx, all[0].Parent, reportsOf(all[:n]))
 		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 		all = all[n:]
 	}
 	return err
 }
 
-func reportsOf(all []projections.UnreportedResult) (reports []worker.Report) {
+func reportsOf(all []projections.UnreportedResult) (reports []delegate.Report) {
 	for _, u := range all {
-		r := worker.Report{Worker: u.Worker, Title: u.Title, Message: u.Message, Status: u.State, Text: u.Text}
+		r := delegate.Report{Delegate: u.Delegate, Title: u.Title, Message: u.Message, Status: u.State, Text: u.Text}
 		if u.Silent != "" {
 			r.Since, _ = time.Parse(events.TimeFormat, u.Silent) // the column always holds a time
 		}
@@ -140,11 +140,11 @@ func reportsOf(all []projections.UnreportedResult) (reports []worker.Report) {
 	return reports
 }
 
-// silent records the running workers without an event for SilentAfter. next is the time until the next worker may be
-// silent.
-func (w Workers) silent(ctx context.Context) (next time.Duration, err error) {
+// silent records the running delegates without an event for SilentAfter. next is the time until the next delegate may
+// be silent.
+func (w Delegates) silent(ctx context.Context) (next time.Duration, err error) {
 	next = cmp.Or(w.SilentAfter, defaultSilence)
-	running, err := w.Model.RunningWorkers(ctx)
+	running, err := w.Model.RunningDelegates(ctx)
 	for _, d := range running {
 		left, failed := w.silentOne(ctx, d)
 		if err = errors.Join(err, failed); left > 0 {
@@ -154,9 +154,10 @@ func (w Workers) silent(ctx context.Context) (next time.Duration, err error) {
 	return next, err
 }
 
-// silentOne records that a running worker is silent. It returns the time until the worker may be, 0 if it is silent.
-func (w Workers) silentOne(ctx context.Context, d projections.RunningWorker) (left time.Duration, err error) {
-	last, err := w.Log.Newest(ctx, events.ChatFilter(d.Worker))
+// silentOne records that a running delegate is silent. It returns the time until the delegate may be, 0 if it is
+// silent.
+func (w Delegates) silentOne(ctx context.Context, d projections.RunningDelegate) (left time.Duration, err error) {
+	last, err := w.Log.Newest(ctx, events.ChatFilter(d.Delegate))
 	if err != nil {
 		return 0, err
 	}
@@ -167,19 +168,19 @@ func (w Workers) silentOne(ctx context.Context, d projections.RunningWorker) (le
 	if left := time.Until(at.Add(cmp.Or(w.SilentAfter, defaultSilence))); left > 0 {
 		return left, nil
 	}
-	seq, err := w.Workers.Silent(ctx, d.Worker, d.Message, at)
+	seq, err := w.Delegates.Silent(ctx, d.Delegate, d.Message, at)
 	return 0, w.awaitEvent(ctx, seq, err)
 }
 
-// ActiveWorkers returns the workers that have a message that waits or a turn that runs, at the end of the log.
-func ActiveWorkers(ctx context.Context, m *projections.Model) ([]string, error) {
+// ActiveDelegates returns the delegates that have a message that waits or a turn that runs, at the end of the log.
+func ActiveDelegates(ctx context.Context, m *projections.Model) ([]string, error) {
 	if err := m.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	return m.ActiveWorkers(ctx)
+	return m.ActiveDelegates(ctx)
 }
 
-// killAfter is how long the commands of a stopped worker have to end by themselves.
+// killAfter is how long the commands of a stopped delegate have to end by themselves.
 const killAfter = 3 * time.Second
 
 // EndCommands ends the running commands of a chat, including those in the background, but not the shells of people. It

@@ -11,43 +11,43 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/handlers/worker"
 	"pocketcoder/money"
 	"pocketcoder/projections"
 )
 
-const workersUsage = `pocketcoder workers: list the workers to which the assistants of chats delegate work, print the result of one, stop one.
+const delegatesUsage = `pocketcoder delegates: list the chats to which assistants delegate work, print the result of one, stop one.
 
-  pocketcoder workers                          list the newest workers of all chats
-  pocketcoder workers h2k0x9c3v7m1q5z          list the workers of a chat, and those below them
-  pocketcoder workers check 8f3kq0z2m4c6x1a    print the state of one worker, and its result
-  pocketcoder workers stop 8f3kq0z2m4c6x1a     stop a worker, its commands, and the workers below it
+  pocketcoder delegates                         list the newest delegates of all chats
+  pocketcoder delegates h2k0x9c3v7m1q5z         list the delegates of a chat, and those below them
+  pocketcoder delegates check 8f3kq0z2m4c6x1a   print the state of one delegate, and its result
+  pocketcoder delegates stop 8f3kq0z2m4c6x1a    stop a delegate, its commands, and the delegates below it
 
-A worker is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its
-commands. STATE is queued, running, waiting (for a person), completed, failed, aborted, lost or deleted. A deleted worker
+A delegate is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its
+commands. STATE is queued, running, waiting (for a person), completed, failed, aborted, lost or deleted. A deleted delegate
 is listed if its git worktree or its branch was kept: "check" says where, and why. The parent is the chat that delegated
 the work. It gets each result once. "pocketcoder sandbox workers" lists the programs that run commands.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-func Workers(ctx context.Context, env Environment, args []string) error {
+func Delegates(ctx context.Context, env Environment, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "check":
-			return checkWorker(ctx, env, args[1:])
+			return checkDelegate(ctx, env, args[1:])
 		case "stop":
-			return stopWorker(ctx, env, args[1:])
+			return stopDelegate(ctx, env, args[1:])
 		}
 	}
-	return listWorkers(ctx, env, args)
+	return listDelegates(ctx, env, args)
 }
 
-func listWorkers(ctx context.Context, env Environment, args []string) error {
-	fs := NewFlags(env, "workers", workersUsage)
+func listDelegates(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "delegates", delegatesUsage)
 	data := DataFlag(fs, env)
-	limit := fs.Int("limit", 50, "list at most this `number` of workers")
+	limit := fs.Int("limit", 50, "list at most this `number` of delegates")
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
@@ -55,38 +55,38 @@ func listWorkers(ctx context.Context, env Environment, args []string) error {
 	}
 	chat := strings.Join(rest, "")
 	if _, err := events.ParseID(chat); chat != "" && err != nil {
-		return WrongUsage(env, "workers: %v", err)
+		return WrongUsage(env, "delegates: %v", err)
 	}
 	if *limit < 1 || *limit > 1000 {
-		return WrongUsage(env, "workers: --limit must be 1 to 1000, got %d", *limit)
+		return WrongUsage(env, "delegates: --limit must be 1 to 1000, got %d", *limit)
 	}
-	var all []projections.Worker
+	var all []projections.Delegate
 	if err := queryNow(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
 		return err
 	}
 	return PrintList(env, *asJSON, all, "no assistant has delegated work",
-		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", workerRow)
+		"DELEGATE\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", delegateRow)
 }
 
-func workerRow(w projections.Worker) []string {
+func delegateRow(w projections.Delegate) []string {
 	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), money.Text(w.Cost),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
 		printable.OneLine(cmp.Or(w.Remains(), w.Line), 60)}
 }
 
-// whichWorker is the error if the id of the worker is missing.
-const whichWorker = `which worker? "pocketcoder workers" lists them`
+// whichDelegate is the error if the id of the delegate is missing.
+const whichDelegate = `which delegate? "pocketcoder delegates" lists them`
 
-func checkWorker(ctx context.Context, env Environment, args []string) error {
-	fs := NewFlags(env, "workers check", workersUsage)
+func checkDelegate(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "delegates check", delegatesUsage)
 	data := DataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
-	id, err := ParseID(fs, args, whichWorker)
+	id, err := ParseID(fs, args, whichDelegate)
 	if err != nil {
 		return err
 	}
-	var w projections.WorkerDetail
+	var w projections.DelegateDetail
 	if err := queryNow(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ func checkWorker(ctx context.Context, env Environment, args []string) error {
 	return nil
 }
 
-func stopWorker(ctx context.Context, env Environment, args []string) error {
-	fs := NewFlags(env, "workers stop", workersUsage)
+func stopDelegate(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "delegates stop", delegatesUsage)
 	data := DataFlag(fs, env)
-	id, err := ParseID(fs, args, whichWorker)
+	id, err := ParseID(fs, args, whichDelegate)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func stopWorker(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	if err := s.Do(ctx, "worker.stop", worker.Stop{Worker: id}); err != nil {
+	if err := s.Do(ctx, "worker.stop", delegate.Stop{Delegate: id}); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.Stderr, "stopped:", id)

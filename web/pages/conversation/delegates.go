@@ -11,14 +11,14 @@ import (
 	"pocketcoder/web/pages/site"
 )
 
-// stopWorker stops a worker and those below it.
-func (c Conversation) stopWorker(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+// stopDelegate stops a delegate and those below it.
+func (c Conversation) stopDelegate(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	id := r.PathValue("id")
-	return site.ChatPath(id), c.Workers.Stop(r, caller, id)
+	return site.ChatPath(id), c.Delegates.Stop(r, caller, id)
 }
 
-// workerLine is what the tree says about a worker: agent, state, cost and requests that wait.
-func workerLine(w projections.Worker) string {
+// delegateLine is what the tree says about a delegate: agent, state, cost and requests that wait.
+func delegateLine(w projections.Delegate) string {
 	parts := []string{w.State}
 	if w.Agent != "" {
 		parts = append([]string{w.Agent}, parts...)

@@ -1,4 +1,4 @@
-package worker
+package delegate
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 	"pocketcoder/handlers/permission/workspace"
 )
 
-// Start delegates a message to a new worker.
+// Start delegates a message to a new delegate.
 type Start struct {
 	handlers.Command
 	Parent    Caller
@@ -30,13 +30,13 @@ type Start struct {
 }
 
 type Started struct {
-	Worker  string // id of its chat
-	Message string // id of the delegated message
-	Seq     uint64
+	Delegate string // id of its chat
+	Message  string // id of the delegated message
+	Seq      uint64
 }
 
-// Start is idempotent: a tool call that is repeated starts no second worker.
-func (h *Workers) Start(ctx context.Context, c Start) (Started, error) {
+// Start is idempotent: a tool call that is repeated starts no second delegate.
+func (h *Delegates) Start(ctx context.Context, c Start) (Started, error) {
 	w, err := h.plan(ctx, c)
 	if err != nil {
 		return Started{}, err
@@ -54,20 +54,20 @@ func (h *Workers) Start(ctx context.Context, c Start) (Started, error) {
 		_, closing := h.closeTree(ctx, worktree{w.parent.Worktree, w.parent.Branch})
 		err = errors.Join(err, closing)
 	}
-	return Started{w.worker, events.FirstMessageOf(w.worker), seq}, err
+	return Started{w.delegate, events.FirstMessageOf(w.delegate), seq}, err
 }
 
-// newWorker is a worker that Start is about to start.
-type newWorker struct {
+// newDelegate is a delegate that Start is about to start.
+type newDelegate struct {
 	Start
-	worker string // id of its chat
-	owner  string
-	agent  agent.Agent
-	parent events.Parent
+	delegate string // id of its chat
+	owner    string
+	agent    agent.Agent
+	parent   events.Parent
 }
 
 // plan checks a command and makes the worktree, if it wants one.
-func (h *Workers) plan(ctx context.Context, c Start) (w newWorker, err error) {
+func (h *Delegates) plan(ctx context.Context, c Start) (w newDelegate, err error) {
 	if err := handlers.CheckChat(c.Parent.Chat); err != nil {
 		return w, err
 	}
@@ -79,12 +79,12 @@ func (h *Workers) plan(ctx context.Context, c Start) (w newWorker, err error) {
 	if err := f.Read(ctx, h.Log, func(s *handlers.ChatState) error { return s.Missing(c.Parent.Chat) }); err != nil {
 		return w, err
 	}
-	w = newWorker{Start: c, worker: events.NewID(), owner: parent.Owner}
+	w = newDelegate{Start: c, delegate: events.NewID(), owner: parent.Owner}
 	if w.agent, err = h.agent(ctx, c.Agent); err != nil {
 		return w, err
 	}
 	if c.Parent.Call != "" {
-		w.worker = events.WorkerOf(c.Parent.Chat, c.Parent.Session, c.Parent.Message, c.Parent.Call)
+		w.delegate = events.DelegateOf(c.Parent.Chat, c.Parent.Session, c.Parent.Message, c.Parent.Call)
 	}
 	w.Actor = cmp.Or(c.Actor, events.ChatActor(c.Parent.Chat))
 	w.parent = events.Parent{Chat: c.Parent.Chat, Root: c.Parent.Chat, Depth: 1, Session: c.Parent.Session,
@@ -93,7 +93,7 @@ func (h *Workers) plan(ctx context.Context, c Start) (w newWorker, err error) {
 		w.parent.Root, w.parent.Depth, w.parent.Directory = p.Root, p.Depth+1, p.Directory
 	}
 	if w.parent.Directory, err = h.directory(w.parent.Directory, c.Directory); err == nil && c.Worktree {
-		t := h.worktreeOf(w.worker)
+		t := h.worktreeOf(w.delegate)
 		w.parent.Worktree, w.parent.Branch = t.root, t.branch
 		w.parent.Directory, err = h.addWorktree(ctx, w.parent.Directory, t)
 	}
@@ -104,9 +104,9 @@ func partsOf(message string) []events.Part {
 	return []events.Part{{Type: "text", Text: message}}
 }
 
-// start returns the events that start the worker, none if it was started before.
-func (w newWorker) start(h *Workers, t *tree, active []string) ([]events.Event, uint64, error) {
-	if n := t.chats[w.worker]; n != nil && n.created {
+// start returns the events that start the delegate, none if it was started before.
+func (w newDelegate) start(h *Delegates, t *tree, active []string) ([]events.Event, uint64, error) {
+	if n := t.chats[w.delegate]; n != nil && n.created {
 		return nil, 0, nil
 	}
 	from, err := t.chat(w.parent.Chat)
@@ -116,43 +116,43 @@ func (w newWorker) start(h *Workers, t *tree, active []string) ([]events.Event, 
 	if err := h.withinLimits(t, w.parent, active); err != nil {
 		return nil, 0, err
 	}
-	created, err := events.New(w.worker, w.Actor, events.ChatCreated{Title: title(w.agent.Name, w.Message),
+	created, err := events.New(w.delegate, w.Actor, events.ChatCreated{Title: title(w.agent.Name, w.Message),
 		User: w.owner, Engine: from.engine, Agent: w.agent.ID, Parent: &w.parent})
 	if err != nil {
 		return nil, 0, err
 	}
-	submitted, err := events.New(w.worker, w.Actor, events.MessageSubmitted{Message: events.FirstMessageOf(w.worker),
+	submitted, err := events.New(w.delegate, w.Actor, events.MessageSubmitted{Message: events.FirstMessageOf(w.delegate),
 		Parts: partsOf(w.Message), Sender: w.parent.Chat})
 	return []events.Event{created, submitted}, 0, err
 }
 
-// withinLimits refuses a worker that would exceed a limit.
-func (h *Workers) withinLimits(t *tree, above events.Parent, active []string) error {
+// withinLimits refuses a delegate that would exceed a limit.
+func (h *Delegates) withinLimits(t *tree, above events.Parent, active []string) error {
 	if most := h.limits().Depth; above.Depth > most {
 		return handlers.Refuse(handlers.Conflict,
-			"A worker at depth %d cannot start workers: the limit of the depth is %d. Do the work yourself.", above.Depth-1,
+			"A delegate at depth %d cannot start delegates: the limit of the depth is %d. Do the work yourself.", above.Depth-1,
 			most)
 	}
 	return h.mayRun(t, above.Chat, active)
 }
 
-// mayRun refuses a further running worker of a chat that would exceed a limit.
-func (h *Workers) mayRun(t *tree, parent string, active []string) error {
+// mayRun refuses a further running delegate of a chat that would exceed a limit.
+func (h *Delegates) mayRun(t *tree, parent string, active []string) error {
 	most := h.limits()
 	own, all := t.running(parent, active)
 	switch {
 	case own >= most.PerChat:
 		return handlers.Refuse(handlers.Conflict,
-			"The chat has %d running workers, which is the limit. Wait for a result, or stop a worker.", own)
+			"The chat has %d running delegates, which is the limit. Wait for a result, or stop a delegate.", own)
 	case all >= most.All:
 		return handlers.Refuse(handlers.Conflict,
-			"All chats together have %d running workers, which is the limit. Wait for a result, or stop a worker.", all)
+			"All chats together have %d running delegates, which is the limit. Wait for a result, or stop a delegate.", all)
 	}
 	return nil
 }
 
 // agent returns the agent with a name or a record id.
-func (h *Workers) agent(ctx context.Context, named string) (agent.Agent, error) {
+func (h *Delegates) agent(ctx context.Context, named string) (agent.Agent, error) {
 	if named == "" {
 		return agent.Agent{}, nil
 	}
@@ -173,8 +173,8 @@ func (h *Workers) agent(ctx context.Context, named string) (agent.Agent, error) 
 		"There is no agent %q. %s. An empty name means OpenCode's own agent.", named, known)
 }
 
-// directory returns the directory of a worker. An empty one means the workspace.
-func (h *Workers) directory(parent, wanted string) (string, error) {
+// directory returns the directory of a delegate. An empty one means the workspace.
+func (h *Delegates) directory(parent, wanted string) (string, error) {
 	if wanted == "" {
 		return parent, nil
 	}
@@ -194,10 +194,10 @@ func (h *Workers) directory(parent, wanted string) (string, error) {
 	return real, nil
 }
 
-// maxTitle is the length of the title of a worker, in runes.
+// maxTitle is the length of the title of a delegate, in runes.
 const maxTitle = 80
 
-// title returns the title of a worker: its agent, and the first words of its task.
+// title returns the title of a delegate: its agent, and the first words of its task.
 func title(agent, message string) string {
 	text := strings.Join(strings.Fields(message), " ")
 	if agent != "" {

@@ -1,0 +1,34 @@
+package app
+
+import (
+	"context"
+
+	"pocketcoder/bridge/watch"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/delegate"
+	"pocketcoder/handlers/exec"
+)
+
+func (s *System) wireDelegates() {
+	s.delegates = &delegate.Delegates{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
+		Limits: delegate.Limits{All: s.o.MaxDelegates}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
+		Active: func(ctx context.Context) ([]string, error) { return watch.ActiveDelegates(ctx, s.model) }}
+	s.tools.Delegates = s.delegates
+}
+
+// endCommands ends the commands of a chat in the name of an actor.
+func (s *System) endCommands(ctx context.Context, chat, actor string) error {
+	if err := s.model.CatchUp(ctx); err != nil {
+		return err
+	}
+	return watch.EndCommands(ctx, s.model, chat, func(ctx context.Context, id, signal string) error {
+		c := exec.Signal{Command: handlers.Command{Actor: actor}, Execution: id, Signal: signal}
+		_, err := s.engineNode.Signal(ctx, c)
+		return err
+	})
+}
+
+func (s *System) watchDelegates(ctx context.Context) error {
+	return watch.Delegates{Delegates: s.delegates, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		SilentAfter: s.o.DelegateSilence}.Run(ctx)
+}
