@@ -41,7 +41,7 @@ type Client struct {
 // SessionOpened is a successful login.
 type SessionOpened struct {
 	Session string    `json:"session"` // its public id, which is no credential
-	Method  string    `json:"method"`  // password, setup
+	Method  string    `json:"method"`  // password, setup, code
 	Expires time.Time `json:"expires"`
 	Client
 }

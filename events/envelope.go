@@ -259,24 +259,8 @@ func (e Event) WithoutBody(stored json.RawMessage, why error) Event {
 // MarshalJSON returns the CloudEvents JSON form (structured mode): the attributes, the log sequence as "sequence", and
 // the body as it is stored under "data".
 func (e Event) MarshalJSON() ([]byte, error) {
-	v := struct {
-		SpecVersion string          `json:"specversion"`
-		Sequence    uint64          `json:"sequence"`
-		ID          string          `json:"id"`
-		Type        string          `json:"type"`
-		Source      string          `json:"source"`
-		Subject     string          `json:"subject"`
-		Time        time.Time       `json:"time"`
-		Actor       string          `json:"actor,omitempty"`
-		Cause       string          `json:"causationid,omitempty"`
-		Correlation string          `json:"correlationid,omitempty"`
-		OpenCodeSeq *int64          `json:"opencodeseq,omitempty"`
-		Form        int             `json:"dataversion,omitempty"`
-		Malformed   string          `json:"malformed,omitempty"` // why data is not the body
-		Erased      string          `json:"erased,omitempty"`    // why data is a mark
-		Data        json.RawMessage `json:"data"`
-	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil,
-		e.Form, "", "", e.Data}
+	v := cloudEvent{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause,
+		e.Correlation, nil, e.Form, "", "", e.Data}
 	if e.OpenCodeSeq >= 0 {
 		v.OpenCodeSeq = &e.OpenCodeSeq
 	}
@@ -292,4 +276,41 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		v.Data, _ = json.Marshal(string(e.Data))
 	}
 	return json.Marshal(v)
+}
+
+// UnmarshalJSON reads the form that MarshalJSON returns.
+func (e *Event) UnmarshalJSON(b []byte) error {
+	var v cloudEvent
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	of := Event{ID: v.ID, Subject: Subject{Kind: v.Type}, Source: v.Source, Time: v.Time, Actor: v.Actor, Cause: v.Cause,
+		Correlation: v.Correlation, OpenCodeSeq: -1, Form: v.Form}
+	if v.OpenCodeSeq != nil {
+		of.OpenCodeSeq = *v.OpenCodeSeq
+	}
+	*e = FromMessage(v.Subject, Message(of, nil).Header, v.Data, v.Sequence, v.Time)
+	if v.Malformed != "" {
+		*e = e.WithoutBody(v.Data, errors.New(v.Malformed))
+	}
+	return nil
+}
+
+// cloudEvent is an event in the structured mode of CloudEvents.
+type cloudEvent struct {
+	SpecVersion string          `json:"specversion"`
+	Sequence    uint64          `json:"sequence"`
+	ID          string          `json:"id"`
+	Type        string          `json:"type"`
+	Source      string          `json:"source"`
+	Subject     string          `json:"subject"`
+	Time        time.Time       `json:"time"`
+	Actor       string          `json:"actor,omitempty"`
+	Cause       string          `json:"causationid,omitempty"`
+	Correlation string          `json:"correlationid,omitempty"`
+	OpenCodeSeq *int64          `json:"opencodeseq,omitempty"`
+	Form        int             `json:"dataversion,omitempty"`
+	Malformed   string          `json:"malformed,omitempty"` // why data is not the body
+	Erased      string          `json:"erased,omitempty"`    // why data is a mark
+	Data        json.RawMessage `json:"data"`
 }

@@ -1,5 +1,5 @@
 // Package handlers turns commands into events. It has what the packages below it share: commands and refusals, the
-// loop that folds, decides and appends, transactions, and the command service over NATS.
+// loop that folds, decides and appends, transactions, and commands between the nodes of a cluster.
 //
 // A command is a request to change state and may be refused. Its handler folds what it needs to know from the log,
 // decides, and appends with the expected last sequence. On a conflict it reads and decides again. The first writer
@@ -28,7 +28,7 @@ const (
 	NotFound Code = "not_found" // what it is about does not exist
 	Conflict Code = "conflict"  // it came too late, or contradicts what is decided
 
-	Unavailable Code = "unavailable" // over NATS: the log does not store commands at present (log.Unavailable)
+	Unavailable Code = "unavailable" // the log does not store commands at present (log.Unavailable)
 )
 
 // Refused is the error of a refused command. Text is a whole sentence for the person who sent the command. Field names

@@ -14,16 +14,12 @@ import (
 	"pocketcoder/events/log"
 )
 
-// commandPrefix is where commands are taken over NATS: cmd.<name>, request/reply, JSON both ways.
-const commandPrefix = "cmd."
-
 // enginePrefix returns the prefix of requests to the node that runs an engine: engine.<engine>.<name>. Only core may
 // publish there.
 func enginePrefix(engine string) string { return "engine." + engine + "." }
 
 // Accepted is the result of a command that was carried out.
 type Accepted struct {
-	ID     string          `json:"id,omitempty"`     // of what it created
 	Seq    uint64          `json:"seq"`              // of its event
 	Result json.RawMessage `json:"result,omitempty"` // of a query
 }
@@ -37,46 +33,27 @@ type answer struct {
 
 const commandTimeout = 20 * time.Second
 
-// Commands holds the handlers of the commands that can be sent over NATS, by name. CommandOf makes a handler.
-type Commands map[string]func(ctx context.Context, actor string, body []byte) (Accepted, error)
+// Commands holds the handlers of the commands that other nodes send to the node with an engine, by name. CommandOf
+// makes a handler.
+type Commands map[string]func(ctx context.Context, body []byte) (Accepted, error)
 
-// Created adapts a function that creates something with an id.
-func Created[C any](carryOut func(context.Context, C) (string, uint64,
-	error)) func(context.Context, C) (Accepted, error) {
-	return func(ctx context.Context, c C) (Accepted, error) {
-		id, seq, err := carryOut(ctx, c)
-		return Accepted{ID: id, Seq: seq}, err
-	}
-}
-
-// SeqOnly adapts a function that creates nothing with an id.
-func SeqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(context.Context, C) (Accepted, error) {
-	return func(ctx context.Context, c C) (Accepted, error) {
-		seq, err := carryOut(ctx, c)
-		return Accepted{Seq: seq}, err
-	}
-}
-
-// CommandOf returns a handler that decodes the JSON of a command, sets its actor, and carries it out.
-func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted,
-	error)) func(context.Context, string, []byte) (Accepted, error) {
-	return func(ctx context.Context, actor string, body []byte) (Accepted, error) {
+// CommandOf returns a handler that decodes the JSON of a command and carries it out.
+func CommandOf[C any](carryOut func(context.Context, C) (Accepted, error)) func(context.Context, []byte) (Accepted,
+	error) {
+	return func(ctx context.Context, body []byte) (Accepted, error) {
 		var c C
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&c); err != nil {
 			return Accepted{}, Refuse(Invalid, "the command cannot be decoded: %v", err)
 		}
-		by(&c, actor)
 		return carryOut(ctx, c)
 	}
 }
 
-// QueryOf returns a handler that decodes the JSON of a query and returns the result of answer. A query changes nothing
-// and every caller may send it, so it has no actor.
-func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.Context, string, []byte) (Accepted,
-	error) {
-	return CommandOf(func(*C, string) {}, func(ctx context.Context, c C) (Accepted, error) {
+// QueryOf returns a handler that decodes the JSON of a query and returns the result of answer.
+func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.Context, []byte) (Accepted, error) {
+	return CommandOf(func(ctx context.Context, c C) (Accepted, error) {
 		r, err := answer(ctx, c)
 		if err != nil {
 			return Accepted{}, err
@@ -86,23 +63,14 @@ func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.
 	})
 }
 
-// Serve handles commands over NATS until ctx ends, in the name of actor. Only the operator's identity may publish them.
-func (all Commands) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
-	return all.serve(ctx, nc, commandPrefix, actor, log)
-}
-
 // ServeEngine handles commands of other nodes for an engine until ctx ends. These commands name their actors.
 func (all Commands) ServeEngine(ctx context.Context, nc *nats.Conn, engine string, log *slog.Logger) error {
-	return all.serve(ctx, nc, enginePrefix(engine), "", log)
-}
-
-func (all Commands) serve(ctx context.Context, nc *nats.Conn, prefix, actor string, log *slog.Logger) error {
 	for name, carryOut := range all {
-		sub, err := nc.QueueSubscribe(prefix+name, "handlers", func(m *nats.Msg) {
+		sub, err := nc.QueueSubscribe(enginePrefix(engine)+name, "handlers", func(m *nats.Msg) {
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 				defer cancel()
-				accepted, err := carryOut(ctx, actor, m.Data)
+				accepted, err := carryOut(ctx, m.Data)
 				if err := respond(m, accepted, err); err != nil {
 					log.Error("answer command", "command", name, "err", err)
 				}
@@ -140,17 +108,9 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 	return err
 }
 
-// Send sends a command to a running system over NATS. It returns a Refused if the command is refused.
-func Send(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
-	return send(ctx, nc, commandPrefix, name, command)
-}
-
-// SendToEngine sends a command to the node that runs an engine. It returns nats.ErrNoResponders if no node does.
+// SendToEngine sends a command to the node that runs an engine. It returns a Refused if the command is refused, and
+// nats.ErrNoResponders if no node runs the engine.
 func SendToEngine(ctx context.Context, nc *nats.Conn, engine, name string, command any) (Accepted, error) {
-	return send(ctx, nc, enginePrefix(engine), name, command)
-}
-
-func send(ctx context.Context, nc *nats.Conn, prefix, name string, command any) (Accepted, error) {
 	body, err := json.Marshal(command)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("send %s: %w", name, err)
@@ -160,7 +120,7 @@ func send(ctx context.Context, nc *nats.Conn, prefix, name string, command any) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	m, err := nc.RequestWithContext(ctx, prefix+name, body)
+	m, err := nc.RequestWithContext(ctx, enginePrefix(engine)+name, body)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("send %s: %w", name, err)
 	}

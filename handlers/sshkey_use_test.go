@@ -25,8 +25,9 @@ func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
 	is.NoErr(err)
 	key, err := ssh.NewPublicKey(public)
 	is.NoErr(err)
-	id, _, err := sshkey.Add{Command: handlers.Command{Actor: handlerstest.Alice},
-		User: "ann", Line: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " ann@laptop"}.CarryOut(t.Context(), h.Records)
+	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " ann@laptop"
+	id, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, New: true,
+		Collection: sshkey.Collection, Set: record.Fields(map[string]any{"user": "ann", "public_key": line, "is_active": true})})
 	is.NoErr(err)
 	registered := func() sshkey.Registered {
 		t.Helper()

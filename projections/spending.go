@@ -13,7 +13,7 @@ import (
 // a provider read from its cache or wrote to it counts in the cost alone. The cost of a message counts once, in the
 // chat where it was written, also after the message or the chat was removed.
 type Spending struct {
-	Cost   float64 `db:"cost" json:"cost"`
+	Cost   float64 `db:"cost" json:"cost" about:"In US dollars."`
 	Tokens int64   `db:"tokens" json:"tokens"`
 }
 

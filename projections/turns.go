@@ -29,8 +29,9 @@ func (t *tables) stateOfTurn(message string, c Chat, body any, now string) strin
 	m, _ := t.messages.Get(message)
 	own, _ := t.sessions.Get(c.Session)
 	_, isDeleted := body.(events.Deleted)
-	return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
-		HasFailed: m.UserStatus == statusFailed, IsDeleted: isDeleted, Session: own.TurnState, Outcome: own.Outcome}.State(now)
+	prompt := turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+		HasFailed: m.UserStatus == statusFailed, IsDeleted: isDeleted, Session: own.TurnState, Outcome: own.Outcome}
+	return prompt.State(now)
 }
 
 // LastTurn returns the last turn of a chat's own session, and whether there is one.

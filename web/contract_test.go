@@ -84,7 +84,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	t.Helper()
 	f := map[string]any{
 		"collection": "chats", "expand": "user", "fields": "*", "filter": `id != ""`, "sort": "-created", "skipTotal": "1", "page": 1, "perPage": 5,
-		"after": 0, "deltas": "1", "Last-Event-ID": 0, "subject": "evt.>", "stream": "stdout", "Range": "bytes=0-1", "message": "msg_1",
+		"after": 0, "deltas": "1", "since": time.Now().Format(time.RFC3339), "Last-Event-ID": 0, "subject": "evt.>", "stream": "stdout", "Range": "bytes=0-1", "message": "msg_1",
 		"identity": "admin@example.org", "email": "new@example.org", "password": webtest.Password, "identityField": "email", "passwordConfirm": webtest.Password,
 		"requests": []any{map[string]any{"method": "POST", "url": "/api/collections/chats/records", "body": map[string]any{"title": "of a batch"}}},
 		"patterns": []string{"git status"}, "metadata": map[string]any{"command": "git status"}, "permission": "bash",
@@ -111,6 +111,25 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	webtest.Check(t, err)
 	f["at"] = last
 	switch {
+	case strings.Contains(o.path, "/logins"):
+		l, err := s.Accounts.BeginCodeLogin(t.Context(), events.Client{})
+		webtest.Check(t, err)
+		f["code"], f["secret"] = l.Code, l.Secret
+	case strings.Contains(o.path, "/users/{id}/sessions"):
+		other, login := s.User(t, "other"+strings.ToLower(chat), account.User)
+		identity, err := s.Accounts.Check(login)
+		webtest.Check(t, err)
+		f["id"], f["session"] = other, identity.Session
+	case strings.Contains(o.path, "/models"), strings.Contains(o.path, "/spending"):
+		f["chat"], f["day"], f["model"] = chat, "2026-01-02", ""
+	case strings.Contains(o.path, "/ssh_keys/{id}"):
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("ssh_keys"), map[string]any{"user": admin,
+			"public_key": webtest.PublicKey(t), "is_active": true})
+		f["id"] = made["id"]
+	case strings.Contains(o.path, "/secrets/"):
+		f["id"], f["name"], f["value"] = "of-"+chat, "API_TOKEN", "kq7Zt4Wx9Lm2Pv8RbN3s"
+		s.Call(t, token, "POST", webtest.RecordsPath("mcp_servers"), map[string]any{"name": f["id"], "command": "/opt/lab",
+			"environment": []string{"API_TOKEN"}, "status": "pending"})
 	case strings.Contains(o.path, "/sessions/"):
 		identity, err := s.Accounts.Check(s.Login(t, "admin"))
 		webtest.Check(t, err)
@@ -121,6 +140,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Append(t, chat, events.ExecFinished{Exec: "exec_" + chat, Stdout: events.Output{Bytes: 5, Text: "hello"}})
 		_, list := s.Call(t, token, "GET", webtest.RecordsPath("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`),
 			nil)
+		f["follow"] = "1"
 		f["id"], f["signal"] = list["items"].([]any)[0].(map[string]any)["id"], "TERM"
 		s.Running("exec_" + chat)
 		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat,
@@ -160,7 +180,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 			"user": admin, "prompt": "write the report", "session_mode": "new", "every": "1h", "enabled": true})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/pair"):
-		f["channel"] = "of " + chat
+		f["channel"], f["user"] = "of "+chat, admin
 		s.Call(t, token, "POST", webtest.RecordsPath("channels"), map[string]any{"name": f["channel"], "kind": "telegram",
 			"token": botToken})
 	case strings.Contains(o.path, "/hooks/"):
@@ -172,6 +192,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 			"user": admin})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/webhook_targets/"):
+		f["from"] = 1
 		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhook_targets"), map[string]any{"name": "of " + chat,
 			"url": "https://example.org/", "types": "turn.lost"})
 		f["id"] = made["id"]

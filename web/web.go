@@ -28,6 +28,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
@@ -75,7 +76,9 @@ type Options struct {
 
 	ProviderKeys *model.ProviderKeys
 	Channels     *channel.Channels
-	Workspace    string // the directory whose files are served, absolute
+	Secrets      mcpserver.Secrets
+	Configured   func() string // the model of the configuration, as provider/model; nil for none
+	Workspace    string        // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
 	PortsURL string
 	URL      string   // under which people reach the server; empty if only this machine reaches it
@@ -89,7 +92,9 @@ type Server struct {
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Exports  *export.Exports
-	hosts    []string
+	// what the command line and administrators need besides
+	Operations *routes.Operations
+	hosts      []string
 }
 
 // New returns a server with all routes.
@@ -122,7 +127,9 @@ func New(o Options) *Server {
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
 		Exports:  &export.Exports{API: core, Log: o.Log},
-		hosts:    o.Hosts,
+		Operations: &routes.Operations{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: o.Records,
+			Gate: o.Gate, Channels: o.Channels, Secrets: o.Secrets, Agents: all.Agents, Configured: o.Configured},
+		hosts: o.Hosts,
 	}
 }
 
@@ -131,12 +138,15 @@ func (s *Server) routes() []api.Route {
 	return slices.Concat(s.Chats.Routes(), s.Delegates.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
-		s.Agents.Routes(),
+		s.Agents.Routes(), s.Operations.Routes(),
 		routes.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.
 func (s *Server) Routes() http.Handler { return s.API.Handler(s.routes()...) }
+
+// Local serves the API to the operator of the machine, who needs no token.
+func (s *Server) Local() http.Handler { return api.AsOperator(s.Routes()) }
 
 func (s *Server) Document() openapi.Document { return s.API.Document(s.routes()...) }
 

@@ -39,7 +39,7 @@ const (
 // ListenForShells opens the Unix socket at path, in a directory of mode 0700. The caller must hold the lock
 // of that directory, because an existing socket is replaced.
 func ListenForShells(path string) (net.Listener, error) {
-	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("open shell socket %s: %w", path, err) }
+	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("open socket %s: %w", path, err) }
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)

@@ -28,6 +28,19 @@ func listen(what, address, flag string) (net.Listener, error) {
 	return l, nil
 }
 
+// listenLocal opens the socket at which the operator of this machine reaches the API. Only its owner can open it.
+func listenLocal(path string) (net.Listener, error) {
+	l, err := opencode.ListenForShells(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("open socket %s: %w", path, err)
+	}
+	return l, nil
+}
+
 func (s *System) openMetrics() (err error) {
 	if s.o.Metrics == "" {
 		return nil

@@ -14,17 +14,8 @@ import (
 	"time"
 
 	"pocketcoder/events/log"
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/agent"
-	"pocketcoder/handlers/device"
-	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/mcpstate"
-	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/proposal"
-	"pocketcoder/handlers/sshkey"
 	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
@@ -36,17 +27,22 @@ type Roles []string
 // The roles.
 const (
 	// OpenCode, what carries out effects and reacts to events, a sandbox worker; on the node with the lease
-	RoleEngine   = "engine"
-	RoleHandlers = "handlers" // commands and queries of the command line
-	RoleWeb      = "web"      // the API, realtime and the pages
+	RoleEngine = "engine"
+	RoleWeb    = "web" // the API over TCP, realtime and the pages
 )
 
-var allRoles = Roles{RoleEngine, RoleHandlers, RoleWeb}
+var allRoles = Roles{RoleEngine, RoleWeb}
+
+// roleHandlers is a role of earlier versions. Every node serves the command line on its machine now.
+const roleHandlers = "handlers"
 
 // ParseRoles parses a comma-separated list of roles.
 func ParseRoles(list string) (Roles, error) {
 	roles := Roles{}
 	for role := range strings.SplitSeq(list, ",") {
+		if role == roleHandlers {
+			continue
+		}
 		if !slices.Contains(allRoles, role) {
 			return nil, fmt.Errorf("%q is not a role; want some of %s, with commas between them", role,
 				strings.Join(allRoles, ","))
@@ -179,18 +175,6 @@ func (s *System) session(id string) (permission.Session, bool) {
 		s.o.Logger.Error("look up session", "err", err)
 	}
 	return permission.Session{Chat: row.Chat, Directory: row.Directory}, ok && !row.Removed
-}
-
-// commands returns the commands that this node serves over NATS.
-func (s *System) commands() []handlers.Commands {
-	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), device.Commands(s.records),
-		sshkey.Commands(s.records), mcpserver.Commands(s.records), model.Commands(s.records, s.outbox.Configured),
-		s.budgets.Commands(), s.gate.Commands(), explanation.Commands(s.gate),
-		s.accounts.Commands(), s.mcpSecrets().Commands(), s.delegates.Commands(),
-		s.schedules.Commands(), s.previews().Commands(),
-		agent.Agents{Records: s.records}.Commands(), s.proposals().Commands(),
-		note.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
-		mcpstate.Servers{Records: s.records, Model: s.model}.Commands()}
 }
 
 func (s *System) proposals() proposal.Proposals {

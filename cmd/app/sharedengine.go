@@ -55,11 +55,11 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 		"todo":    handlers.QueryOf(g.todo),
 		"changed": handlers.QueryOf(g.changed),
 		"servers": handlers.QueryOf(func(_ context.Context, r chatRequest) ([]string, error) { return g.Exec.Servers(r.Chat), nil }),
-		"signal": handlers.CommandOf(func(*signalRequest, string) {},
-			handlers.SeqOnly(func(ctx context.Context, r signalRequest) (uint64, error) {
-				r.Actor = r.By
-				return g.Exec.Signal(ctx, r.Signal)
-			})),
+		"signal": handlers.CommandOf(func(ctx context.Context, r signalRequest) (handlers.Accepted, error) {
+			r.Actor = r.By
+			seq, err := g.Exec.Signal(ctx, r.Signal)
+			return handlers.Accepted{Seq: seq}, err
+		}),
 		"tell": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
 			return nil, g.Push.SendNotice(ctx, r.User, r.Notice)
 		}),
@@ -67,11 +67,6 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 			return nil, g.Push.Test(ctx, r.User, r.Device)
 		}),
 	}.ServeEngine(ctx, g.Conn, g.ID, g.Logger)
-}
-
-// Commands returns the commands of the operator that need OpenCode.
-func (g *sharedEngine) Commands() handlers.Commands {
-	return handlers.Commands{"chat.changed": handlers.QueryOf(g.changed)}
 }
 
 // diff, todo and changed return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.

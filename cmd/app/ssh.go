@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
@@ -20,7 +21,7 @@ func openSSH(ctx context.Context, o Options, say *progress) (*ssh.Server, error)
 	if err := os.MkdirAll(o.Data.Path("ssh"), 0o700); err != nil || o.SSH == "" {
 		return nil, err
 	}
-	if _, err := viewer.Open(ctx, o.Data); err != nil {
+	if _, err := viewer.Open(ctx, client.Address{Data: o.Data}); err != nil {
 		return nil, fmt.Errorf("--ssh: %w", err)
 	}
 	s, err := ssh.OpenServer(ctx, o.SSH, o.Data.Path("ssh"), o.Logger)

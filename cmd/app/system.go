@@ -46,7 +46,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/channel"
@@ -88,6 +87,10 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 		return nil, err
 	}
 	s.onClose(func() { s.listener.Close() })
+	if s.local, err = listenLocal(o.Data.APISocket()); err != nil {
+		return nil, err
+	}
+	s.onClose(func() { s.local.Close() })
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
@@ -243,6 +246,7 @@ type System struct {
 	o         Options
 	closers   []func()     // functions that close the foundations, in the order in which they were opened
 	listener  net.Listener // of the web server
+	local     net.Listener // of the API for the operator of this machine
 	metrics   net.Listener // for Prometheus; nil without --metrics
 	progress  *progress
 	keys      natsconf.Keys
@@ -368,6 +372,7 @@ func (s *System) wire() {
 		Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
+		Secrets: s.mcpSecrets(), Configured: s.outbox.Configured,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Delegates: s.delegates, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
@@ -398,17 +403,9 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	}
 	g.Add(actor(rest, s.runSSH))
 	g.Add(actor(rest, s.runEgress))
-	if s.o.Roles.has(RoleHandlers) {
-		for _, commands := range s.commands() {
-			g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
-		}
-		g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model, s.loading) }))
-		g.Add(actor(rest, once(s.loaded, s.watchSchedules)))
-	}
+	g.Add(actor(rest, once(s.loaded, s.watchSchedules)))
 	g.Add(actor(rest, func(ctx context.Context) error { return web.Serve(ctx, s.listener, s.handler()) }))
-	if s.o.Roles.has(RoleWeb) {
-		g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
-	}
+	g.Add(actor(rest, func(ctx context.Context) error { return web.Serve(ctx, s.local, s.web.Local()) }))
 	g.Add(actor(rest, s.serveMetrics))
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
@@ -440,9 +437,6 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 			Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))
-	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		return queries.ServeOne(ctx, s.nc, "consumers", func() any { return s.log.StalledConsumers() })
-	})))
 	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
 		Logger: s.o.Logger}
 	for _, run := range []func(context.Context) error{
@@ -454,11 +448,6 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	}
 	g.Add(actor(rest, once(s.prepared, s.gateway.Run)))
 	g.Add(actor(rest, once(s.leading, s.worker.Run)))
-	for _, commands := range []handlers.Commands{s.push.Commands(), s.exec.Commands(), s.engineNode.Commands()} {
-		g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-			return commands.Serve(ctx, s.nc, operator, s.o.Logger)
-		})))
-	}
 	if s.lease != nil {
 		g.Add(actor(rest, once(s.prepared, s.engineNode.Serve)))
 		g.Add(actor(rest, again(s.providerKeys.Follow)))

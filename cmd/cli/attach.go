@@ -8,12 +8,9 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
-	"pocketcoder/handlers/sshkey"
-	"pocketcoder/projections"
 )
 
 const attachUsage = `pocketcoder attach [CHAT]: watch the commands of a chat in tmux.
@@ -35,21 +32,19 @@ opens a shell whose output is not recorded.
 `
 
 type attachOptions struct {
-	data  datadir.Dir
+	at    *client.Address
 	chat  string // empty for the newest chat
 	shell bool
-	user  string // the account that attaches; empty for the operator
 	all   bool   // the account sees all chats
 	key   string // id of the SSH key that logged in; empty without one
 }
 
 func attachFlags(env Environment, args []string) (attachOptions, error) {
 	fs := NewFlags(env, "attach", attachUsage)
-	data := DataFlag(fs, env)
-	o := attachOptions{}
+	o := attachOptions{at: ServerFlags(fs, env)}
 	fs.BoolVar(&o.shell, "shell", false, "also open a shell in the sandbox")
 	// The lines of authorized_keys have the internal flags.
-	fs.StringVar(&o.user, "user", "", internalFlag+"`id` of the account that attaches: it sees its own chats, and owns the shell")
+	fs.StringVar(&o.at.Account, "user", "", internalFlag+"`id` of the account that attaches: it sees its own chats, and owns the shell")
 	fs.BoolVar(&o.all, "all", false, internalFlag+"show the chats of all accounts; --user must be an administrator")
 	ssh := fs.Bool("ssh", false, internalFlag+"take the chat from SSH_ORIGINAL_COMMAND")
 	fs.StringVar(&o.key, "key", "", internalFlag+"`id` of the SSH key that logged in: its last_used is set")
@@ -57,8 +52,7 @@ func attachFlags(env Environment, args []string) (attachOptions, error) {
 	if err != nil {
 		return o, err
 	}
-	o.data = datadir.Dir(*data)
-	if _, err := events.ParseID(o.user); o.user != "" && err != nil {
+	if _, err := events.ParseID(o.at.Account); o.at.Account != "" && err != nil {
 		return o, WrongUsage(env, "attach: --user: %v", err)
 	}
 	if *ssh {
@@ -83,7 +77,7 @@ func Attach(ctx context.Context, env Environment, args []string) error {
 	if !env.Interactive {
 		return errors.New("attach: it needs a terminal; over SSH ask for one with: ssh -t")
 	}
-	v, err := viewer.Open(ctx, o.data)
+	v, err := viewer.Open(ctx, *o.at)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
@@ -95,13 +89,13 @@ func Attach(ctx context.Context, env Environment, args []string) error {
 }
 
 func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session string, err error) {
-	s, err := client.Connect(ctx, o.data)
+	s, err := client.Connect(ctx, *o.at)
 	if err != nil {
 		return "", err
 	}
 	defer s.Close()
 	if o.key != "" {
-		if err := s.Do(ctx, "key.used", sshkey.Use{Command: client.NewCommand(), Key: o.key}); err != nil {
+		if err := s.UseKey(ctx, o.key); err != nil {
 			return "", fmt.Errorf("attach: record the login: %w", err)
 		}
 	}
@@ -109,10 +103,10 @@ func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session strin
 		return "", err
 	}
 	if session, err = v.Show(ctx, o.chat); err == nil {
-		err = v.Enter(ctx, os.Getpid(), o.user)
+		err = v.Enter(ctx, os.Getpid(), o.at.Account)
 	}
 	if err == nil && o.shell {
-		err = v.OpenShell(ctx, o.chat, o.user)
+		err = v.OpenShell(ctx, o.chat, o.at.Account)
 	}
 	if err != nil {
 		return "", fmt.Errorf("attach: %w", err)
@@ -124,30 +118,20 @@ func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session strin
 
 // find returns the chat to attach to. It returns an error if the account may not see the chat.
 func (o attachOptions) find(ctx context.Context, s *client.System) (chat string, err error) {
-	owner := o.user
+	owner := o.at.Account
 	if o.all {
 		owner = ""
 	}
 	if o.chat == "" {
-		return newest(ctx, s, owner)
+		chat, err := s.NewestChat(ctx, owner)
+		if err == nil && chat.ID == "" {
+			err = errors.New("attach: there is no chat to show; start one with: " + program.Name() + " chat")
+		}
+		return chat.ID, err
 	}
-	var row projections.Chat
-	if err := s.Query(ctx, "chat", map[string]any{"chat": o.chat}, &row); err != nil {
-		return "", err
+	row, err := s.FindChat(ctx, o.chat)
+	if err == nil && owner != "" && row.User != owner {
+		err = fmt.Errorf("there is no chat %s", o.chat) // does not reveal that the chat exists
 	}
-	if owner != "" && row.User != owner {
-		return "", fmt.Errorf("query chat: there is no chat %s", o.chat) // does not reveal that the chat exists
-	}
-	return row.ID, nil
-}
-
-// newest returns the chat of an account with the newest activity that is not archived. An empty user means all
-// accounts.
-func newest(ctx context.Context, s *client.System, user string) (string, error) {
-	var chat projections.Chat
-	err := s.Query(ctx, "newest", map[string]any{"user": user}, &chat)
-	if err == nil && chat.ID == "" {
-		err = errors.New("attach: there is no chat to show; start one with: " + program.Name() + " chat")
-	}
-	return chat.ID, err
+	return row.ID, err
 }

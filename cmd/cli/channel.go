@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -32,7 +31,7 @@ const channelUsage = `pocketcoder channel: talk to the assistant in a messenger,
   pocketcoder channel messages                  list what has left, waits or failed, the newest first
   pocketcoder channel remove phone              delete a channel, its token and its pairings
 
-Then pair yourself: pocketcoder pair phone. See docs/channels.md.
+Then pair yourself: pocketcoder pair phone. See docs/channels.md. POCKETCODER_SERVER names a system elsewhere.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -63,7 +62,6 @@ type channelCommand struct {
 func Channel(ctx context.Context, env Environment, args []string) error {
 	c := channelCommand{env: env}
 	fs := NewFlags(env, "channel", channelUsage)
-	data := DataFlag(fs, env)
 	fs.StringVar(&c.server, "server", "", "add: `URL` of a Bot API server of your own")
 	fs.StringVar(&c.trigger, "trigger", "", "add: `word` that begins a message to the assistant in a group; a mention of the bot always does")
 	fs.StringVar(&c.mailbox.Address, "address", "", "add: `address` of a mailbox, in place of a bot of Telegram")
@@ -72,6 +70,7 @@ func Channel(ctx context.Context, env Environment, args []string) error {
 	fs.StringVar(&c.mailbox.Authserv, "authserv-id", "", "add: `name` of the receiving server, the first word of its Authentication-Results headers; separate several names with spaces")
 	fs.IntVar(&c.limit, "limit", 50, "messages: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, messages: print a JSON list")
+	at := ServerFlags(fs, env) // its flag is that of the Bot API server
 	rest, err := Parse(fs, args, 2)
 	if err != nil {
 		return err
@@ -80,11 +79,11 @@ func Channel(ctx context.Context, env Environment, args []string) error {
 		"enable": c.enable(true), "disable": c.enable(false)}
 	switch name := strings.Join(rest, " "); {
 	case len(rest) == 2 && verbs[rest[0]] != nil:
-		return c.connected(ctx, *data, func() error { return verbs[rest[0]](ctx, rest[1]) })
+		return c.connected(ctx, *at, func() error { return verbs[rest[0]](ctx, rest[1]) })
 	case name == "list":
-		return c.connected(ctx, *data, func() error { return c.list(ctx) })
+		return c.connected(ctx, *at, func() error { return c.list(ctx) })
 	case name == "messages":
-		return c.connected(ctx, *data, func() error { return c.messages(ctx) })
+		return c.connected(ctx, *at, func() error { return c.messages(ctx) })
 	}
 	return WrongUsage(env, "channel: want add, token, enable, disable or remove with a name, list, or messages")
 }
@@ -92,7 +91,7 @@ func Channel(ctx context.Context, env Environment, args []string) error {
 func Pair(ctx context.Context, env Environment, args []string) error {
 	c := channelCommand{env: env}
 	fs := NewFlags(env, "pair", pairUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	fs.StringVar(&c.user, "user", "", "`email` of the account")
 	fs.BoolVar(&c.asJSON, "json", false, "print JSON")
 	rest, err := Parse(fs, args, 2)
@@ -101,20 +100,20 @@ func Pair(ctx context.Context, env Environment, args []string) error {
 	}
 	switch {
 	case len(rest) == 1 && rest[0] == "list":
-		return c.connected(ctx, *data, func() error { return c.pairings(ctx) })
+		return c.connected(ctx, *at, func() error { return c.pairings(ctx) })
 	case len(rest) == 2 && rest[0] == "revoke":
-		return c.connected(ctx, *data, func() error {
-			return c.Do(ctx, "pairing.revoke", record.Delete{Command: client.NewCommand(), Record: rest[1]})
+		return c.connected(ctx, *at, func() error {
+			return c.Delete(ctx, channel.Pairings, rest[1])
 		})
 	case len(rest) == 1:
-		return c.connected(ctx, *data, func() error { return c.code(ctx, rest[0]) })
+		return c.connected(ctx, *at, func() error { return c.code(ctx, rest[0]) })
 	}
 	return WrongUsage(env, "pair: want the name of a channel, list, or revoke and a pairing")
 }
 
 // connected runs fn with a connection to the running system. c must be the receiver of fn's methods.
-func (c *channelCommand) connected(ctx context.Context, data string, fn func() error) error {
-	s, err := client.Connect(ctx, datadir.Dir(data))
+func (c *channelCommand) connected(ctx context.Context, at client.Address, fn func() error) error {
+	s, err := client.Connect(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (c *channelCommand) connected(ctx context.Context, data string, fn func() e
 }
 
 func (c *channelCommand) all(ctx context.Context) ([]channel.Channel, error) {
-	return client.Call[[]channel.Channel](ctx, c.System, "channel.list", struct{}{})
+	return client.List[channel.Channel](ctx, c.System, channel.Collection, client.Select{Sort: "updated,id"})
 }
 
 func (c *channelCommand) named(ctx context.Context, name string) (channel.Channel, error) {
@@ -150,10 +149,6 @@ func (c *channelCommand) readToken() (string, error) {
 	return line, nil
 }
 
-func (c *channelCommand) save(ctx context.Context, id string, values map[string]any) error {
-	return c.Do(ctx, "channel.save", record.Save{Command: client.NewCommand(), Record: id, New: id == "", Set: record.Fields(values)})
-}
-
 func (c *channelCommand) add(ctx context.Context, name string) error {
 	token, err := c.readToken()
 	if err != nil {
@@ -165,7 +160,7 @@ func (c *channelCommand) add(ctx context.Context, name string) error {
 		values = map[string]any{"name": name, "kind": channel.Email, "token": token, "server": m.Server, "smtp": m.SMTP,
 			"address": m.Address, "authserv_id": m.Authserv}
 	}
-	if err := c.save(ctx, "", values); err != nil {
+	if _, err := c.Create(ctx, channel.Collection, values); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.env.Stdout, "Channel %s is added. Pair yourself: pocketcoder pair %[1]s\n", name)
@@ -181,7 +176,7 @@ func (c *channelCommand) token(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.save(ctx, one.ID, map[string]any{"token": token})
+	return c.Update(ctx, channel.Collection, one.ID, map[string]any{"token": token})
 }
 
 func (c *channelCommand) enable(enabled bool) func(context.Context, string) error {
@@ -190,7 +185,7 @@ func (c *channelCommand) enable(enabled bool) func(context.Context, string) erro
 		if err != nil {
 			return err
 		}
-		return c.save(ctx, one.ID, map[string]any{"enabled": enabled})
+		return c.Update(ctx, channel.Collection, one.ID, map[string]any{"enabled": enabled})
 	}
 }
 
@@ -199,7 +194,7 @@ func (c *channelCommand) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.Do(ctx, "channel.delete", record.Delete{Command: client.NewCommand(), Record: one.ID})
+	return c.System.Delete(ctx, channel.Collection, one.ID)
 }
 
 func (c *channelCommand) list(ctx context.Context) error {
@@ -220,8 +215,9 @@ func (c *channelCommand) list(ctx context.Context) error {
 }
 
 func (c *channelCommand) messages(ctx context.Context) error {
-	var all []projections.ChannelMessage
-	if err := c.QueryNow(ctx, "outgoing", map[string]any{"limit": c.limit}, &all); err != nil {
+	all, err := client.List[projections.ChannelMessage](ctx, c.System, "channel_messages",
+		client.Select{Sort: "-position,id", Limit: c.limit})
+	if err != nil {
 		return err
 	}
 	const header = "QUEUED\tCHAT\tTYPE\tSTATE\tTRIES\tTEXT"
@@ -240,7 +236,8 @@ func (c *channelCommand) code(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	code, err := client.Call[channel.Code](ctx, c.System, "pairing.code", channel.NewCode{Channel: name, User: user})
+	var code channel.Code
+	err = c.Send(ctx, http.MethodPost, "/api/pocketcoder/pair", map[string]string{"channel": name, "user": user}, &code)
 	if err != nil {
 		return err
 	}
@@ -262,7 +259,7 @@ func (c *channelCommand) code(ctx context.Context, name string) error {
 
 // owner returns the account with the email of the flag, or the only account of a person.
 func (c *channelCommand) owner(ctx context.Context) (string, error) {
-	all, err := client.Call[[]account.Account](ctx, c.System, "user.list", struct{}{})
+	all, err := c.Accounts(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -276,7 +273,7 @@ func (c *channelCommand) owner(ctx context.Context) (string, error) {
 }
 
 func (c *channelCommand) pairings(ctx context.Context) error {
-	all, err := client.Call[[]channel.Pairing](ctx, c.System, "pairing.list", struct{}{})
+	all, err := client.List[channel.Pairing](ctx, c.System, channel.Pairings, client.Select{Sort: "updated,id"})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console"
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 )
@@ -57,19 +56,19 @@ Exit status:
   7  the answer is not complete: it was cut at the model's limit of output, is empty, or a filter blocked it
 `
 
-func chatFlags(env Environment, args []string) (o console.Options, data datadir.Dir, err error) {
+func chatFlags(env Environment, args []string) (o console.Options, at client.Address, err error) {
 	fs := NewFlags(env, "chat", chatUsage)
-	directory := DataFlag(fs, env)
+	address := ServerFlags(fs, env)
 	fs.StringVar(&o.Message, "m", "", "send this `text`, see the turn through, and exit")
 	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything except files that a command created) or none (deny everything except these); POCKETCODER_APPROVE says it for scripts and with -m")
 	fs.StringVar(&o.Title, "title", "", "`title` of a new chat; if empty, OpenCode generates one from the first message")
 	fs.BoolVar(&o.Continue, "continue", false, "continue the newest chat that is not archived")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
-		return o, data, err
+		return o, at, err
 	}
-	data = datadir.Dir(*directory)
-	o.History = data.Path("history")
+	at = *address
+	o.History = at.State().Path("history")
 	o.In, o.Out, o.Err, o.Interactive, o.Colours = env.Stdin, env.Stdout, env.Stderr, env.Interactive, hasColours(env)
 	fs.Visit(func(f *flag.Flag) { o.Once = o.Once || f.Name == "m" })
 	if o.Approve == "" {
@@ -80,30 +79,30 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 	}
 	if len(rest) == 1 {
 		if o.Chat, err = events.ParseID(rest[0]); err != nil {
-			return o, data, WrongUsage(env, "chat: %v", err)
+			return o, at, WrongUsage(env, "chat: %v", err)
 		}
 	}
 	switch {
 	case o.Approve != console.ApproveAsk && o.Approve != console.ApproveAll && o.Approve != console.ApproveNone:
-		return o, data, WrongUsage(env, "chat: --approve must be ask, all or none, got %q", o.Approve)
+		return o, at, WrongUsage(env, "chat: --approve must be ask, all or none, got %q", o.Approve)
 	case o.Once && strings.TrimSpace(o.Message) == "":
-		return o, data, WrongUsage(env, "chat: the message is empty")
+		return o, at, WrongUsage(env, "chat: the message is empty")
 	case len(o.Message) > chat.MaxMessage:
-		return o, data, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), chat.MaxMessage)
+		return o, at, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), chat.MaxMessage)
 	case o.Continue && (o.Chat != "" || o.Title != ""):
-		return o, data, WrongUsage(env, "chat: --continue takes the newest chat; it needs no CHAT and no --title")
+		return o, at, WrongUsage(env, "chat: --continue takes the newest chat; it needs no CHAT and no --title")
 	case o.Title != "" && o.Chat != "":
-		return o, data, WrongUsage(env, "chat: --title is for a new chat, and %s exists", o.Chat)
+		return o, at, WrongUsage(env, "chat: --title is for a new chat, and %s exists", o.Chat)
 	}
-	return o, data, nil
+	return o, at, nil
 }
 
 func Chat(ctx context.Context, env Environment, args []string) error {
-	o, data, err := chatFlags(env, args)
+	o, at, err := chatFlags(env, args)
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, data)
+	s, err := client.Connect(ctx, at)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 )
 
 const chatsUsage = `pocketcoder chats: list chats, the most recently active first.
@@ -23,7 +22,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 func Chats(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "chats", chatsUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	limit := fs.Int("limit", 20, "list at most this `number` of chats")
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	if _, err := Parse(fs, args, 0); err != nil {
@@ -32,7 +31,7 @@ func Chats(ctx context.Context, env Environment, args []string) error {
 	if *limit < 1 {
 		return WrongUsage(env, "chats: --limit must be at least 1, got %d", *limit)
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
@@ -53,7 +54,9 @@ func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
 	}
-	if data := fs.Lookup("data"); data != nil && data.Value.String() == "" {
+	data, server := fs.Lookup("data"), fs.Lookup("server")
+	elsewhere := server != nil && server.Value.String() != ""
+	if data != nil && data.Value.String() == "" && !elsewhere {
 		return nil, wrongArguments(fs, "HOME is not set; name the data directory with --data or POCKETCODER_DATA")
 	}
 	if len(rest) > most {
@@ -95,7 +98,14 @@ func Variable(env Environment, name, otherwise string) string {
 	return otherwise
 }
 
+// DataFlag adds the flag of a command that works on the data directory itself.
 func DataFlag(fs *flag.FlagSet, env Environment) *string {
+	data := new(string)
+	dataVar(fs, env, data)
+	return data
+}
+
+func dataVar(fs *flag.FlagSet, env Environment, to *string) {
 	standard := ""
 	switch data, home := env.Getenv("XDG_DATA_HOME"), env.Getenv("HOME"); {
 	case data != "":
@@ -103,7 +113,28 @@ func DataFlag(fs *flag.FlagSet, env Environment) *string {
 	case home != "":
 		standard = filepath.Join(home, ".local", "share", "pocketcoder")
 	}
-	return fs.String("data", Variable(env, "POCKETCODER_DATA", standard), "data `directory` (POCKETCODER_DATA)")
+	fs.StringVar(to, "data", Variable(env, "POCKETCODER_DATA", standard), "data `directory` (POCKETCODER_DATA)")
+}
+
+// ServerFlags adds the flags that say which system a command uses.
+func ServerFlags(fs *flag.FlagSet, env Environment) *client.Address {
+	at := &client.Address{Token: env.Getenv("POCKETCODER_TOKEN"), Config: configDirectory(env)}
+	dataVar(fs, env, (*string)(&at.Data))
+	at.Server = env.Getenv("POCKETCODER_SERVER")
+	if fs.Lookup("server") != nil { // of the command itself
+		return at
+	}
+	fs.StringVar(&at.Server, "server", at.Server, "`URL` of a system elsewhere, such as "+
+		"https://code.example.org, at which you are logged in (POCKETCODER_SERVER)")
+	return at
+}
+
+// configDirectory returns the directory with the user's configuration of PocketCoder.
+func configDirectory(env Environment) string {
+	if config := env.Getenv("XDG_CONFIG_HOME"); config != "" {
+		return filepath.Join(config, "pocketcoder")
+	}
+	return filepath.Join(env.Getenv("HOME"), ".config", "pocketcoder")
 }
 
 // WrongUsage prints what is wrong with the arguments on stderr, and returns ErrUsage.

@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/money"
 	"pocketcoder/projections"
@@ -46,7 +44,7 @@ func Delegates(ctx context.Context, env Environment, args []string) error {
 
 func listDelegates(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "delegates", delegatesUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	limit := fs.Int("limit", 50, "list at most this `number` of delegates")
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	rest, err := Parse(fs, args, 1)
@@ -60,8 +58,13 @@ func listDelegates(ctx context.Context, env Environment, args []string) error {
 	if *limit < 1 || *limit > 1000 {
 		return WrongUsage(env, "delegates: --limit must be 1 to 1000, got %d", *limit)
 	}
-	var all []projections.Delegate
-	if err := queryNow(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
+	s, err := client.Connect(ctx, *at)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	all, err := s.Delegates(ctx, chat, *limit)
+	if err != nil {
 		return err
 	}
 	return PrintList(env, *asJSON, all, "no assistant has delegated work",
@@ -80,14 +83,19 @@ const whichDelegate = `which delegate? "pocketcoder delegates" lists them`
 
 func checkDelegate(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "delegates check", delegatesUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
 	id, err := ParseID(fs, args, whichDelegate)
 	if err != nil {
 		return err
 	}
-	var w projections.DelegateDetail
-	if err := queryNow(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
+	s, err := client.Connect(ctx, *at)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	w, err := s.Delegate(ctx, id)
+	if err != nil {
 		return err
 	}
 	if *asJSON {
@@ -117,29 +125,19 @@ func checkDelegate(ctx context.Context, env Environment, args []string) error {
 
 func stopDelegate(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "delegates stop", delegatesUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	id, err := ParseID(fs, args, whichDelegate)
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := s.Do(ctx, "worker.stop", delegate.Stop{Delegate: id}); err != nil {
+	if err := s.StopDelegate(ctx, id); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.Stderr, "stopped:", id)
 	return nil
-}
-
-// queryNow queries the running system, and includes all events of the log.
-func queryNow(ctx context.Context, data, name string, args map[string]any, out any) error {
-	s, err := client.Connect(ctx, datadir.Dir(data))
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return s.QueryNow(ctx, name, args, out)
 }

@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/replay"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 )
 
@@ -20,7 +19,7 @@ allowed it, its output and its result. "pocketcoder attach" shows the same in tm
 
 func transcriptFlags(env Environment, args []string) (replay.FollowOptions, error) {
 	fs := NewFlags(env, "replay --follow", transcriptUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	o := replay.FollowOptions{}
 	fs.StringVar(&o.Session, "session", "", "only the subagent whose OpenCode session has this `id`")
 	fs.BoolVar(&o.Windows, "windows", false, internalFlag+
@@ -29,7 +28,7 @@ func transcriptFlags(env Environment, args []string) (replay.FollowOptions, erro
 	if err != nil {
 		return o, err
 	}
-	o.Data = datadir.Dir(*data)
+	o.At = *at
 	if len(rest) == 0 {
 		return o, WrongUsage(env, "replay: which chat? \"pocketcoder chats\" lists them")
 	}
@@ -44,7 +43,7 @@ func runTranscript(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, o.Data)
+	s, err := client.Connect(ctx, o.At)
 	if err != nil {
 		return err
 	}

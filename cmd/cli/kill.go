@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	execs "pocketcoder/handlers/exec"
 )
 
@@ -21,18 +20,18 @@ Exit status: 0 if it was sent; 1 if the command does not run or it failed, 2 for
 
 func runKill(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "sandbox kill", killUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	signal := fs.String("signal", "", "`signal` to send; default TERM, or HUP for a shell, because shells ignore TERM")
 	exec, err := ParseID(fs, args, whichExecution)
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := s.Do(ctx, "exec.signal", execs.Signal{Execution: exec, Signal: *signal}); err != nil {
+	if err := s.Signal(ctx, exec, *signal); err != nil {
 		return invalidUsage(env, "sandbox kill", err)
 	}
 	if *signal == "" {

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
@@ -34,28 +33,31 @@ Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 
 func runLogs(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "sandbox logs", logsUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	follow := fs.Bool("f", false, "follow the output until the command ends")
 	exec, err := ParseID(fs, args, whichExecution)
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	var x projections.ShownExecution
-	if err := s.Query(ctx, "execution", map[string]any{"execution": exec}, &x); err != nil {
+	x, err := client.View[projections.ShownExecution](ctx, s, "executions", exec)
+	if handlers.CodeOf(err) == handlers.NotFound {
+		err = fmt.Errorf("there is no execution %s", exec)
+	}
+	if err != nil {
 		return err
 	}
-	return newOutputPrinter(s.Log, env, x).show(ctx, *follow)
+	return newOutputPrinter(s, env, x).show(ctx, *follow)
 }
 
 // outputPrinter prints the output of a command, every byte once: live fragments while it runs, and the rest of the
 // recorded output after its end.
 type outputPrinter struct {
-	log       *log.Log
+	system    *client.System
 	run       projections.ShownExecution
 	following bool // until the end, and then print the rest of the recorded output
 	notes     io.Writer
@@ -72,8 +74,8 @@ type printedStream struct {
 	cleaner printable.Cleaner
 }
 
-func newOutputPrinter(log *log.Log, env Environment, x projections.ShownExecution) *outputPrinter {
-	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{
+func newOutputPrinter(s *client.System, env Environment, x projections.ShownExecution) *outputPrinter {
+	return &outputPrinter{system: s, run: x, notes: env.Stderr, streams: map[string]*printedStream{
 		"stdout": {to: env.Stdout},
 		"stderr": {to: env.Stderr}}}
 }
@@ -84,7 +86,6 @@ func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 		return err
 	}
 	p.following = follow
-	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
 	switch {
 	case p.run.Started == "":
 		_, err := fmt.Fprintln(p.notes, "it did not run:", display.Exact(p.run.Reason))
@@ -97,9 +98,9 @@ func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 		}
 		return p.finish(ctx, d, p.run.LeftBehind)
 	case follow:
-		return p.follow(ctx, subject)
+		return p.follow(ctx)
 	}
-	if _, err := p.log.FoldDeltas(ctx, subject, 0, p.fragment); err != nil {
+	if err := p.system.OutputDeltas(ctx, p.run.ID, false, p.fragment); err != nil {
 		return err
 	}
 	return p.flush()
@@ -136,25 +137,25 @@ func (s *printedStream) write(b []byte) error {
 }
 
 // follow prints past and live fragments until the command has ended.
-func (p *outputPrinter) follow(ctx context.Context, subject string) error {
+func (p *outputPrinter) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fragments, ended, failed := make(chan log.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
 	go func() {
-		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d log.Delta) {
-			_ = client.Send(ctx, fragments, d)
+		failed <- p.system.OutputDeltas(ctx, p.run.ID, true, func(d log.Delta) error {
+			return client.Send(ctx, fragments, d)
 		})
 	}()
 	go func() {
-		failed <- p.log.Read(ctx, uint64(p.run.Position),
-			[]string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b log.Batch) error {
-				for _, e := range b.Events {
-					if d, err := events.Decode(e); err == nil && d.(events.ExecFinished).Exec == p.run.ID {
-						ended <- d.(events.ExecFinished)
-					}
+		failed <- p.system.Read(ctx, p.run.Chat, uint64(p.run.Position), func(b log.Batch) error {
+			for _, e := range b.Events {
+				body, _ := events.Decode(e)
+				if d, ok := body.(events.ExecFinished); ok && d.Exec == p.run.ID {
+					ended <- d
 				}
-				return nil
-			})
+			}
+			return nil
+		})
 	}()
 	for {
 		select {
@@ -174,7 +175,7 @@ func (p *outputPrinter) follow(ctx context.Context, subject string) error {
 // processes that it left, or empty.
 func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished, left string) error {
 	for i, out := range []events.Output{d.Stdout, d.Stderr} {
-		if err := p.streams[printedStreams[i]].rest(ctx, p.log, out); err != nil {
+		if err := p.rest(ctx, printedStreams[i], out); err != nil {
 			return err
 		}
 	}
@@ -190,11 +191,12 @@ func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished, left 
 	return err
 }
 
-func (s *printedStream) rest(ctx context.Context, log *log.Log, out events.Output) error {
-	stored := io.NopCloser(strings.NewReader(out.Text + string(out.Base64)))
+// rest prints the recorded output of a stream that was not printed yet.
+func (p *outputPrinter) rest(ctx context.Context, name string, out events.Output) error {
+	s, stored := p.streams[name], io.NopCloser(strings.NewReader(out.Text+string(out.Base64)))
 	if out.Blob != nil {
 		var err error
-		if stored, err = log.Blobs.Open(ctx, out.Blob.Name); err != nil {
+		if stored, err = p.system.Output(ctx, p.run.ID, name); err != nil {
 			return err
 		}
 	}

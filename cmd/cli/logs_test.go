@@ -6,11 +6,13 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
-	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
+	"pocketcoder/web/webtest"
 )
 
 // runningOne is a command without an end.
@@ -21,23 +23,29 @@ func runningOne() projections.ShownExecution {
 }
 
 // fragmentAt is a piece of stdout.
-func fragmentAt(offset int64, text string) log.Delta {
-	return log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stdout",
+func fragmentAt(chat string, offset int64, text string) log.Delta {
+	return log.Delta{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput, Stream: "stdout",
 		Offset: offset, Data: []byte(text)}
 }
 
 func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
-	for _, d := range []log.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
-		is.NoErr(l.PublishDelta(d))
+	system := webtest.NewSystem(t)
+	_, token := system.User(t, "ada", account.User)
+	x := runningOne()
+	x.Chat = system.Chat(t, token, "chat")
+	system.AppendExecution(t, x.Chat, "x1", nil)
+	// what came first has aged out
+	for _, d := range []log.Delta{fragmentAt(x.Chat, 100, "a\n\xe2"), fragmentAt(x.Chat, 150, "b\n")} {
+		is.NoErr(system.Log.PublishDelta(d))
 	}
 	var out, notes strings.Builder
 	expect.Eventually(t, "both are stored", func() bool {
 		out.Reset()
 		notes.Reset()
-		is.NoErr(newOutputPrinter(l, Environment{Stdout: &out, Stderr: &notes}, runningOne()).show(t.Context(), false))
+		p := newOutputPrinter(client.At(system.Local(t)), Environment{Stdout: &out, Stderr: &notes}, x)
+		is.NoErr(p.show(t.Context(), false))
 		return strings.Contains(out.String(), "b")
 	})
 	is.Equal(out.String(), "a\n<0xE2>b\n")
@@ -51,8 +59,8 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	p := newOutputPrinter(nil, Environment{Stdout: &out, Stderr: &notes}, runningOne())
 	p.following = true
 	// one was lost on its way
-	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"),
-		fragmentAt(120, "d\n")} {
+	for _, d := range []log.Delta{fragmentAt("chat1", 100, "a\n"), fragmentAt("chat1", 100, "a\nb\n"),
+		fragmentAt("chat1", 109, "c\n"), fragmentAt("chat1", 120, "d\n")} {
 		is.NoErr(p.fragment(d))
 	}
 	is.Equal(out.String(), "a\nb\n")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,16 +45,16 @@ type noteCommand struct {
 func Note(ctx context.Context, env Environment, args []string) error {
 	n := noteCommand{env: env}
 	fs := NewFlags(env, "note", noteUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	fs.BoolVar(&n.asJSON, "json", false, "list, versions: print a JSON list")
-	return RunVerb(ctx, env, fs, args, data, map[string]Verb{
+	return RunVerb(ctx, env, fs, args, at, map[string]Verb{
 		"list": Takes(1, 1, n.list), "show": Takes(2, 3, n.show), "edit": Takes(2, 2, n.edit), "write": Takes(3, 3, n.write),
 		"versions": Takes(2, 2, n.versions), "restore": Takes(3, 3, n.restore), "delete": Takes(2, 2, n.delete),
 	}, func(s *client.System) { n.System = s })
 }
 
 func (n *noteCommand) list(ctx context.Context, args []string) error {
-	all, err := client.Call[[]note.Listed](ctx, n.System, "note.list", note.List{Agent: args[0]})
+	all, err := client.Read[[]note.Listed](ctx, n.System, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
@@ -62,24 +64,36 @@ func (n *noteCommand) list(ctx context.Context, args []string) error {
 }
 
 func (n *noteCommand) read(ctx context.Context, args []string) (note.Content, error) {
-	q := note.Read{Of: note.Of{Agent: args[0], Name: args[1]}}
+	path := notePath(args)
 	if len(args) > 2 {
 		version, err := noteVersion(args[2])
 		if err != nil {
 			return note.Content{}, err
 		}
-		q.Version = version
+		path = versionsOf(args) + "/" + version
 	}
-	return client.Call[note.Content](ctx, n.System, "note.read", q)
+	return client.Read[note.Content](ctx, n.System, path)
 }
 
 // noteVersion returns the version that a person wrote.
-func noteVersion(text string) (uint64, error) {
+func noteVersion(text string) (string, error) {
 	version, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || version == 0 {
-		return 0, handlers.Refuse(handlers.Invalid, "%.40q is not a version; list them with: pocketcoder note versions AGENT NOTE", text)
+		return "", handlers.Refuse(handlers.Invalid, "%.40q is not a version; list them with: pocketcoder note versions AGENT NOTE", text)
 	}
-	return version, nil
+	return text, nil
+}
+
+func notesOf(agent string) string {
+	return "/api/pocketcoder/agents/" + url.PathEscape(agent) + "/notes"
+}
+
+// notePath returns the path of the note that the arguments AGENT and NOTE name.
+func notePath(args []string) string { return notesOf(args[0]) + "/" + url.PathEscape(args[1]) }
+
+// versionsOf returns the path of the versions of a note.
+func versionsOf(args []string) string {
+	return "/api/agents/" + url.PathEscape(args[0]) + "/notes/" + url.PathEscape(args[1]) + "/versions"
 }
 
 // show makes a note safe for a terminal. A file or another program gets it unchanged.
@@ -97,7 +111,7 @@ func (n *noteCommand) show(ctx context.Context, args []string) error {
 
 // edit opens a note in an editor. A new note begins empty. A refused text is kept.
 func (n *noteCommand) edit(ctx context.Context, args []string) error {
-	all, err := client.Call[[]note.Listed](ctx, n.System, "note.list", note.List{Agent: args[0]})
+	all, err := client.Read[[]note.Listed](ctx, n.System, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
@@ -135,8 +149,7 @@ func (n *noteCommand) write(ctx context.Context, args []string) error {
 }
 
 func (n *noteCommand) save(ctx context.Context, args []string, text string) error {
-	return n.Do(ctx, "note.save", note.Save{Command: client.NewCommand(),
-		Of: note.Of{Agent: args[0], Name: args[1]}, Content: text})
+	return n.Send(ctx, http.MethodPut, notePath(args), map[string]string{"content": text}, nil)
 }
 
 func (n *noteCommand) versions(ctx context.Context, args []string) error {
@@ -144,7 +157,7 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Call[[]note.Version](ctx, n.System, "note.versions", note.Of{Agent: args[0], Name: args[1]})
+	all, err := client.Read[[]note.Version](ctx, n.System, versionsOf(args))
 	if err != nil {
 		return err
 	}
@@ -175,11 +188,9 @@ func (n *noteCommand) restore(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return n.Do(ctx, "note.restore", note.Restore{Command: client.NewCommand(),
-		Of: note.Of{Agent: args[0], Name: args[1]}, Version: version})
+	return n.Send(ctx, http.MethodPost, versionsOf(args)+"/"+version+"/restore", nil, nil)
 }
 
 func (n *noteCommand) delete(ctx context.Context, args []string) error {
-	return n.Do(ctx, "note.delete", note.Delete{Command: client.NewCommand(),
-		Of: note.Of{Agent: args[0], Name: args[1]}})
+	return n.Send(ctx, http.MethodDelete, notePath(args), nil, nil)
 }

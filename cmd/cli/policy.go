@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	permissions "pocketcoder/handlers/permission"
 	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 )
@@ -109,7 +108,7 @@ type policyAnswer struct {
 
 func runPolicyTest(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "policy test", policyTestUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	permission := fs.String("permission", "bash",
 		"`type` of the request: bash, read, edit, write, webfetch, network, mcp, task, …")
 	cwd := fs.String("cwd", "", "`directory` in which the command would run; default the workspace")
@@ -127,7 +126,7 @@ func runPolicyTest(ctx context.Context, env Environment, args []string) error {
 		}
 		request = strings.TrimSuffix(string(body), "\n")
 	}
-	rules, err := policyRules(ctx, env, datadir.Dir(*data), *given)
+	rules, err := policyRules(ctx, env, *at, *given)
 	if err != nil {
 		return err
 	}
@@ -148,9 +147,9 @@ func runPolicyTest(ctx context.Context, env Environment, args []string) error {
 
 // policyRules returns the rules of --rules, or else of the running system, or else the built-in ones. It reports
 // invalid rules on stderr.
-func policyRules(ctx context.Context, env Environment, d datadir.Dir, given string) ([]policy.Rule, error) {
+func policyRules(ctx context.Context, env Environment, at client.Address, given string) ([]policy.Rule, error) {
 	if given == "" {
-		return runningRules(ctx, d)
+		return runningRules(ctx, at)
 	}
 	body := []byte(given)
 	if !strings.HasPrefix(strings.TrimSpace(given), "[") {
@@ -172,8 +171,8 @@ func policyRules(ctx context.Context, env Environment, d datadir.Dir, given stri
 }
 
 // runningRules returns the rules of the running system, or the built-in ones if no system runs.
-func runningRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
-	s, err := client.Connect(ctx, d)
+func runningRules(ctx context.Context, at client.Address) ([]policy.Rule, error) {
+	s, err := client.Connect(ctx, at)
 	if errors.Is(err, datadir.ErrNotRunning) {
 		return policy.Defaults, nil
 	}
@@ -181,7 +180,7 @@ func runningRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
 		return nil, err
 	}
 	defer s.Close()
-	return client.Call[[]policy.Rule](ctx, s, "policy.rules", permissions.ListRules{})
+	return s.Rules(ctx)
 }
 
 // newRequest returns a request as OpenCode would make it.

@@ -2,19 +2,14 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
 )
 
 const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. It applies to new requests, also in running chats.
@@ -43,7 +38,7 @@ func ruleAdder(action policy.Action) func(context.Context, Environment, []string
 	return func(ctx context.Context, env Environment, args []string) error {
 		name := "policy " + string(action)
 		fs := NewFlags(env, name, policyAddUsage)
-		data := DataFlag(fs, env)
+		at := ServerFlags(fs, env)
 		chat := fs.String("chat", "", "only for this `chat`; default every chat")
 		duration := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
 		text, err := ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
@@ -57,7 +52,7 @@ func ruleAdder(action policy.Action) func(context.Context, Environment, []string
 		if err != nil {
 			return WrongUsage(env, "%s: %v", name, err)
 		}
-		s, err := client.Connect(ctx, datadir.Dir(*data))
+		s, err := client.Connect(ctx, *at)
 		if err != nil {
 			return err
 		}
@@ -80,27 +75,22 @@ func parseAction(action policy.Action, text string) (policy.Rule, error) {
 
 func addRule(ctx context.Context, s *client.System, env Environment, rule policy.Rule, chat string,
 	duration time.Duration) error {
-	fields := map[string]string{
-		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),
+	fields := map[string]any{
+		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "",
+		"expires_at": "", "note": "pocketcoder policy " + string(rule.Action), "active": true,
 	}
 	whom, until := "every chat", ""
 	if chat != "" {
-		if err := s.Query(ctx, "chat", map[string]any{"chat": chat}, &projections.Chat{}); err != nil {
+		if _, err := s.FindChat(ctx, chat); err != nil {
 			return err
 		}
 		whom = "chat " + chat
 	}
 	if duration > 0 {
-		fields["expires_at"] = time.Now().UTC().Add(duration).Format(events.TimeFormat)
-		until = " until " + printable.LocalTime(fields["expires_at"])
+		end := time.Now().UTC().Add(duration).Format(events.TimeFormat)
+		fields["expires_at"], until = end, " until "+printable.LocalTime(end)
 	}
-	set := map[string]json.RawMessage{"active": json.RawMessage("true")}
-	for name, value := range fields {
-		set[name], _ = json.Marshal(value) // a text
-	}
-	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{
-		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Upsert: true,
-	})
+	id, err := s.Replace(ctx, ruleCollections[0], []string{"tool", "pattern", "chat", "agent"}, fields)
 	if err != nil {
 		return err
 	}
@@ -111,6 +101,6 @@ func addRule(ctx context.Context, s *client.System, env Environment, rule policy
 		fmt.Fprintf(env.Stderr, "note: %s\n", limit)
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until,
-		ruleCollections[0], a.ID)
+		ruleCollections[0], id)
 	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +12,10 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
-	records "pocketcoder/handlers/record"
-	"pocketcoder/projections"
 )
 
 const policyListUsage = `pocketcoder policy list: the rules of the running system, and who created them.
@@ -50,8 +46,9 @@ type listedRule struct {
 	Limits  []string `json:"limits,omitempty"` // what an ambiguous pattern does not cover
 }
 
-// ruleFields are the fields of the rule collections, and the name of an agent.
+// ruleFields are the fields of the rule collections.
 type ruleFields struct {
+	ID               string
 	Tool, Permission string
 	Pattern, Value   string
 	Action           policy.Action
@@ -67,13 +64,13 @@ var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whiteli
 
 func runPolicyList(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "policy list", policyListUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	all := fs.Bool("all", false, "show the built-in rules too")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
@@ -83,7 +80,7 @@ func runPolicyList(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	if *all {
-		inForce, err := client.Call[[]policy.Rule](ctx, s, "policy.rules", permission.ListRules{})
+		inForce, err := s.Rules(ctx)
 		if err != nil {
 			return err
 		}
@@ -100,31 +97,27 @@ func runPolicyList(ctx context.Context, env Environment, args []string) error {
 }
 
 func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
-	last, err := s.Log.Last(ctx)
-	if err != nil {
-		return nil, err
-	}
 	names, err := s.Emails(ctx)
 	if err != nil {
 		return nil, err
 	}
+	agents, err := client.Read[[]agent.Listed](ctx, s, "/api/agents")
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents {
+		names[a.ID] = a.Name
+	}
 	all := []listedRule{}
-	for _, collection := range append([]string{"ai_agents"}, ruleCollections...) {
-		var rows []projections.Config
-		if err := s.Query(ctx, "config", map[string]any{"collection": collection, "after": last}, &rows); err != nil {
+	for _, collection := range ruleCollections {
+		rules, err := client.List[ruleFields](ctx, s, collection, client.Select{Sort: "created,id"})
+		if err != nil {
 			return nil, err
 		}
-		for _, row := range rows {
-			var f ruleFields
-			if err := json.Unmarshal([]byte(row.Fields), &f); err != nil {
-				return nil, fmt.Errorf("read %s: %w", row.ID, err)
-			}
-			if collection == "ai_agents" {
-				names[row.RecordID] = f.Name
-				continue
-			}
+		for _, f := range rules {
 			all = append(all, listedRule{
-				ID: row.ID, Rule: f.text(collection), Action: f.action(collection), Limits: f.rule().Limits(), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				ID: collection + "/" + f.ID, Rule: f.text(collection), Action: f.action(collection), Limits: f.rule().Limits(),
+				State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
 				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
 			})
 		}
@@ -203,17 +196,14 @@ func printRules(w io.Writer, all []listedRule) error {
 func setActive(name string, active bool) func(context.Context, Environment, []string) error {
 	return func(ctx context.Context, env Environment, args []string) error {
 		return changeRule(ctx, env, name, args, func(s *client.System, collection, record string) error {
-			return s.Do(ctx, "record.save", records.Save{
-				Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
-			})
+			return s.Update(ctx, collection, record, map[string]bool{"active": active})
 		})
 	}
 }
 
 func runPolicyRevoke(ctx context.Context, env Environment, args []string) error {
 	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
-		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection,
-			Record: record})
+		return s.Delete(ctx, collection, record)
 	})
 }
 
@@ -221,7 +211,7 @@ func runPolicyRevoke(ctx context.Context, env Environment, args []string) error 
 func changeRule(ctx context.Context, env Environment, name string, args []string,
 	change func(s *client.System, collection, record string) error) error {
 	fs := NewFlags(env, name, policyListUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	id, err := ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
 	if err != nil {
 		return err
@@ -230,7 +220,7 @@ func changeRule(ctx context.Context, env Environment, name string, args []string
 	if err != nil {
 		return WrongUsage(env, "%s: %v", name, err)
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}

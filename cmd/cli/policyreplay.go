@@ -6,10 +6,7 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 )
 
@@ -26,7 +23,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 func runPolicyReplay(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "policy replay", policyReplayUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	chat := fs.String("chat", "", "of this `chat` alone")
 	asJSON := fs.Bool("json", false, "print JSON")
 	text, err := ParseOne(fs, args, "which rule? for example 'bash: git status*'")
@@ -43,12 +40,12 @@ func runPolicyReplay(ctx context.Context, env Environment, args []string) error 
 	if err != nil {
 		return WrongUsage(env, "policy replay: %v", err)
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	run, err := client.Call[dryrun.Result](ctx, s, "policy.replay", permission.ReplayPolicy{Rule: rule, Chat: *chat})
+	run, err := s.ReplayRule(ctx, rule, *chat)
 	if err != nil {
 		return err
 	}

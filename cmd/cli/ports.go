@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
-	"pocketcoder/web/ports"
 )
 
 const portsUsage = `pocketcoder ports CHAT PORT: print the address of a web server that a chat's command runs.
@@ -24,7 +22,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 func Ports(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "ports", portsUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	rest, err := Parse(fs, args, 2)
 	if err != nil {
 		return err
@@ -37,13 +35,12 @@ func Ports(ctx context.Context, env Environment, args []string) error {
 	if err != nil || port < 1 || port > 65535 {
 		return WrongUsage(env, "ports: want a port from 1 to 65535, got %q", rest[1])
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	address, err := client.Call[string](ctx, s, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0],
-		Port: port})
+	address, err := s.OpenPort(ctx, rest[0], port)
 	if err != nil {
 		return err
 	}

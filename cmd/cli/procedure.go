@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
@@ -44,9 +42,9 @@ const shortDefinition = 8
 func Procedure(ctx context.Context, env Environment, args []string) error {
 	p := procedureCommand{env: env}
 	fs := NewFlags(env, "procedure", procedureUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	fs.BoolVar(&p.asJSON, "json", false, "list, show: print JSON")
-	return RunVerb(ctx, env, fs, args, data, map[string]Verb{
+	return RunVerb(ctx, env, fs, args, at, map[string]Verb{
 		"list": Takes(0, 0, p.list), "show": Takes(1, 1, p.show), "edit": Takes(2, 2, p.edit), "approve": Takes(1, 2, p.approve),
 		"deny": Takes(1, 1, p.deny),
 	}, func(s *client.System) { p.System = s })
@@ -54,11 +52,11 @@ func Procedure(ctx context.Context, env Environment, args []string) error {
 
 // all lists the sealed procedures, and then the proposals.
 func (p *procedureCommand) all(ctx context.Context) ([]proposal.Stored, error) {
-	sealed, err := client.Call[[]proposal.Stored](ctx, p.System, "procedure.list", struct{}{})
+	sealed, err := client.Read[[]proposal.Stored](ctx, p.System, "/api/procedures")
 	if err != nil {
 		return nil, err
 	}
-	proposed, err := client.Call[[]proposal.Stored](ctx, p.System, "proposal.list", struct{}{})
+	proposed, err := client.Read[[]proposal.Stored](ctx, p.System, "/api/proposals")
 	return append(sealed, proposed...), err
 }
 
@@ -136,7 +134,7 @@ func (p *procedureCommand) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return p.save(ctx, args[0], map[string]any{"content": string(text)})
+	return p.Update(ctx, proposal.Collection, args[0], map[string]any{"content": string(text)})
 }
 
 // read reads a file, or stdin for -.
@@ -165,20 +163,10 @@ func (p *procedureCommand) approve(ctx context.Context, args []string) error {
 		return fmt.Errorf("the proposal %s does not have the definition %q; look at it again with: pocketcoder procedure show %[1]s",
 			s.ID, args[1])
 	}
-	return p.save(ctx, s.ID, map[string]any{"status": proposal.Approved, record.ShownDefinition: s.Definition})
+	return p.Update(ctx, proposal.Collection, s.ID, map[string]any{"status": proposal.Approved,
+		record.ShownDefinition: s.Definition})
 }
 
 func (p *procedureCommand) deny(ctx context.Context, args []string) error {
-	return p.save(ctx, args[0], map[string]any{"status": proposal.Denied})
-}
-
-// save changes fields of a proposal.
-func (p *procedureCommand) save(ctx context.Context, id string, values map[string]any) error {
-	set := map[string]json.RawMessage{}
-	for name, value := range values {
-		set[name], _ = json.Marshal(value) // a text
-	}
-	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: proposal.Collection, Record: id, Set: set})
-	return err
+	return p.Update(ctx, proposal.Collection, args[0], map[string]any{"status": proposal.Denied})
 }

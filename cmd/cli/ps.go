@@ -5,13 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -26,7 +28,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 func runPs(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "sandbox ps", psUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	all := fs.Bool("all", false, "list finished commands too")
 	limit := fs.Int("limit", 50, "with --all: maximum number of commands")
 	asJSON := fs.Bool("json", false, "print a JSON list")
@@ -36,17 +38,18 @@ func runPs(ctx context.Context, env Environment, args []string) error {
 	if *limit < 1 || *limit > 1000 {
 		return WrongUsage(env, "sandbox ps: --limit must be 1 to 1000, got %d", *limit)
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	name, empty := "running", "no command is running; --all lists ended ones too"
+	empty := "no command is running; --all lists ended ones too"
+	of := client.Select{Filter: `status = "executing"`, Sort: "position"}
 	if *all {
-		name, empty = "latest", "nothing was run yet"
+		empty, of = "nothing was run yet", client.Select{Sort: "-position", Limit: *limit, Fields: withoutOutputs}
 	}
-	var runs []projections.ShownExecution
-	if err := s.Query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
+	runs, err := client.List[projections.ShownExecution](ctx, s, "executions", of)
+	if err != nil {
 		return err
 	}
 	return PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND",
@@ -62,6 +65,10 @@ func runPs(ctx context.Context, env Environment, args []string) error {
 			}
 		})
 }
+
+// withoutOutputs are the fields of an execution but its outputs, which are many megabytes of many executions.
+var withoutOutputs = strings.Join(slices.DeleteFunc(append(store.Columns[projections.Execution](), "text"),
+	func(name string) bool { return name == "outputs" }), ",")
 
 // executionKind describes an execution for people.
 func executionKind(x projections.ShownExecution) string {
@@ -87,17 +94,17 @@ Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
 
 func runSandboxWorkers(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "sandbox workers", sandboxWorkersUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	workers, err := client.Call[[]wire.WorkerInfo](ctx, s, "exec.workers", struct{}{})
+	workers, err := client.Read[[]wire.WorkerInfo](ctx, s, "/api/pocketcoder/sandbox/workers")
 	if err != nil {
 		return err
 	}

@@ -1,22 +1,16 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/replay"
-	"pocketcoder/cmd/datadir"
-	"pocketcoder/events"
-	"pocketcoder/projections/moments"
-	"pocketcoder/web/export"
+	"pocketcoder/handlers"
 )
 
 const replayUsage = `pocketcoder replay CHAT: show a chat from the log, as it was after any event; export it.
@@ -37,9 +31,9 @@ type replayOptions struct {
 	html, cast bool // write a file to stdout
 }
 
-func replayFlags(env Environment, args []string) (o replayOptions, data datadir.Dir, err error) {
+func replayFlags(env Environment, args []string) (o replayOptions, at client.Address, err error) {
 	fs := NewFlags(env, "replay", replayUsage)
-	directory := DataFlag(fs, env)
+	address := ServerFlags(fs, env)
 	fs.Uint64Var(&o.From, "from", 0, "first `sequence` to show")
 	fs.Uint64Var(&o.To, "to", 0, "last `sequence` to show; 0 is the end of the log")
 	fs.Uint64Var(&o.At, "at", 0, "show the chat as it stood after the event with this `sequence`")
@@ -48,37 +42,37 @@ func replayFlags(env Environment, args []string) (o replayOptions, data datadir.
 	fs.BoolVar(&o.html, "html", false, "write an HTML page")
 	fs.BoolVar(&o.cast, "cast", false, "write an asciinema recording")
 	if o.Chat, err = ParseID(fs, args, `which chat? "pocketcoder chats" lists them`); err != nil {
-		return o, data, err
+		return o, at, err
 	}
-	data = datadir.Dir(*directory)
+	at = *address
 	o.To = cmp.Or(o.To, math.MaxUint64)
 	if o.Speed = math.Inf(1); *speed != "max" {
 		if o.Speed, err = strconv.ParseFloat(*speed, 64); err != nil || !(o.Speed > 0) {
-			return o, data, WrongUsage(env, "replay: --speed must be max or a number above 0, got %q", *speed)
+			return o, at, WrongUsage(env, "replay: --speed must be max or a number above 0, got %q", *speed)
 		}
 	}
 	switch {
 	case o.From > o.To:
-		return o, data, WrongUsage(env, "replay: --from %d is after --to %d", o.From, o.To)
+		return o, at, WrongUsage(env, "replay: --from %d is after --to %d", o.From, o.To)
 	case o.At != 0 && (o.From != 0 || o.To != math.MaxUint64):
-		return o, data, WrongUsage(env, "replay: --at shows one moment; it takes neither --from nor --to")
+		return o, at, WrongUsage(env, "replay: --at shows one moment; it takes neither --from nor --to")
 	case o.JSON && (o.html || o.cast) || o.html && o.cast:
-		return o, data, WrongUsage(env, "replay: only one of --json, --html and --cast")
+		return o, at, WrongUsage(env, "replay: only one of --json, --html and --cast")
 	case (o.html || o.cast) && (o.From != 0 || o.To != math.MaxUint64):
-		return o, data, WrongUsage(env, "replay: --html and --cast take --at, neither --from nor --to")
+		return o, at, WrongUsage(env, "replay: --html and --cast take --at, neither --from nor --to")
 	}
-	return o, data, nil
+	return o, at, nil
 }
 
 func Replay(ctx context.Context, env Environment, args []string) error {
 	if i := slices.IndexFunc(args, func(a string) bool { return a == "--follow" || a == "-follow" }); i >= 0 {
 		return runTranscript(ctx, env, slices.Delete(slices.Clone(args), i, i+1))
 	}
-	o, data, err := replayFlags(env, args)
+	o, at, err := replayFlags(env, args)
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, data)
+	s, err := client.Connect(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -88,30 +82,19 @@ func Replay(ctx context.Context, env Environment, args []string) error {
 	}
 	show := newRenderer(env)
 	show.Email = s.EmailOf(ctx)
-	return replay.Show(ctx, s.Log, o.Options, show, env.Stdout)
+	return replay.Show(ctx, s, o.Options, show, env.Stdout)
 }
 
 // writeReplay writes a chat as a file to stdout.
 func writeReplay(ctx context.Context, env Environment, s *client.System, o replayOptions) error {
-	emailOf := s.EmailOf(ctx)
-	chat := export.Chat{Log: s.Log, ID: o.Chat, At: o.At, Email: func(actor string) string {
-		id, isUser := strings.CutPrefix(actor, events.UserActor(""))
-		if !isUser {
-			return ""
-		}
-		return emailOf(id)
-	}}
-	if chat.At == 0 {
-		chat.At = math.MaxUint64
+	format := either(o.cast, "cast", "html")
+	path := "/api/chats/" + o.Chat + "/export/" + format
+	if o.At != 0 {
+		path += "?at=" + strconv.FormatUint(o.At, 10)
 	}
-	write := chat.HTML
-	if o.cast {
-		write = chat.Cast
+	err := s.Download(ctx, path, env.Stdout)
+	if handlers.CodeOf(err) == handlers.NotFound {
+		err = fmt.Errorf("there is no chat %s in the log", o.Chat)
 	}
-	out := bufio.NewWriter(env.Stdout)
-	err := write(ctx, out)
-	if errors.Is(err, moments.ErrNoChat) && o.At == 0 {
-		return fmt.Errorf("there is no chat %s in the log", o.Chat)
-	}
-	return errors.Join(err, out.Flush())
+	return err
 }

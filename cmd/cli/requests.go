@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 )
 
 const requestsUsage = `pocketcoder requests: list the requests and questions that wait for a person, in all chats, the oldest first.
@@ -23,12 +22,12 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 func Requests(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "requests", requestsUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}

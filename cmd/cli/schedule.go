@@ -3,17 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/money"
 	"pocketcoder/projections"
@@ -73,12 +69,12 @@ type scheduleRow struct {
 
 func listSchedules(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "schedule list", scheduleUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
@@ -123,52 +119,42 @@ func dueText(s schedule.Schedule) string {
 
 // storedSchedules returns the schedules, the oldest first.
 func storedSchedules(ctx context.Context, s *client.System) ([]scheduleRow, error) {
-	var rows []projections.Config
-	err := s.QueryNow(ctx, "config", map[string]any{"collection": schedule.Collection}, &rows)
-	if err != nil {
-		return nil, err
-	}
-	all := []scheduleRow{}
-	for _, c := range rows {
-		r := scheduleRow{ID: c.RecordID}
-		if err := json.Unmarshal([]byte(c.Fields), &r.Schedule); err != nil {
-			return nil, fmt.Errorf("read %s: %w", c.ID, err)
-		}
-		all = append(all, r)
-	}
-	return all, nil
+	return client.List[scheduleRow](ctx, s, schedule.Collection, client.Select{Sort: "created,id"})
 }
 
 // complete reads the next due time and the last run of a schedule.
 func (r *scheduleRow) complete(ctx context.Context, s *client.System) error {
-	next, err := client.Call[[]time.Time](ctx, s, "schedule.next", schedule.NextRuns{Schedule: r.ID, Runs: 1})
+	next, err := s.NextRuns(ctx, r.ID)
 	if err != nil {
 		return err
 	}
 	if len(next) > 0 {
 		r.Next = next[0].UTC().Format(events.TimeFormat)
 	}
-	var last []projections.PricedRun
-	if err := s.Query(ctx, "schedule_runs", map[string]any{"schedule": r.ID, "limit": 1}, &last); err != nil {
-		return err
-	}
+	last, err := runsOf(ctx, s, r.ID, 1)
 	if len(last) > 0 {
 		r.Last = &last[0]
 	}
-	return nil
+	return err
+}
+
+// runsOf returns the newest runs of a schedule.
+func runsOf(ctx context.Context, s *client.System, schedule string, limit int) ([]projections.PricedRun, error) {
+	return client.List[projections.PricedRun](ctx, s, "schedule_runs",
+		client.Select{Filter: fmt.Sprintf("schedule = %q", schedule), Sort: "-due,-created,-id", Limit: limit})
 }
 
 // withSchedule parses the arguments of a command on one schedule, and calls do with it.
 func withSchedule(ctx context.Context, env Environment, command string, args []string,
 	do func(s *client.System, r scheduleRow, asJSON bool) error) error {
 	fs := NewFlags(env, "schedule "+command, scheduleUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
 	id, err := ParseOne(fs, args, "the id of the schedule is missing; \"pocketcoder schedule list\" lists the schedules")
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
@@ -190,12 +176,11 @@ const shownRuns = 20
 
 func showSchedule(ctx context.Context, env Environment, args []string) error {
 	return withSchedule(ctx, env, "show", args, func(s *client.System, r scheduleRow, asJSON bool) error {
-		next, err := client.Call[[]time.Time](ctx, s, "schedule.next", schedule.NextRuns{Schedule: r.ID, Runs: 5})
+		next, err := s.NextRuns(ctx, r.ID)
 		if err != nil {
 			return err
 		}
-		var history []projections.PricedRun
-		err = s.QueryNow(ctx, "schedule_runs", map[string]any{"schedule": r.ID, "limit": shownRuns}, &history)
+		history, err := runsOf(ctx, s, r.ID, shownRuns)
 		if err != nil {
 			return err
 		}
@@ -225,10 +210,10 @@ func printNextRuns(env Environment, next []time.Time) {
 
 func runSchedule(ctx context.Context, env Environment, args []string) error {
 	return withSchedule(ctx, env, "run", args, func(s *client.System, r scheduleRow, _ bool) error {
-		a, err := handlers.Send(ctx, s.Conn, "schedule.run", schedule.Run{Command: client.NewCommand(), Schedule: r.ID})
+		chat, err := s.RunSchedule(ctx, r.ID)
 		if err == nil {
-			fmt.Fprintf(env.Stdout, "%s\n", a.ID)
-			fmt.Fprintln(env.Stderr, "started; follow it with: pocketcoder chat", a.ID)
+			fmt.Fprintf(env.Stdout, "%s\n", chat)
+			fmt.Fprintln(env.Stderr, "started; follow it with: pocketcoder chat", chat)
 		}
 		return err
 	})
@@ -237,8 +222,7 @@ func runSchedule(ctx context.Context, env Environment, args []string) error {
 func enableSchedule(ctx context.Context, env Environment, args []string, on bool) error {
 	verb := either(on, "resume", "pause")
 	return withSchedule(ctx, env, verb, args, func(s *client.System, r scheduleRow, _ bool) error {
-		err := s.Do(ctx, "record.save", record.Save{Command: client.NewCommand(), Collection: schedule.Collection,
-			Record: r.ID, Set: record.Fields(map[string]any{"enabled": on})})
+		err := s.Update(ctx, schedule.Collection, r.ID, map[string]bool{"enabled": on})
 		if err == nil {
 			fmt.Fprintln(env.Stderr, either(on, "resumed:", "paused:"), r.ID)
 		}
@@ -248,8 +232,7 @@ func enableSchedule(ctx context.Context, env Environment, args []string, on bool
 
 func cancelSchedule(ctx context.Context, env Environment, args []string) error {
 	return withSchedule(ctx, env, "cancel", args, func(s *client.System, r scheduleRow, _ bool) error {
-		err := s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: schedule.Collection,
-			Record: r.ID})
+		err := s.Delete(ctx, schedule.Collection, r.ID)
 		if err == nil {
 			fmt.Fprintln(env.Stderr, "cancelled:", r.ID)
 		}

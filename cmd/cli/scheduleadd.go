@@ -3,18 +3,14 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/projections"
 )
 
 type scheduleFlags struct {
@@ -67,14 +63,13 @@ func (f scheduleFlags) schedule(ctx context.Context, s *client.System, name stri
 }
 
 func agentNamed(ctx context.Context, s *client.System, name string) (string, error) {
-	var rows []projections.Config
-	if err := s.QueryNow(ctx, "config", map[string]any{"collection": "ai_agents"}, &rows); err != nil {
+	agents, err := client.Read[[]agent.Listed](ctx, s, "/api/agents")
+	if err != nil {
 		return "", err
 	}
-	for _, c := range rows {
-		var agent struct{ Name string }
-		if json.Unmarshal([]byte(c.Fields), &agent) == nil && (agent.Name == name || c.RecordID == name) {
-			return c.RecordID, nil
+	for _, a := range agents {
+		if a.Name == name || a.ID == name {
+			return a.ID, nil
 		}
 	}
 	return "", fmt.Errorf("there is no agent %.60q; \"pocketcoder agent list\" lists the agents", name)
@@ -82,7 +77,7 @@ func agentNamed(ctx context.Context, s *client.System, name string) (string, err
 
 func addSchedule(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "schedule add", scheduleUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	var f scheduleFlags
 	f.add(fs)
 	yes := fs.Bool("yes", false, "save it without asking")
@@ -90,7 +85,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
@@ -99,7 +94,7 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return WrongUsage(env, "schedule add: %v", err)
 	}
-	v, err := client.Call[schedule.Preview](ctx, s, "schedule.preview", one)
+	v, err := s.PreviewSchedule(ctx, one)
 	if err != nil {
 		return invalidUsage(env, "schedule add", err)
 	}
@@ -114,37 +109,24 @@ func addSchedule(ctx context.Context, env Environment, args []string) error {
 			return ExitCode(1)
 		}
 	}
-	fields, err := scheduleFields(one)
-	if err != nil {
-		return err
-	}
-	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: schedule.Collection, Set: fields, New: true})
+	id, err := s.Create(ctx, schedule.Collection, one)
 	if err != nil {
 		return invalidUsage(env, "schedule add", err)
 	}
-	_, err = fmt.Fprintln(env.Stdout, a.ID)
+	_, err = fmt.Fprintln(env.Stdout, id)
 	return err
-}
-
-func scheduleFields(s schedule.Schedule) (fields map[string]json.RawMessage, err error) {
-	body, err := json.Marshal(s)
-	if err == nil {
-		err = json.Unmarshal(body, &fields)
-	}
-	return fields, err
 }
 
 func previewSchedule(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "schedule preview", scheduleUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
 	var f scheduleFlags
 	f.add(fs)
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
@@ -153,7 +135,7 @@ func previewSchedule(ctx context.Context, env Environment, args []string) error 
 	if err != nil {
 		return WrongUsage(env, "schedule preview: %v", err)
 	}
-	v, err := client.Call[schedule.Preview](ctx, s, "schedule.preview", one)
+	v, err := s.PreviewSchedule(ctx, one)
 	if err != nil {
 		return invalidUsage(env, "schedule preview", err)
 	}

@@ -44,7 +44,7 @@ func (r *roleList) Set(list string) error {
 
 func Serve(ctx context.Context, env Environment, args []string) error {
 	fs, o := NewFlags(env, "serve", serveUsage), app.Options{}
-	if err := (*roleList)(&o.Roles).Set(Variable(env, "POCKETCODER_ROLES", "engine,handlers,web")); err != nil {
+	if err := (*roleList)(&o.Roles).Set(Variable(env, "POCKETCODER_ROLES", "engine,web")); err != nil {
 		return WrongUsage(env, "serve: POCKETCODER_ROLES: %v", err)
 	}
 	fs.Var((*roleList)(&o.Roles), "roles", "comma-separated `list` of the roles of this node: engine, handlers, web (POCKETCODER_ROLES)")

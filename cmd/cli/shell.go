@@ -9,10 +9,8 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
-	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/wire"
 )
@@ -30,10 +28,10 @@ Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 
 func runOwnShell(ctx context.Context, env Environment, args []string) (err error) {
 	fs := NewFlags(env, "sandbox shell", ownShellUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	private := fs.Bool("private", false, "do not record its output and the files that it changes")
 	// "attach" uses the internal flags.
-	user := fs.String("user", "", internalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
+	fs.StringVar(&at.Account, "user", "", internalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
 	pid := fs.String("client", "", internalFlag+"`pid` of the client of \"attach\" whose shell it is")
 	stay := fs.Bool("stay", false, internalFlag+"when it fails, wait until the window is closed")
 	id, err := ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
@@ -53,28 +51,24 @@ func runOwnShell(ctx context.Context, env Environment, args []string) (err error
 		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")
 	}
 	if *pid != "" {
-		if *user, err = viewer.AccountOfClient(ctx, datadir.Dir(*data), *pid); err != nil {
+		if at.Account, err = viewer.AccountOfClient(ctx, *at, *pid); err != nil {
 			return fmt.Errorf("sandbox shell: --client %q: %w", *pid, err)
 		}
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	r := wire.Request{Session: chat, Account: *user}
-	if *private {
-		r.Call = exec.PrivateShell
-	}
-	result, err := viewer.RunShell(ctx, s.Conn, viewer.Terminal{In: env.Stdin, Out: env.Stdout, Err: env.Stderr,
-		Kind: env.Getenv("TERM")}, r)
+	ending, err := viewer.RunShell(ctx, s, viewer.Terminal{In: env.Stdin, Out: env.Stdout, Kind: env.Getenv("TERM")},
+		client.Shell{Chat: chat, Private: *private})
 	switch {
 	case err != nil:
 		return fmt.Errorf("sandbox shell: %w", err)
-	case result.Reason != wire.Exited:
-		return fmt.Errorf("sandbox shell: %s", shellEnd(result))
-	case result.ExitCode != 0:
-		return ExitCode(result.ExitCode)
+	case ending.Reason != string(wire.Exited):
+		return fmt.Errorf("sandbox shell: %s", shellEnd(ending))
+	case ending.ExitCode != 0:
+		return ExitCode(ending.ExitCode)
 	}
 	return nil
 }
@@ -88,9 +82,9 @@ func waitInWindow(ctx context.Context, env Environment, err error) {
 	<-ctx.Done()
 }
 
-func shellEnd(r wire.Result) string {
+func shellEnd(r client.ShellEnding) string {
 	if r.Error != "" {
 		return display.Exact(r.Error)
 	}
-	return "it was ended: " + render.ReasonText(string(r.Reason))
+	return "it was ended: " + render.ReasonText(r.Reason)
 }

@@ -5,7 +5,6 @@ import (
 	"flag"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 )
 
 // Verb is a subcommand, such as add in "user add".
@@ -21,7 +20,7 @@ func Takes(least, most int, run func(ctx context.Context, args []string) error) 
 
 // RunVerb parses the arguments of a command, connects to the running system, and runs the verb that the first argument
 // names.
-func RunVerb(ctx context.Context, env Environment, fs *flag.FlagSet, args []string, data *string,
+func RunVerb(ctx context.Context, env Environment, fs *flag.FlagSet, args []string, at *client.Address,
 	verbs map[string]Verb, connected func(*client.System)) error {
 	most := 0
 	for _, v := range verbs {
@@ -42,7 +41,7 @@ func RunVerb(ctx context.Context, env Environment, fs *flag.FlagSet, args []stri
 	if n := len(rest) - 1; n < v.least || n > v.most {
 		return WrongUsage(env, "%s %s: wrong number of arguments; see pocketcoder %[1]s -h", fs.Name(), rest[0])
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}

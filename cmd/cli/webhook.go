@@ -3,10 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
@@ -25,7 +28,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 func Webhook(ctx context.Context, env Environment, args []string) error {
 	c := channelCommand{env: env}
 	fs := NewFlags(env, "webhook", webhookUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	fs.IntVar(&c.limit, "limit", 50, "failed: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, failed: print a JSON list")
 	rest, err := Parse(fs, args, 3)
@@ -34,26 +37,41 @@ func Webhook(ctx context.Context, env Environment, args []string) error {
 	}
 	switch {
 	case len(rest) == 1 && rest[0] == "list":
-		return c.connected(ctx, *data, func() error { return c.targets(ctx) })
+		return c.connected(ctx, *at, func() error { return c.targets(ctx) })
 	case len(rest) == 1 && rest[0] == "failed":
-		return c.connected(ctx, *data, func() error { return c.failed(ctx) })
+		return c.connected(ctx, *at, func() error { return c.failed(ctx) })
 	case len(rest) == 2 && rest[0] == "token":
-		return c.connected(ctx, *data, func() error { return c.renewToken(ctx, rest[1]) })
+		return c.connected(ctx, *at, func() error { return c.renewToken(ctx, rest[1]) })
 	case len(rest) == 3 && rest[0] == "replay":
 		from, err := strconv.ParseUint(rest[2], 10, 64)
 		if err != nil {
 			return WrongUsage(env, "webhook replay: want a sequence such as 1204, got %q", rest[2])
 		}
-		return c.connected(ctx, *data, func() error {
-			return c.Do(ctx, "target.replay", channel.Replay{Command: client.NewCommand(), Target: rest[1], From: from})
+		return c.connected(ctx, *at, func() error {
+			return c.Send(ctx, http.MethodPost, "/api/pocketcoder/webhook_targets/"+url.PathEscape(rest[1])+"/replay",
+				map[string]uint64{"from": from}, nil)
 		})
 	}
 	return WrongUsage(env, "webhook: want list, failed, replay with a target and a sequence, or token with a target or a webhook")
 }
 
+// renewToken replaces the token of a target, by its name or its id, or of a webhook by its id.
 func (c *channelCommand) renewToken(ctx context.Context, name string) error {
-	made, err := client.Call[record.Token](ctx, c.System, "webhook.token",
-		channel.RenewToken{Command: client.NewCommand(), Record: name})
+	targets, err := c.storedTargets(ctx)
+	if err != nil {
+		return err
+	}
+	path := channel.Webhooks + "/" + url.PathEscape(name)
+	for _, t := range targets {
+		if t.ID == name || t.Name == name {
+			path = channel.Targets + "/" + t.ID
+		}
+	}
+	var made record.Token
+	err = c.Send(ctx, http.MethodPost, "/api/pocketcoder/"+path+"/token", nil, &made)
+	if handlers.CodeOf(err) == handlers.NotFound {
+		err = fmt.Errorf("there is no webhook with the id %q, and no target of this name", name)
+	}
 	if err != nil {
 		return err
 	}
@@ -61,8 +79,12 @@ func (c *channelCommand) renewToken(ctx context.Context, name string) error {
 	return err
 }
 
+func (c *channelCommand) storedTargets(ctx context.Context) ([]channel.Target, error) {
+	return client.List[channel.Target](ctx, c.System, channel.Targets, client.Select{Sort: "updated,id"})
+}
+
 func (c *channelCommand) targets(ctx context.Context) error {
-	all, err := client.Call[[]channel.Target](ctx, c.System, "target.list", struct{}{})
+	all, err := c.storedTargets(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,9 +98,21 @@ func (c *channelCommand) targets(ctx context.Context) error {
 }
 
 func (c *channelCommand) failed(ctx context.Context) error {
-	var all []projections.NamedWebhookFailure
-	if err := c.QueryNow(ctx, "webhook_failures", map[string]any{"limit": c.limit}, &all); err != nil {
+	targets, err := c.storedTargets(ctx)
+	if err != nil {
 		return err
+	}
+	all, err := client.List[projections.NamedWebhookFailure](ctx, c.System, "webhook_failures",
+		client.Select{Sort: "-position", Limit: c.limit})
+	if err != nil {
+		return err
+	}
+	for i, f := range all {
+		for _, t := range targets {
+			if t.ID == f.Target {
+				all[i].Name = t.Name
+			}
+		}
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
 	return PrintList(c.env, c.asJSON, all, "no event has failed", header,

@@ -5,9 +5,7 @@ import (
 	"errors"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/projections"
 )
 
 const whyUsage = `pocketcoder policy why [REQUEST|CHAT]: explain how a request was decided and why, and what ran then.
@@ -26,7 +24,7 @@ Exit status: 0; 1 when there is no such request or it failed, 2 for wrong usage.
 
 func runWhy(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "policy why", whyUsage)
-	data := DataFlag(fs, env)
+	at := ServerFlags(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
@@ -38,7 +36,7 @@ func runWhy(ctx context.Context, env Environment, args []string) error {
 			return WrongUsage(env, "why: %v", err)
 		}
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
@@ -63,8 +61,9 @@ func runWhy(ctx context.Context, env Environment, args []string) error {
 // returns the last request of the most recently active chat.
 func requestToExplain(ctx context.Context, s *client.System, id string) (string, error) {
 	if id == "" {
-		var chats []projections.Chat
-		if err := s.Query(ctx, "chats", map[string]any{"limit": 1, "offset": 0}, &chats); err != nil {
+		chats, err := client.List[client.Created](ctx, s, "chats", client.Select{Filter: `parent = ""`,
+			Sort: "-last_active,id", Limit: 1})
+		if err != nil {
 			return "", err
 		}
 		if len(chats) == 0 {
@@ -72,11 +71,7 @@ func requestToExplain(ctx context.Context, s *client.System, id string) (string,
 		}
 		return s.LastRequest(ctx, chats[0].ID)
 	}
-	last, err := s.Log.Last(ctx)
-	if err != nil {
-		return "", err
-	}
-	if s.Query(ctx, "chat", map[string]any{"chat": id, "after": last}, &projections.Chat{}) == nil {
+	if _, err := s.FindChat(ctx, id); err == nil {
 		return s.LastRequest(ctx, id)
 	}
 	return id, nil

@@ -2,14 +2,29 @@ package client
 
 import (
 	"context"
+	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/account"
-	"pocketcoder/ops/natsconf"
 )
 
-// Emails are those of the accounts, by id.
+// Accounts lists the accounts that the caller may see, the oldest first.
+func (s *System) Accounts(ctx context.Context) ([]account.Account, error) {
+	all, err := List[struct {
+		account.Account
+		Created string `json:"created"`
+	}](ctx, s, "users", Select{Sort: "created,id"})
+	list := []account.Account{}
+	for _, a := range all {
+		a.Account.Created, _ = time.Parse(events.TimeFormat, a.Created) // every record has such a time
+		list = append(list, a.Account)
+	}
+	return list, err
+}
+
+// Emails are those of the accounts that the caller may see, by id.
 func (s *System) Emails(ctx context.Context) (map[string]string, error) {
-	accounts, err := Call[[]account.Account](ctx, s, "user.list", struct{}{})
+	accounts, err := s.Accounts(ctx)
 	emails := map[string]string{}
 	for _, a := range accounts {
 		emails[a.ID] = a.Email
@@ -21,7 +36,7 @@ func (s *System) Emails(ctx context.Context) (map[string]string, error) {
 func (s *System) EmailOf(ctx context.Context) func(user string) string {
 	var known map[string]string
 	return func(user string) string {
-		if _, ok := known[user]; !ok && user != string(natsconf.Operator) {
+		if _, ok := known[user]; !ok && user != operator {
 			if known, _ = s.Emails(ctx); known == nil { // without them the ids are shown
 				known = map[string]string{}
 			}
@@ -30,3 +45,6 @@ func (s *System) EmailOf(ctx context.Context) func(user string) string {
 		return known[user]
 	}
 }
+
+// operator stands for the operator of the machine where an actor has the id of an account.
+const operator = "operator"

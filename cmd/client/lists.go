@@ -3,12 +3,18 @@ package client
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
-	"pocketcoder/events"
-	"pocketcoder/events/opencode"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
 )
@@ -19,31 +25,49 @@ type Chat struct {
 	Requests int `json:"requests"`
 }
 
+// Chats lists the chats that the caller may see and no chat has delegated to, the last active first.
 func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
-	var rows []projections.Chat
-	if err := s.Query(ctx, "chats", map[string]any{"limit": limit, "offset": 0}, &rows); err != nil {
+	rows, err := List[projections.Chat](ctx, s, "chats", Select{Filter: `parent = ""`, Sort: "-last_active,id",
+		Limit: limit})
+	if err != nil {
 		return nil, err
 	}
 	pending, err := s.Requests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var below []projections.Delegate
-	if err := s.Query(ctx, "workers", map[string]any{"limit": 10_000}, &below); err != nil {
-		return nil, err
-	}
-	roots, waiting := map[string]string{}, map[string]int{}
-	for _, w := range below {
-		roots[w.ID] = w.Root
-	}
+	waiting := map[string]int{}
 	for _, r := range pending {
-		waiting[cmp.Or(roots[r.Chat], r.Chat)]++
+		waiting[r.root]++
 	}
 	all := make([]Chat, 0, len(rows))
 	for _, c := range rows {
 		all = append(all, Chat{c, waiting[c.ID]})
 	}
 	return all, nil
+}
+
+// NewestChat returns the last active chat that is not archived, of an account or of all. Its id is empty if there is
+// none.
+func (s *System) NewestChat(ctx context.Context, user string) (projections.Chat, error) {
+	filter := `parent = "" && archived = false`
+	if user != "" {
+		filter += ` && user = "` + user + `"`
+	}
+	all, err := List[projections.Chat](ctx, s, "chats", Select{Filter: filter, Sort: "-last_active,id", Limit: 1})
+	if err != nil || len(all) == 0 {
+		return projections.Chat{}, err
+	}
+	return all[0], nil
+}
+
+// FindChat returns a chat.
+func (s *System) FindChat(ctx context.Context, id string) (projections.Chat, error) {
+	c, err := View[projections.Chat](ctx, s, "chats", id)
+	if handlers.CodeOf(err) == handlers.NotFound {
+		err = handlers.Refuse(handlers.NotFound, "there is no chat %s", id)
+	}
+	return c, err
 }
 
 // NextTurn names the side that must act: a person or the assistant.
@@ -67,38 +91,58 @@ type Request struct {
 	What  string `json:"what"`
 	Why   string `json:"why,omitempty"` // the policy left it to a person
 	Since string `json:"since"`
+
+	root string // chat at the root of the tree of its chat
 }
+
+// inChat is a record with the chat that it belongs to.
+type inChat[R any] struct {
+	Record R
+	Expand struct{ Chat projections.Chat }
+}
+
+func (c *inChat[R]) UnmarshalJSON(b []byte) error {
+	var expanded struct {
+		Expand struct{ Chat projections.Chat }
+	}
+	err := json.Unmarshal(b, &expanded)
+	c.Expand = expanded.Expand
+	return errors.Join(err, json.Unmarshal(b, &c.Record))
+}
+
+// root returns the chat at the root of the tree of the record's chat.
+func (c *inChat[R]) root() string { return cmp.Or(c.Expand.Chat.Root, c.Expand.Chat.ID) }
 
 // Requests lists what waits for a person, the oldest first.
 func (s *System) Requests(ctx context.Context) ([]Request, error) {
-	var permissions []projections.Permission
-	if err := s.QueryNow(ctx, "permissions", map[string]any{"status": projections.PermissionDraft},
-		&permissions); err != nil {
+	permissions, err := List[inChat[projections.Permission]](ctx, s, "permissions",
+		Select{Filter: `status = "draft"`, Sort: "position", Expand: "chat"})
+	if err != nil {
 		return nil, err
 	}
-	var open []projections.Question
-	if err := s.QueryNow(ctx, "questions", map[string]any{"status": projections.QuestionAsked}, &open); err != nil {
+	open, err := List[inChat[projections.Question]](ctx, s, "questions",
+		Select{Filter: `status = "asked"`, Sort: "created,index", Expand: "chat"})
+	if err != nil {
 		return nil, err
 	}
 	all := []Request{}
-	for _, p := range permissions {
-		if p.WaitsForPerson() {
+	for _, r := range permissions {
+		if p := r.Record; p.WaitsForPerson() {
 			all = append(all, Request{p.Chat, p.ID, p.Permission, strings.TrimPrefix(p.Message, p.Permission+": "),
-				p.ReferredReason, p.Created})
+				p.ReferredReason, p.Created, r.root()})
 		}
 	}
-	for _, q := range open {
-		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created})
+	for _, r := range open {
+		q := r.Record
+		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created,
+			root: r.root()})
 	}
-	servers, err := Call[[]struct {
-		ID, Name, Status, Command, URL, Reason string
-		Hosts                                  []string
-	}](ctx, s, "mcp.list", struct{}{})
+	servers, err := s.MCPServers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range servers {
-		if m.Status == "pending" {
+		if m.Status == mcpserver.Pending {
 			what := m.Name + ": " + m.Command + m.URL
 			if len(m.Hosts) > 0 {
 				what += ", reaches " + strings.Join(m.Hosts, " ")
@@ -110,40 +154,70 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 	return all, nil
 }
 
-// LastRequest is OpenCode's id of the newest request of a chat.
-func (s *System) LastRequest(ctx context.Context, chat string) (id string, err error) {
-	var newest uint64
-	for _, subject := range []string{events.ChatOpenCodeSubject(chat, "permission.asked"),
-		events.ChatSubject(chat, events.PermissionRequested{}.Kind())} {
-		_, err := s.Log.Fold(ctx, subject, 0, func(e events.Event) error {
-			if e.Seq < newest {
-				return nil
-			}
-			switch d, _ := events.Decode(e); d := d.(type) {
-			case events.PermissionRequested:
-				id, newest = d.Permission, e.Seq
-			case events.OpenCode:
-				ask, _ := opencode.Read[events.PermissionAsk](d) // an unreadable request has no id
-				id, newest = ask.ID, e.Seq
-			}
-			return nil
-		})
-		if err != nil {
-			return "", err
-		}
-	}
-	if id == "" {
-		return "", fmt.Errorf("chat %s has no request yet", chat)
-	}
-	return id, nil
+// MCPServers lists the MCP servers, none if the caller may not see them.
+func (s *System) MCPServers(ctx context.Context) ([]mcpserver.Stored, error) {
+	return List[mcpserver.Stored](ctx, s, mcpserver.Collection, Select{Sort: "updated,id"})
 }
 
-// Why asks the running system about an ask, by OpenCode's id or that of its record.
+// LastRequest returns the id of the record of the newest permission request of a chat.
+func (s *System) LastRequest(ctx context.Context, chat string) (id string, err error) {
+	newest, err := List[Created](ctx, s, "permissions", Select{Filter: fmt.Sprintf("chat = %q", chat),
+		Sort: "-created,-id", Fields: "id", Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(newest) == 0 {
+		return "", fmt.Errorf("chat %s has no request yet", chat)
+	}
+	return newest[0].ID, nil
+}
+
+// FindPermission returns a permission request by the id of its record or by OpenCode's.
+func (s *System) FindPermission(ctx context.Context, id string) (projections.Permission, error) {
+	found, err := List[projections.Permission](ctx, s, "permissions",
+		Select{Filter: fmt.Sprintf("id = %q || ai_engine_permission_id = %[1]q", id), Limit: 1})
+	if err != nil {
+		return projections.Permission{}, err
+	}
+	if len(found) == 0 {
+		return projections.Permission{}, handlers.Refuse(handlers.NotFound, "there is no permission request %s", id)
+	}
+	return found[0], nil
+}
+
+// Why explains a permission request, by the id of its record or by OpenCode's.
 func (s *System) Why(ctx context.Context, id string) (why explanation.Why, err error) {
-	var found projections.Permission
-	if err := s.QueryNow(ctx, "permission", map[string]any{"permission": id}, &found); err != nil {
+	p, err := s.FindPermission(ctx, id)
+	if err != nil {
 		return why, err
 	}
-	return Call[explanation.Why](ctx, s, "permission.why", explanation.ExplainRequest{Chat: found.Chat,
-		Permission: found.EnginePermission})
+	return Read[explanation.Why](ctx, s, "/api/pocketcoder/permissions/"+p.ID+"/why")
 }
+
+// Models lists the models that can be used, and the one that is selected for a chat, or for all if chat is empty.
+func (s *System) Models(ctx context.Context, chat string) (model.Models, error) {
+	return Read[model.Models](ctx, s, "/api/pocketcoder/models?"+url.Values{"chat": {chat}}.Encode())
+}
+
+// Delegates lists the chats to which a chat or the chats below it have delegated, or the newest of all if chat is
+// empty.
+func (s *System) Delegates(ctx context.Context, chat string, limit int) ([]projections.Delegate, error) {
+	query := url.Values{"chat": {chat}, "limit": {strconv.Itoa(limit)}}
+	return Read[[]projections.Delegate](ctx, s, "/api/agents/workers?"+query.Encode())
+}
+
+// Delegate returns a chat to which a chat has delegated.
+func (s *System) Delegate(ctx context.Context, id string) (projections.DelegateDetail, error) {
+	w, err := Read[projections.DelegateDetail](ctx, s, delegate(id)+"/result")
+	if handlers.CodeOf(err) == handlers.NotFound {
+		err = handlers.Refuse(handlers.NotFound, "there is no worker %s", id)
+	}
+	return w, err
+}
+
+// StopDelegate stops a chat to which a chat has delegated.
+func (s *System) StopDelegate(ctx context.Context, id string) error {
+	return s.Send(ctx, http.MethodPost, delegate(id)+"/stop", nil, nil)
+}
+
+func delegate(id string) string { return "/api/agents/workers/" + url.PathEscape(id) }

@@ -8,9 +8,14 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 )
@@ -62,4 +67,35 @@ func Own(t testing.TB, seq int, actor string, d events.Data) events.Event {
 		t.Fatal(err)
 	}
 	return Numbered(e, seq)
+}
+
+// Running returns the data directory of a system whose API a handler serves until the test ends.
+func Running(t testing.TB, api http.Handler) datadir.Dir {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "data") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := datadir.Dir(dir)
+	if err := d.Announce(datadir.Running{PID: os.Getpid()}); err != nil {
+		t.Fatal(err)
+	}
+	Serve(t, d, api)
+	return d
+}
+
+// Serve serves the API of the system of a data directory until the test ends.
+func Serve(t testing.TB, d datadir.Dir, api http.Handler) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(d.APISocket()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", d.APISocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: api}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
 }

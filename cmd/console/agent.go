@@ -10,8 +10,6 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/agent"
-	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections"
 )
 
 // noAgent is the name with which a person chooses OpenCode's own agent.
@@ -19,7 +17,7 @@ const noAgent = "none"
 
 // slashAgent lists the agents, or chooses one for the chat.
 func (c *conversation) slashAgent(ctx context.Context, name string) error {
-	all, err := client.Call[[]agent.Listed](ctx, c.System, "agent.list", struct{}{})
+	all, err := client.Read[[]agent.Listed](ctx, c.System, "/api/agents")
 	if err != nil {
 		return err
 	}
@@ -39,7 +37,7 @@ func (c *conversation) slashAgent(ctx context.Context, name string) error {
 		return fmt.Errorf("there is no agent %q; available: %s", name, strings.Join(append(names, noAgent), ", "))
 	}
 	if c.exists {
-		err := c.Do(ctx, "chat.update", chats.Update{Command: client.NewCommand(), Chat: c.Chat, Agent: &id})
+		err := c.Update(ctx, "chats", c.Chat, map[string]any{"agent": id})
 		if err != nil {
 			return err
 		}
@@ -52,8 +50,8 @@ func (c *conversation) slashAgent(ctx context.Context, name string) error {
 func (c *conversation) showAgents(ctx context.Context, all []agent.Listed) error {
 	chosen := c.agent
 	if c.exists {
-		var chat projections.Chat
-		if err := c.QueryNow(ctx, "chat", map[string]any{"chat": c.Chat}, &chat); err != nil {
+		chat, err := c.FindChat(ctx, c.Chat)
+		if err != nil {
 			return err
 		}
 		chosen = chat.Agent

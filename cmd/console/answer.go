@@ -14,7 +14,6 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
@@ -58,14 +57,14 @@ func (a pendingItem) is(id string, index int) bool {
 }
 
 // joinPending reads the requests and questions that wait already.
-func (c *conversation) joinPending(ctx context.Context, after uint64) error {
-	var permissions []projections.Permission
-	args := map[string]any{"chat": c.Chat, "status": projections.PermissionDraft, "after": after}
-	if err := c.Query(ctx, "permissions", args, &permissions); err != nil {
+func (c *conversation) joinPending(ctx context.Context) error {
+	permissions, err := client.List[projections.Permission](ctx, c.System, "permissions",
+		client.Select{Filter: fmt.Sprintf(`chat = %q && status = "draft"`, c.Chat), Sort: "position"})
+	if err != nil {
 		return err
 	}
-	for _, p := range permissions {
-		a := c.show.AddRequest(p.Ask(), uint64(p.AskedSeq))
+	for i, p := range permissions {
+		a := c.show.AddRequest(p.Ask(), uint64(i))
 		a.Hash = p.Request
 		a.Interrupted, a.Referred, a.Why, a.Directory = p.Interrupted, p.WaitsForPerson(), p.ReferredReason, p.Cwd
 		a.Files, a.FilesHash = p.RequestFiles(), p.FilesHash
@@ -74,9 +73,9 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 		}
 	}
 	c.addReferred()
-	var open []render.Question
-	args["status"] = projections.QuestionAsked
-	if err := c.Query(ctx, "questions", args, &open); err != nil {
+	open, err := client.List[render.Question](ctx, c.System, "questions",
+		client.Select{Filter: fmt.Sprintf(`chat = %q && status = "asked"`, c.Chat), Sort: "created,index"})
+	if err != nil {
 		return err
 	}
 	for _, q := range open {
@@ -225,12 +224,11 @@ func (c *conversation) showWaiting(a pendingItem) (prompt string) {
 func (c *conversation) answerAlone(ctx context.Context, a pendingItem) error {
 	switch {
 	case a.permission == nil:
-		return c.sendAnswer(ctx, a, "question.answer", chat.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat,
-			Question: a.question.ID, Rejected: true})
+		return c.sendAnswer(ctx, a, nil)
 	case c.Approve == ApproveAll:
-		return c.decide(ctx, a, permissions.Decide{Decision: events.Authorized})
+		return c.decide(ctx, a, client.Decision{Status: events.Authorized})
 	}
-	return c.decide(ctx, a, permissions.Decide{Decision: events.Denied,
+	return c.decide(ctx, a, client.Decision{Status: events.Denied,
 		Reason: "everything is denied in this conversation"})
 }
 
@@ -246,9 +244,10 @@ func (c *conversation) answer(ctx context.Context, words string) error {
 			c.show.Note("", render.Dim, "(%s; - dismisses the question)", problem)
 			return nil
 		}
-		return c.sendAnswer(ctx, *a, "question.answer", chat.AnswerQuestion{
-			Command: client.NewCommand(), Chat: c.Chat, Question: a.question.ID, Index: a.question.Index, Answers: answers, Rejected: rejected,
-		})
+		if rejected {
+			answers = nil
+		}
+		return c.sendAnswer(ctx, *a, answers)
 	}
 	return c.answerPermission(ctx, a, words)
 }
@@ -286,29 +285,39 @@ func parseAnswer(q render.Question, words string) (answers []string, rejected bo
 	return answers, false, ""
 }
 
-// sendAnswer sends an answer. A conflict with an earlier answer is no error: the event of that answer is shown.
-func (c *conversation) sendAnswer(ctx context.Context, a pendingItem, name string, command any) error {
-	err := c.Do(ctx, name, command)
-	r := handlers.Refused{}
-	if errors.As(err, &r) {
-		c.show.Note("", render.Dim, "(%s)", r.Text)
-		err = nil
-	}
-	switch answer, _ := command.(chat.AnswerQuestion); {
-	case r.Code == handlers.Invalid, r.Code == handlers.Unavailable: // the question still waits
-	case a.permission != nil:
-		a.permission.Closed = true
-		if d, ok := command.(permissions.Decide); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
-			// other events of the turn's end may come before that of the decision
-			c.turn.Deny(a.permission.Content.Permission, d.Reason)
-		}
-		c.remove(a.permission.Content.ID, -1)
-	case answer.Rejected:
+// sendAnswer answers a question, or rejects it and those that were asked with it if answers is nil.
+func (c *conversation) sendAnswer(ctx context.Context, a pendingItem, answers []string) error {
+	err := c.AnswerQuestion(ctx, a.question.ID, a.question.Index, answers)
+	code, err := c.showRefusal(err)
+	switch {
+	case code == handlers.Invalid, code == handlers.Unavailable: // the question still waits
+	case answers == nil:
 		c.remove(a.question.ID, -1)
 	default:
 		c.remove(a.question.ID, a.question.Index)
 		last := !slices.ContainsFunc(c.pending, func(w pendingItem) bool { return w.is(a.question.ID, -1) })
-		c.working = c.working || a.question.Interrupted && last && r.Code == "" // the turn is resumed
+		c.working = c.working || a.question.Interrupted && last && code == "" // the turn is resumed
 	}
 	return err
+}
+
+// decided removes a request that was decided with the result err.
+func (c *conversation) decided(a pendingItem, err error) error {
+	code, err := c.showRefusal(err)
+	if code != handlers.Invalid && code != handlers.Unavailable { // otherwise it still waits
+		a.permission.Closed = true
+		c.remove(a.permission.Content.ID, -1)
+	}
+	return err
+}
+
+// showRefusal shows why an answer was refused, and returns the code. A conflict with an earlier answer is no error: the
+// event of that answer is shown.
+func (c *conversation) showRefusal(err error) (handlers.Code, error) {
+	r := handlers.Refused{}
+	if !errors.As(err, &r) {
+		return "", err
+	}
+	c.show.Note("", render.Dim, "(%s)", r.Text)
+	return r.Code, nil
 }

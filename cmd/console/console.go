@@ -65,7 +65,9 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 	if err != nil {
 		return 0, err
 	}
-	c.follow(ctx, after)
+	if c.exists {
+		c.follow(ctx, after)
+	}
 	if err := c.openInput(ctx); err != nil {
 		return 0, err
 	}
@@ -98,8 +100,8 @@ const greeting = "Write what should be done, and press Enter. /help lists the co
 
 // chooseNewest makes the chat with the newest activity that is not archived the chat of the conversation.
 func (c *conversation) chooseNewest(ctx context.Context) error {
-	var newest projections.Chat
-	if err := c.Query(ctx, "newest", nil, &newest); err != nil {
+	newest, err := c.NewestChat(ctx, "")
+	if err != nil {
 		return err
 	}
 	if newest.ID == "" {
@@ -116,8 +118,8 @@ func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
 		if request == "" {
 			continue
 		}
-		var row projections.Permission
-		if err := c.Query(ctx, "permission", map[string]any{"permission": request}, &row); err != nil {
+		row, err := c.FindPermission(ctx, request)
+		if err != nil {
 			return 0, err
 		}
 		if row.Status == projections.PermissionDenied {
@@ -130,56 +132,42 @@ func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
 // join finds the chat, or names a new one, and returns the sequence after which to read. Of an existing chat it shows
 // the last turn and the pending requests again.
 func (c *conversation) join(ctx context.Context) (after uint64, err error) {
-	last, err := c.Log.Last(ctx)
-	if err != nil {
-		return 0, err
-	}
-	c.joined = last
 	if c.exists = c.Chat != ""; !c.exists {
-		c.Chat = events.NewID()
-		return last, nil
+		c.Chat, c.caughtUp = events.NewID(), true
+		return 0, nil
 	}
-	var row projections.Chat
-	if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": last}, &row); err != nil {
+	row, err := c.FindChat(ctx, c.Chat)
+	if err != nil {
 		return 0, err
 	}
 	c.turn.Root = row.Session
 	c.working = row.Turn == projections.TurnAssistant
-	if err := c.joinPending(ctx, last); err != nil {
+	if err := c.joinPending(ctx); err != nil {
 		return 0, err
 	}
-	after = last
-	if c.working || !c.Once {
-		_, err = c.Log.Fold(ctx, events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()), 0, func(e events.Event) error {
-			after = e.Seq - 1
-			return nil
-		})
-		if err != nil {
-			return 0, err
-		}
-	}
-	return after, c.joinSessions(ctx, after)
-}
-
-// joinSessions reads, from events that are not shown, the directory of the chat's own session and which sessions are
-// its subagents.
-func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
-	w := c.show.Out
-	c.show.Out = io.Discard
-	defer func() { c.show.Out = w }()
-	learn := func(e events.Event) error {
-		if e.Seq <= until || e.Subject.Kind == (events.SessionBound{}).Kind() {
-			c.show.Event(e)
+	var sessions []events.Event // that say the directory of the chat's own session, and which are its subagents
+	submitted := uint64(0)      // sequence of the last message
+	c.joined, err = c.Fold(ctx, c.Chat, 0, func(e events.Event, _ []byte) error {
+		switch typ, _ := e.Subject.OpenCodeType(); {
+		case e.Subject.Kind == (events.MessageSubmitted{}).Kind():
+			submitted = e.Seq
+		case e.Subject.Kind == (events.SessionBound{}).Kind() || typ == "session.created":
+			sessions = append(sessions, e)
 		}
 		return nil
+	})
+	if after = c.joined; submitted > 0 && (c.working || !c.Once) {
+		after = submitted - 1
 	}
-	for _, subject := range []string{events.ChatSubject(c.Chat, events.SessionBound{}.Kind()),
-		events.ChatOpenCodeSubject(c.Chat, "session.created")} {
-		if _, err := c.Log.Fold(ctx, subject, 0, learn); err != nil {
-			return err
+	w := c.show.Out
+	c.show.Out = io.Discard // these events are not shown
+	for _, e := range sessions {
+		if e.Seq <= after || e.Subject.Kind == (events.SessionBound{}).Kind() {
+			c.show.Event(e)
 		}
 	}
-	return nil
+	c.show.Out = w
+	return after, err
 }
 
 // openInput begins to read stdin, at a terminal with an editable line.

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/slash"
 	"pocketcoder/projections"
 )
@@ -68,12 +67,12 @@ func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *
 // follow brings the chat's events after a sequence, its fragments, and the state of the connection to run.
 func (c *conversation) follow(ctx context.Context, after uint64) {
 	go func() {
-		c.failed <- c.Log.FollowDeltas(ctx, events.ChatDeltaFilters(c.Chat), func(d log.Delta) {
+		c.failed <- c.ReadDeltas(ctx, c.Chat, time.Time{}, func(d log.Delta) {
 			_ = client.Send(ctx, c.fragments, d)
 		})
 	}()
 	go func() {
-		c.failed <- c.Log.Read(ctx, after, []string{events.ChatFilter(c.Chat)}, func(b log.Batch) error {
+		c.failed <- c.Read(ctx, c.Chat, after, func(b log.Batch) error {
 			return client.Send(ctx, c.arrived, b)
 		})
 	}()
@@ -243,7 +242,7 @@ func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
 			c.working = c.working || e.Seq > c.joined
 		case events.AbortRequested:
 			if d.HoldsQueue(e) && c.show.Live {
-				if err := c.noteHeld(ctx, e.Seq); err != nil {
+				if err := c.noteHeld(ctx); err != nil {
 					return err
 				}
 			}
@@ -260,14 +259,14 @@ func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
 	if last == 0 || !c.working {
 		return nil
 	}
-	return c.check(ctx, last)
+	return c.check(ctx)
 }
 
-// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of the events shown
+// check asks the read model whose turn it is. The read model may be ahead of the events shown
 // here: a turn whose end is not shown yet is still running.
-func (c *conversation) check(ctx context.Context, seq uint64) error {
-	var row projections.Chat
-	if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": seq}, &row); err != nil {
+func (c *conversation) check(ctx context.Context) error {
+	row, err := c.FindChat(ctx, c.Chat)
+	if err != nil {
 		return err
 	}
 	if c.working = row.Turn == projections.TurnAssistant || c.turn.Whose() == projections.TurnAssistant; !c.working {
@@ -289,17 +288,15 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	}
 	if model := c.model; model != "" {
 		c.model = ""
-		if err := c.selectModel(ctx, model); err != nil {
+		if err := c.SelectModel(ctx, c.Chat, "", model); err != nil {
 			return err
 		}
 	}
 	c.undone = ""
 	message := events.NewID()
 	c.show.Quiet[message] = true
-	err := c.Do(ctx, "message.submit", chat.SubmitMessage{
-		Command: client.NewCommand(), Chat: c.Chat, Message: message, Parts: []events.Part{{Type: "text", Text: text}},
-	})
-	if err != nil {
+	if _, err := c.Create(ctx, "messages", map[string]any{"id": message, "chat": c.Chat, "role": "user",
+		"parts": []events.Part{{Type: "text", Text: text}}}); err != nil {
 		return err
 	}
 	switch {
@@ -312,11 +309,13 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	return nil
 }
 
-// open creates the chat. Unless Options has a title, one is generated.
+// open creates the chat, and begins to follow it. Unless Options has a title, one is generated.
 func (c *conversation) open(ctx context.Context) error {
-	err := c.Do(ctx, "chat.create",
-		chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: c.Title, Agent: c.agent})
-	c.exists = c.exists || err == nil
+	_, err := c.Create(ctx, "chats", map[string]any{"id": c.Chat, "title": c.Title, "agent": c.agent})
+	if err == nil {
+		c.exists = true
+		c.follow(ctx, 0)
+	}
 	return err
 }
 
@@ -427,5 +426,5 @@ func (c *conversation) abort(ctx context.Context) error {
 		return nil
 	}
 	c.stopping = true
-	return c.Do(ctx, "turn.abort", chat.AbortTurn{Command: client.NewCommand(), Chat: c.Chat})
+	return c.Abort(ctx, c.Chat)
 }

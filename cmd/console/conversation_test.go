@@ -2,10 +2,8 @@ package console
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -15,47 +13,29 @@ import (
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/permissiontest"
-	"pocketcoder/projections"
-	"pocketcoder/projections/projectionstest"
-	"pocketcoder/projections/queries"
+	"pocketcoder/web/webtest"
 )
 
 // The read model holds a whole turn before it is shown. In this turn the model continued after a denial.
 func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	eventLog := eventstest.Open(t, nc)
-	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), eventLog)
-	is.NoErr(err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { model.Run(ctx) })
-	running.Go(func() { queries.Serve(ctx, nc, model, func() error { return nil }) })
-	defer func() { cancel(); running.Wait(); model.Close() }()
-
+	system := webtest.NewSystem(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
 	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = append([]events.Event{
 		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}),
 		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
 	}, all...)
-	_, err = eventLog.AppendAll(t.Context(), all)
+	_, err := system.Log.AppendAll(t.Context(), all)
 	is.NoErr(err)
 
 	var out bytes.Buffer
-	c := newConversation(&client.System{Conn: nc, Log: eventLog}, Options{Chat: "chat1", Once: true, Out: &out}, nil)
-	expect.Eventually(t, "the read model holds the turn", func() bool {
-		return c.Query(t.Context(), "chat", map[string]any{"chat": "chat1", "after": len(all)}, &projections.Chat{}) == nil
-	})
+	c := newConversation(client.At(system.Local(t)), Options{Chat: "chat1", Once: true, Out: &out}, nil)
 	c.working, c.caughtUp = true, true
 	over := false
 	for i, e := range all {
@@ -67,24 +47,6 @@ func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
 		}
 	}
 	is.True(over)
-}
-
-func TestUndoListsTheRestoredFiles(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	eventLog := eventstest.Open(t, nc)
-	all, _ := cmdtest.Trace(t, "perm-edit")
-	_, err := eventLog.AppendAll(t.Context(), all)
-	is.NoErr(err)
-	var out bytes.Buffer
-	c := newConversation(&client.System{Conn: nc, Log: eventLog}, Options{Chat: "chat1", Once: true, Out: &out}, nil)
-	files, err := c.filesSince(t.Context(), 0)
-	is.NoErr(err)
-	is.Equal(files, []string{"/workspace/hello.txt"})
-	files, err = c.filesSince(t.Context(), uint64(len(all)))
-	is.NoErr(err)
-	is.Equal(len(files), 0)
 }
 
 func TestInputThatEndsAfterADenialEndsAsDenied(t *testing.T) {
@@ -108,18 +70,10 @@ func TestApproveAnswersInPlaceOfThePerson(t *testing.T) {
 		t.Run(approve, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			server := eventstest.Server(t, expect.MemoryDir(t))
-			nc, h := eventstest.Conn(t, server), permissiontest.New(eventstest.Open(t, eventstest.Conn(t, server)))
-			_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
+			system := webtest.NewSystem(t)
+			_, _, err := system.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
 			is.NoErr(err)
-			served := 0
-			for _, commands := range []handlers.Commands{h.Chats.Commands(), permissiontest.GateOn(h).Commands()} {
-				served += len(commands)
-				go commands.Serve(t.Context(), nc, handlerstest.Alice, handlerstest.Quiet())
-			}
-			expect.Eventually(t, "commands are served", func() bool { return nc.NumSubscriptions() >= served })
-
-			c := newConversation(&client.System{Conn: nc}, Options{Chat: "c1", Approve: approve, Out: io.Discard}, nil)
+			c := newConversation(client.At(system.Local(t)), Options{Chat: "c1", Approve: approve, Out: io.Discard}, nil)
 			referred := func(id string) handlerstest.Fact {
 				return handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id}}
 			}
@@ -127,13 +81,13 @@ func TestApproveAnswersInPlaceOfThePerson(t *testing.T) {
 				Metadata: events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc"}})}
 			for _, fact := range []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), referred("per_1"),
 				handlerstest.AsksTwo, {By: events.ActorSandbox, Data: keep}, referred("keep_1")} {
-				handlerstest.Happened(t, h.Log, "c1", fact)
-				all, _ := handlerstest.History(t, h.Log, "c1")
+				handlerstest.Happened(t, system.Log, "c1", fact)
+				all, _ := handlerstest.History(t, system.Log, "c1")
 				is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: all[len(all)-1:]}))
 				is.NoErr(c.next(t.Context()))
 			}
 			var answers, pending []string
-			_, data := handlerstest.History(t, h.Log, "c1")
+			_, data := handlerstest.History(t, system.Log, "c1")
 			for _, d := range data {
 				switch d := d.(type) {
 				case events.PermissionDecided:

@@ -65,7 +65,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *pendingItem, wor
 	case s.always:
 		return c.propose(ctx, a, permission.AllowAlways{Scope: s.scope, For: s.validFor})
 	}
-	return c.decide(ctx, *a, permission.Decide{Decision: s.decision, Reason: s.reason})
+	return c.decide(ctx, *a, client.Decision{Status: s.decision, Reason: s.reason})
 }
 
 // decisionInput is a person's parsed input about a permission request.
@@ -116,14 +116,17 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 	return scope, lasts, true
 }
 
-// decide sends a decision about a request. It fills in the request's id.
-func (c *conversation) decide(ctx context.Context, a pendingItem, d permission.Decide) error {
-	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Content.ID
-	d.ShownRequest.Request, d.ShownRequest.Files = a.permission.Hash, a.permission.FilesHash
-	if d.Decision == events.Authorized {
+// decide sends a decision about a request, bound to what was shown.
+func (c *conversation) decide(ctx context.Context, a pendingItem, d client.Decision) error {
+	d.Hash, d.Files = a.permission.Hash, a.permission.FilesHash
+	if d.Status == events.Authorized {
 		c.resumes(a)
 	}
-	return c.sendAnswer(ctx, a, "permission.decide", d)
+	err := c.Decide(ctx, a.permission.Content.ID, d)
+	if err == nil && d.Status == events.Denied {
+		c.turn.Deny(a.permission.Content.Permission, d.Reason) // other events of the turn's end may come before the decision
+	}
+	return c.decided(a, err)
 }
 
 // resumes notes that approving an interrupted request resumes its turn, and that approving a budget request releases
@@ -153,18 +156,17 @@ func (c *conversation) edit(ctx context.Context, a *pendingItem, command string)
 	case "":
 		return nil
 	case strings.TrimSpace(a.permission.Content.Command()):
-		return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized})
+		return c.decide(ctx, *a, client.Decision{Status: events.Authorized})
 	}
-	return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized, Edited: command})
+	return c.decide(ctx, *a, client.Decision{Status: events.Authorized, Edited: command})
 }
 
 // propose shows a rule that would allow requests of this kind from now on, and the earlier requests that it would have
 // allowed.
 func (c *conversation) propose(ctx context.Context, a *pendingItem, w permission.AllowAlways) error {
-	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Content.ID
 	w.ShownRequest.Request, w.ShownRequest.Files, w.ShownRules = a.permission.Hash, a.permission.FilesHash, nil
 	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
-	p, err := client.Call[permission.Proposal](ctx, c.System, "permission.propose", w)
+	p, err := c.ProposeAlways(ctx, a.permission.Content.ID, w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {
 		c.show.Note("", render.Dim, "(%s)", r.Text)
 		return nil
@@ -186,7 +188,7 @@ func (c *conversation) answerProposal(ctx context.Context, a *pendingItem, words
 		return nil
 	case "y", "yes":
 		c.resumes(*a)
-		return c.sendAnswer(ctx, *a, "permission.always", w)
+		return c.decided(*a, c.AllowAlways(ctx, a.permission.Content.ID, w))
 	case "n", "no":
 		a.proposal = nil
 		return nil

@@ -2,12 +2,11 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -16,8 +15,8 @@ func (c *conversation) joinDelegates(ctx context.Context) error {
 	if !c.exists {
 		return nil
 	}
-	var all []projections.Delegate
-	if err := c.Query(ctx, "workers", map[string]any{"chat": c.Chat, "after": c.joined}, &all); err != nil {
+	all, err := c.Delegates(ctx, c.Chat, 1000)
+	if err != nil {
 		return err
 	}
 	for _, w := range all {
@@ -30,21 +29,26 @@ func (c *conversation) joinDelegates(ctx context.Context) error {
 
 // followDelegates sends each delegate of the chat that begins to wait for a person.
 func (c *conversation) followDelegates(ctx context.Context, chat string) error {
-	filters := []string{events.ChatSubject("*", events.PermissionReferred{}.Kind()),
-		events.ChatOpenCodeSubject("*", events.QuestionAsked)}
-	return c.Log.Read(ctx, c.joined, filters, func(b log.Batch) error {
-		for _, e := range b.Events {
-			var w projections.Delegate
-			// a chat that is not a delegate has no record
-			err := c.Query(ctx, "worker", map[string]any{"chat": e.Subject.ID, "after": e.Seq}, &w)
-			if err != nil || !w.IsBelow(chat) || w.Pending == 0 {
-				continue
-			}
-			if err := client.Send(ctx, c.waitingDelegates, w); err != nil {
-				return err
-			}
+	seen := map[string]bool{} // records of requests and questions
+	return c.Watch(ctx, []string{"permissions", "questions"}, func(body json.RawMessage) error {
+		var r struct {
+			ID, Chat, Status string
+			Referred         *bool // of a permission: the policy left it to a person
 		}
-		return nil
+		if err := json.Unmarshal(body, &r); err != nil {
+			return err
+		}
+		waits := r.Status == projections.QuestionAsked || r.Referred != nil && *r.Referred &&
+			r.Status == projections.PermissionDraft
+		if !waits || seen[r.ID] || r.Chat == chat {
+			return nil
+		}
+		seen[r.ID] = true
+		w, err := c.Delegate(ctx, r.Chat) // a chat that is not a delegate has no record
+		if err != nil || !w.IsBelow(chat) || w.Pending == 0 {
+			return nil
+		}
+		return client.Send(ctx, c.waitingDelegates, w.Delegate)
 	})
 }
 

@@ -12,8 +12,6 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/chat"
 )
 
 // queuedMessage is a message that waits to be sent.
@@ -30,11 +28,7 @@ type queuedMessage struct {
 func (c *conversation) slashQueue(ctx context.Context, words string) error {
 	name, rest, _ := strings.Cut(words, " ")
 	if name == "" {
-		last, err := c.Log.Last(ctx)
-		if err != nil {
-			return err
-		}
-		return c.showQueue(ctx, last)
+		return c.showQueue(ctx)
 	}
 	number, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	n, err := strconv.Atoi(number)
@@ -46,44 +40,45 @@ func (c *conversation) slashQueue(ctx context.Context, words string) error {
 	case n < 1 || n > len(c.listedQueue):
 		return fmt.Errorf("choose a number from 1 to %d", len(c.listedQueue))
 	}
-	seq, err := c.changeQueue(ctx, name, n-1, strings.TrimSpace(text))
-	if err != nil {
+	if err := c.changeQueue(ctx, name, n-1, strings.TrimSpace(text)); err != nil {
 		return err
 	}
-	return c.showQueue(ctx, seq)
+	return c.showQueue(ctx)
 }
 
-// changeQueue changes the message at an index of the list that was shown last, and returns the sequence of the change.
-func (c *conversation) changeQueue(ctx context.Context, name string, i int, text string) (seq uint64, err error) {
-	m := c.listedQueue[i]
-	change := chat.ChangeMessage{Command: client.NewCommand(), Chat: c.Chat, Message: m.ID}
+// queue returns the messages of the chat that wait to be sent.
+func (c *conversation) queue(ctx context.Context) ([]queuedMessage, error) {
+	return client.List[queuedMessage](ctx, c.System, "messages", client.Select{Sort: "position",
+		Filter: fmt.Sprintf(`chat = %q && user_message_status = "pending" && (role = "user" || (held != "" && held_by = ""))`, c.Chat)})
+}
+
+// changeQueue changes the message at an index of the list that was shown last.
+func (c *conversation) changeQueue(ctx context.Context, name string, i int, text string) error {
+	m, change := c.listedQueue[i], map[string]any{}
 	switch {
 	case name == "delete":
-		withdraw := chat.WithdrawMessage{Command: change.Command, Chat: c.Chat, Message: m.ID}
-		a, err := handlers.Send(ctx, c.Conn, "message.withdraw", withdraw)
-		return a.Seq, err
+		return c.Delete(ctx, "messages", m.ID)
 	case name == "edit" && text == "":
-		return 0, errors.New("write the new text of the message after its number")
+		return errors.New("write the new text of the message after its number")
 	case name == "edit":
-		change.Parts = m.edited(text)
+		change["parts"] = m.edited(text)
 	case name == "up" && i == 0:
-		return 0, errors.New("this message is the first already")
+		return errors.New("this message is the first already")
 	case name == "up":
-		change.Before = &c.listedQueue[i-1].ID
+		change["before"] = c.listedQueue[i-1].ID
 	case name == "now":
-		change.Delivery = events.DeliverySteer
+		change["delivery"] = events.DeliverySteer
 	default:
-		return 0, fmt.Errorf("%q is not known; a message can be changed with edit, delete, up and now", name)
+		return fmt.Errorf("%q is not known; a message can be changed with edit, delete, up and now", name)
 	}
-	a, err := handlers.Send(ctx, c.Conn, "message.change", change)
-	return a.Seq, err
+	return c.Update(ctx, "messages", m.ID, change)
 }
 
-// showQueue lists the messages that wait, as they are after the event with a sequence.
-func (c *conversation) showQueue(ctx context.Context, seq uint64) error {
+// showQueue lists the messages that wait.
+func (c *conversation) showQueue(ctx context.Context) (err error) {
 	c.listedQueue = nil
 	if c.exists {
-		if err := c.Query(ctx, "queue", map[string]any{"chat": c.Chat, "after": seq}, &c.listedQueue); err != nil {
+		if c.listedQueue, err = c.queue(ctx); err != nil {
 			return err
 		}
 	}
@@ -104,10 +99,10 @@ func (c *conversation) showQueue(ctx context.Context, seq uint64) error {
 
 const whatReleases = "send the next one, or use /queue now N, to go on."
 
-// noteHeld tells how many messages wait because the turn was stopped by the event with a sequence.
-func (c *conversation) noteHeld(ctx context.Context, seq uint64) error {
-	var all []queuedMessage
-	if err := c.Query(ctx, "queue", map[string]any{"chat": c.Chat, "after": seq}, &all); err != nil {
+// noteHeld tells how many messages wait because the turn was stopped.
+func (c *conversation) noteHeld(ctx context.Context) error {
+	all, err := c.queue(ctx)
+	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(m queuedMessage) bool { return m.Held == "" || m.HeldBy != "" })

@@ -6,18 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
-	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/slash"
 	"pocketcoder/projections"
@@ -118,20 +114,18 @@ func (c *conversation) slashRename(ctx context.Context, title string) error {
 	if title == "" {
 		return errors.New("write the title after the command: /rename TITLE")
 	}
-	return c.updateChat(ctx, chats.Update{Title: &title}, "(the chat has a new title)")
+	return c.updateChat(ctx, map[string]any{"title": title}, "(the chat has a new title)")
 }
 
 func (c *conversation) slashArchive(ctx context.Context, _ string) error {
-	archived := true
-	return c.updateChat(ctx, chats.Update{Archived: &archived}, "(the chat is archived)")
+	return c.updateChat(ctx, map[string]any{"archived": true}, "(the chat is archived)")
 }
 
-func (c *conversation) updateChat(ctx context.Context, u chats.Update, done string) error {
+func (c *conversation) updateChat(ctx context.Context, fields map[string]any, done string) error {
 	if !c.exists {
 		return errors.New("the chat begins with its first message")
 	}
-	u.Command, u.Chat = client.NewCommand(), c.Chat
-	if err := c.Do(ctx, "chat.update", u); err != nil {
+	if err := c.Update(ctx, "chats", c.Chat, fields); err != nil {
 		return err
 	}
 	c.show.Note("", render.Dim, "%s", done)
@@ -185,7 +179,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 	if c.exists {
 		chat = c.Chat
 	}
-	list, err := client.Call[model.Models](ctx, c.System, "model.list", model.List{Chat: chat})
+	list, err := c.Models(ctx, chat)
 	if err != nil {
 		return err
 	}
@@ -204,15 +198,11 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 			return err
 		}
 		c.model = name
-	} else if err := c.selectModel(ctx, name); err != nil {
+	} else if err := c.SelectModel(ctx, c.Chat, "", name); err != nil {
 		return err
 	}
 	c.show.Note("", render.Dim, "(this chat uses %s from the next message on)", name)
 	return nil
-}
-
-func (c *conversation) selectModel(ctx context.Context, name string) error {
-	return c.Do(ctx, "model.select", model.Select{Command: client.NewCommand(), Chat: c.Chat, Model: name})
 }
 
 // listedModel returns the only listed model with this name, which may lack the provider.
@@ -265,11 +255,8 @@ func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	if err != nil {
 		return err
 	}
-	files, err := c.filesSince(ctx, t.sequence)
-	if err != nil {
-		return err
-	}
-	if done, err := c.revert(ctx, "/undo", t.message, answer); err != nil || !done {
+	files, done, err := c.revert(ctx, "/undo", t.message, answer)
+	if err != nil || !done {
 		return err
 	}
 	c.undone = t.message
@@ -297,33 +284,15 @@ func (c *conversation) listFiles(files []string) {
 // maxUndoneFiles is how many files /undo names.
 const maxUndoneFiles = 20
 
-// filesSince lists the files that an undo of what came after a sequence puts back, sorted.
-func (c *conversation) filesSince(ctx context.Context, sequence uint64) ([]string, error) {
-	files := map[string]bool{}
-	_, err := c.Log.Fold(ctx, events.ChatOpenCodeSubject(c.Chat, "message.part.updated"), sequence,
-		func(e events.Event) error {
-			if d, _ := events.Decode(e); d != nil {
-				if part := payload.Read(d.(events.OpenCode)).Part; part.Type == "patch" {
-					for _, file := range part.Files {
-						files[file] = true
-					}
-				}
-			}
-			return nil
-		})
-	return slices.Sorted(maps.Keys(files)), err
-}
-
 type turnPrompt struct {
 	message, text string // by OpenCode's id
-	sequence      uint64 // of the event that it begins with
 }
 
 func (c *conversation) slashRedo(ctx context.Context, answer string) error {
 	if c.undone == "" {
 		return errors.New("nothing was undone since the last message")
 	}
-	if done, err := c.revert(ctx, "/redo", "", answer); err != nil || !done {
+	if _, done, err := c.revert(ctx, "/redo", "", answer); err != nil || !done {
 		return err
 	}
 	c.undone = ""
@@ -333,32 +302,25 @@ func (c *conversation) slashRedo(ctx context.Context, answer string) error {
 
 // slashOmit leaves out the files that the provider refused. The event names them.
 func (c *conversation) slashOmit(ctx context.Context, _ string) error {
-	return c.Do(ctx, "chat.omit", chats.Omit{Command: client.NewCommand(), Chat: c.Chat})
+	return c.Omit(ctx, c.Chat)
 }
 
-// revert reverts a message and all that follows. An empty message undoes the last revert. Without an answer, it names
-// the files that were changed later, and does nothing if there are any.
-func (c *conversation) revert(ctx context.Context, command, message, answer string) (done bool, err error) {
-	switch answer {
-	case keepChanged, overwriteChanged:
-	case "":
-		changed, err := client.Call[[]string](ctx, c.System, "chat.changed", map[string]string{"chat": c.Chat,
-			"message": message})
-		if err != nil {
-			return false, err
-		}
-		if len(changed) > 0 {
-			c.show.Note("", render.Yellow, "These files were changed later, or cannot be compared:")
-			c.listFiles(changed)
-			c.show.Note("", render.Yellow, "Nothing was done. %s keep leaves them as they are, %s overwrite does not.",
-				command, command)
-			return false, nil
-		}
-	default:
-		return false, fmt.Errorf("want %s, %s keep or %s overwrite", command, command, command)
+// revert reverts a message and all that follows, and returns the files that are as before. An empty message undoes the
+// last revert. Without an answer, it names the files that were changed later, and does nothing if there are any.
+func (c *conversation) revert(ctx context.Context, command, message, answer string) (files []string, done bool,
+	err error) {
+	if answer != "" && answer != keepChanged && answer != overwriteChanged {
+		return nil, false, fmt.Errorf("want %s, %s keep or %s overwrite", command, command, command)
 	}
-	return true, c.Do(ctx, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message,
-		Overwrite: answer == overwriteChanged})
+	files, later, err := c.Revert(ctx, c.Chat, message, answer)
+	if err != nil || len(later) == 0 {
+		return files, err == nil, err
+	}
+	c.show.Note("", render.Yellow, "These files were changed later, or cannot be compared:")
+	c.listFiles(later)
+	c.show.Note("", render.Yellow, "Nothing was done. %s keep leaves them as they are, %s overwrite does not.",
+		command, command)
+	return nil, false, nil
 }
 
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest
@@ -366,30 +328,25 @@ func (c *conversation) revert(ctx context.Context, command, message, answer stri
 func (c *conversation) turnBefore(ctx context.Context, before string) (turnPrompt, error) {
 	texts, removed := map[string]string{}, map[string]bool{}
 	var all []turnPrompt
-	kinds := []string{
-		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()),
-		events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
-		events.ChatOpenCodeSubject(c.Chat, "message.removed"),
-	}
-	for _, subject := range kinds {
-		_, err := c.Log.Fold(ctx, subject, 0, func(e events.Event) error {
-			switch d, _ := events.Decode(e); d := d.(type) {
-			case events.MessageSubmitted:
-				if d.Resumes == "" { // a prompt that resumes a turn belongs to it
-					texts[d.Message] = render.MessageText(d)
-				}
-			case events.MessageSending:
-				if text, ok := texts[d.Message]; ok {
-					all = append(all, turnPrompt{d.EngineMessage, text, e.Seq})
-				}
-			case events.OpenCode:
+	_, err := c.Fold(ctx, c.Chat, 0, func(e events.Event, _ []byte) error {
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.MessageSubmitted:
+			if d.Resumes == "" { // a prompt that resumes a turn belongs to it
+				texts[d.Message] = render.MessageText(d)
+			}
+		case events.MessageSending:
+			if text, ok := texts[d.Message]; ok {
+				all = append(all, turnPrompt{d.EngineMessage, text})
+			}
+		case events.OpenCode:
+			if d.Type == "message.removed" {
 				removed[payload.Read(d).MessageID] = true
 			}
-			return nil
-		})
-		if err != nil {
-			return turnPrompt{}, err
 		}
+		return nil
+	})
+	if err != nil {
+		return turnPrompt{}, err
 	}
 	for i := len(all) - 1; i >= 0; i-- {
 		switch t := all[i]; {

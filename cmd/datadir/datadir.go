@@ -44,6 +44,7 @@ const Version = 2
 //	home/            HOME of the commands, who share it
 //	quarantine/      protected names that commands created in the workspace, until a person decides about them
 //	bin/             pocketcoder-shell and its source, when it was built by us
+//	run/             the socket at which the command line reaches the API
 //	tmux/            the socket of what "attach" shows
 //	history          what was typed in conversations at a terminal
 //	ssh/             authorized_keys, and the SSH server's host key and configuration
@@ -56,6 +57,9 @@ func (d Dir) Path(elem ...string) string {
 }
 
 func (d Dir) ReadModels() string { return d.Path("readmodels") }
+
+// APISocket returns the path of the socket where the command line reaches the API.
+func (d Dir) APISocket() string { return d.Path("run", "api.sock") }
 
 // Running is what other programs on the machine must know about a running system.
 type Running struct {

@@ -135,7 +135,7 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	expect.Lacks(t, p.budget(t, "list"), "one chat")
 	for output, args := range map[string][]string{
 		"needs one of them above 0":   {"set", "x"},
-		"want \"chat\" or \"day\"":    {"set", "x", "--scope", "week", "--cost", "1"},
+		"Must be one of chat, day":    {"set", "x", "--scope", "week", "--cost", "1"},
 		"or a number from 1e-06":      {"set", "x", "--cost", "-1"},
 		"there is no budget \"x\"":    {"clear", "x"},
 		"there is no chat nowhere":    {"set", "x", "--chat", "nowhere", "--cost", "1"},

@@ -170,5 +170,5 @@ func TestTheCommandPrintsANewTokenOfAWebhook(t *testing.T) {
 	}
 	_, stderr, code := p.cli(t, "", "webhook", "token", "none")
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, `There is no webhook with the id "none"`)
+	expect.Contains(t, stderr, `there is no webhook with the id "none"`)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +17,6 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/model"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -101,9 +98,8 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	p := sharedSystem(t)
 	p.admin(t).create(t, "ai_agents", record{"name": "Chooser"})
 	expect.Eventually(t, "the models are known", func() bool {
-		var m model.Models
-		a, err := handlers.Send(t.Context(), p.Conn, "model.list", model.List{})
-		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
+		m, err := p.Models(t.Context(), "")
+		return err == nil && len(m.Models) > 0
 	})
 	s := p.startConversation(t)
 	s.awaitText("› ")

@@ -176,7 +176,7 @@ func TestCommandLineReportsInvalidMessages(t *testing.T) {
 		"malformed id":          {[]string{"chat", "no.such", "-m", "hi"}, "", `parse id "no.such"`, 2},
 		"malformed id replayed": {[]string{"replay", "*"}, "", `parse id "*"`, 2},
 		"empty message":         {[]string{"chat", "-m", " \n"}, "", "the message is empty", 2},
-		"message over 1 MiB":    {[]string{"chat"}, read(t, large), "the limit is 1048576", 2},
+		"message over 1 MiB":    {[]string{"chat"}, read(t, large), "limit is 1048576", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

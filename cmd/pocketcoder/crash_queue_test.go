@@ -9,14 +9,13 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
 // queueChange is a command that changes the queue of a chat. A client repeats it under the same id.
 type queueChange struct {
-	name    string
-	command any
+	message string
+	fields  record // nil to delete it
 }
 
 // queuedChat is a chat whose turn runs. Messages 1 to 4 wait in its queue.
@@ -30,8 +29,7 @@ func (p *process) startQueuedChat(t *testing.T, title, script string) queuedChat
 	t.Helper()
 	q := queuedChat{p, p.create(t, title)}
 	for i, text := range []string{script, "@@say one", "@@say two", "@@say three", "@@say four"} {
-		_, err := handlers.Send(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{Chat: q.id, Message: q.message(i),
-			Parts: []events.Part{{Type: "text", Text: text}}})
+		_, err := p.Create(t.Context(), "messages", messageOf(q.id, q.message(i), text))
 		is.New(t).NoErr(err)
 	}
 	return q
@@ -41,20 +39,16 @@ func (q queuedChat) message(n int) string { return fmt.Sprint(q.id, "m", n) }
 
 // changes returns commands that edit, move and delete a message. The queue then holds four, one, "two, edited".
 func (q queuedChat) changes() []queueChange {
-	command := func(name string) handlers.Command { return handlers.Command{ID: q.id + name} }
-	first := q.message(1)
 	return []queueChange{
-		{"message.change", chats.ChangeMessage{Command: command("edit"), Chat: q.id, Message: q.message(2),
-			Parts: []events.Part{{Type: "text", Text: "@@say two, edited"}}}},
-		{"message.change", chats.ChangeMessage{Command: command("move"), Chat: q.id, Message: q.message(4), Before: &first}},
-		{"message.withdraw", chats.WithdrawMessage{Command: command("delete"), Chat: q.id, Message: q.message(3)}},
+		{q.message(2), record{"parts": []events.Part{{Type: "text", Text: "@@say two, edited"}}}},
+		{q.message(4), record{"before": q.message(1)}},
+		{q.message(3), nil},
 	}
 }
 
 // steer is the command that sends message 3 at once.
 func (q queuedChat) steer() queueChange {
-	return queueChange{"message.change", chats.ChangeMessage{Command: handlers.Command{ID: q.id + "steer"}, Chat: q.id,
-		Message: q.message(3), Delivery: events.DeliverySteer}}
+	return queueChange{q.message(3), record{"delivery": events.DeliverySteer}}
 }
 
 // streaming starts a chat whose turn streams a text. A kill loses the turn.
@@ -67,11 +61,18 @@ func (p *process) streaming(t *testing.T, title string) queuedChat {
 	return q
 }
 
+func (q queuedChat) change(t *testing.T, c queueChange) error {
+	if c.fields == nil {
+		return q.Delete(t.Context(), "messages", c.message)
+	}
+	return q.Update(t.Context(), "messages", c.message, c.fields)
+}
+
 // sendAll sends commands one after the other, and waits for their answers.
 func (q queuedChat) sendAll(t *testing.T, all ...queueChange) {
 	t.Helper()
 	for _, c := range all {
-		_, err := handlers.Send(t.Context(), q.Conn, c.name, c.command)
+		err := q.change(t, c)
 		is.New(t).NoErr(err)
 	}
 }
@@ -80,8 +81,8 @@ func (q queuedChat) sendAll(t *testing.T, all ...queueChange) {
 func (q queuedChat) sendAgain(t *testing.T, all ...queueChange) {
 	t.Helper()
 	for _, c := range all {
-		if _, err := handlers.Send(t.Context(), q.Conn, c.name, c.command); err != nil {
-			is.New(t).Equal(handlers.CodeOf(err), handlers.Conflict)
+		if code := handlers.CodeOf(q.change(t, c)); code != "" {
+			is.New(t).True(code == handlers.Conflict || code == handlers.NotFound)
 		}
 	}
 }

@@ -11,11 +11,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
-	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -118,13 +115,13 @@ func (p *process) newEngine(t *testing.T) bool {
 // interrupted reports whether the starting program, which is announced, has found that OpenCode forgot a request of a
 // chat.
 func (p *process) interrupted(t *testing.T, chat string) bool {
-	s, err := client.Connect(t.Context(), p.data)
-	if err != nil {
+	s := process{data: p.data}
+	if s.readLog() != nil {
 		return false
 	}
-	defer s.Close()
+	defer s.Conn.Close()
 	found := false
-	_, err = s.Log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error {
+	_, err := s.Log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error {
 		found = true
 		return nil
 	})
@@ -140,12 +137,19 @@ type repeatedMessages struct {
 
 func (m *repeatedMessages) send(t *testing.T, i int) uint64 {
 	t.Helper()
-	accepted, err := handlers.Send(t.Context(), m.Conn, "message.submit", chats.SubmitMessage{
-		Chat: m.chat, Message: fmt.Sprintf("message-%d", i),
-		Parts: []events.Part{{Type: "text", Text: fmt.Sprintf("@@say answer %d", i)}},
+	id := fmt.Sprintf("message-%d", i)
+	_, err := m.Create(t.Context(), "messages", messageOf(m.chat, id, fmt.Sprintf("@@say answer %d", i)))
+	is.New(t).NoErr(err)
+	seq := uint64(0)
+	submitted := events.ChatSubject(m.chat, events.MessageSubmitted{}.Kind())
+	_, err = m.Log.Fold(t.Context(), submitted, 0, func(e events.Event) error {
+		if d, _ := events.Decode(e); d.(events.MessageSubmitted).Message == id {
+			seq = e.Seq
+		}
+		return nil
 	})
 	is.New(t).NoErr(err)
-	return accepted.Seq
+	return seq
 }
 
 // with returns crashes whose last chat begins with two messages of the client.

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	chats "pocketcoder/handlers/chat"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -168,11 +167,11 @@ func killOnce(t *testing.T, p *process, together []crash, kill func()) {
 // create makes an empty chat.
 func (p *process) create(t *testing.T, title string) (chat string) {
 	t.Helper()
-	a, err := handlers.Send(t.Context(), p.Conn, "chat.create", chats.Create{Title: title})
+	chat, err := p.Create(t.Context(), "chats", record{"title": title})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.ID
+	return chat
 }
 
 // runUntil submits a script and follows the log until the moment has come; then it calls then. Meanwhile it approves
@@ -263,8 +262,7 @@ func (p *process) resumes(t *testing.T, chat string) map[string]int {
 // approveUnlessDecided approves a request, unless it was decided meanwhile.
 func (p *process) approveUnlessDecided(t *testing.T, chat string, a projections.Permission) {
 	t.Helper()
-	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-		permission.Decide{Chat: chat, Permission: a.EnginePermission, Decision: events.Authorized})
+	err := p.Decide(t.Context(), a.EnginePermission, client.Decision{Status: events.Authorized})
 	if refused := (handlers.Refused{}); err != nil && !(errors.As(err, &refused) && refused.Code == handlers.Conflict) {
 		t.Fatal(err)
 	}

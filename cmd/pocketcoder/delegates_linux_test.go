@@ -15,12 +15,9 @@ import (
 )
 
 // delegates are those of the tree of a chat.
-func (p *process) delegates(t testing.TB, chat string) (all []projections.Delegate) {
+func (p *process) delegates(t testing.TB, chat string) []projections.Delegate {
 	t.Helper()
-	last, err := p.Log.Last(t.Context())
-	if err == nil {
-		err = p.Query(t.Context(), "workers", map[string]any{"chat": chat, "after": last}, &all)
-	}
+	all, err := p.Delegates(t.Context(), chat, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

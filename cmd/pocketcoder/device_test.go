@@ -63,7 +63,7 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	expect.Contains(t, stderr, "the notification was not sent: 404 Not Found")
 	_, stderr, code = p.cli(t, "", "device", "test", broken)
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, "There is no active device") // the service said that the device is gone
+	expect.Contains(t, stderr, "there is no active device") // the service said that the device is gone
 
 	ann := p.account(t, "user")
 	_, stderr, code = p.cli(t, "", "device", "add", "Whose?")

@@ -12,12 +12,11 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	chats "pocketcoder/handlers/chat"
-	"pocketcoder/handlers/permission"
 )
 
 const refusalOfAFullDisk = "The disk of the data directory is full; free some space."
@@ -75,8 +74,7 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 	r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
 	is.Equal(r.code, http.StatusServiceUnavailable)
 	expect.Contains(t, r.body, refusalOfAFullDisk)
-	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-		permission.Decide{Chat: waiting, Permission: request.ID, Decision: events.Authorized})
+	err := p.Decide(t.Context(), request.ID, client.Decision{Status: events.Authorized})
 	refused := handlers.Refused{}
 	is.True(errors.As(err, &refused))
 	is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})
@@ -89,7 +87,7 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		// an abort is not refused, but its event needs space
-		_, _ = handlers.Send(ctx, p.Conn, "turn.abort", chats.AbortTurn{Chat: done})
+		_ = p.Abort(ctx, done)
 		return strings.Count(p.output.String(), "no space left on device") > lines
 	})
 

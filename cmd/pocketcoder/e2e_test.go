@@ -20,15 +20,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
-	chats "pocketcoder/handlers/chat"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/natsconf"
 	"pocketcoder/web/chromiumtest"
 )
 
@@ -151,6 +152,10 @@ const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":[
 // process is a running "pocketcoder up", and a connection to it: a process of its own, or part of that of the tests.
 type process struct {
 	*client.System
+	datadir.Running
+	Conn *nats.Conn
+	Log  *log.Log // read only
+
 	t         testing.TB
 	program   string    // path; "" for the one that the tests build
 	inside    bool      // it is part of the tests' process
@@ -366,9 +371,36 @@ func (p *process) await() {
 		return resp.StatusCode == http.StatusOK
 	})
 	var err error
-	if p.System, err = client.Connect(context.Background(), p.data); err != nil {
+	if p.System, err = client.Connect(context.Background(), client.Address{Data: p.data}); err == nil {
+		err = p.readLog()
+	}
+	if err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// readLog connects to the log, which the connection can only read.
+func (p *process) readLog() (err error) {
+	if p.Running, err = p.data.Running(); err != nil {
+		return err
+	}
+	keys, err := natsconf.LoadKeys(p.data.Path("keys"))
+	if err != nil {
+		return err
+	}
+	options, err := keys.Options(natsconf.Observer, "test")
+	if err != nil {
+		return err
+	}
+	if p.Conn, err = nats.Connect(p.NATS, options...); err == nil {
+		p.Log, err = log.Attach(p.Conn, natsconf.ReaderAPI)
+	}
+	return err
+}
+
+func (p *process) disconnect() {
+	p.System.Close()
+	p.Conn.Close()
 }
 
 // kill ends the program as a crash does, without a clean stop.
@@ -378,7 +410,7 @@ func (p *process) kill() {
 	}
 	p.cmd.Process.Kill()
 	<-p.exited
-	p.Close()
+	p.disconnect()
 }
 
 // restart starts it, for the first time or again on the same data, and waits until every part is ready.
@@ -393,7 +425,7 @@ func (p *process) stop() {
 	if p.inside {
 		p.cancel()
 		<-p.exited
-		p.Close()
+		p.disconnect()
 		return
 	}
 	p.cmd.Process.Signal(syscall.SIGINT)
@@ -403,37 +435,39 @@ func (p *process) stop() {
 		p.cmd.Process.Kill()
 		<-p.exited
 	}
-	p.Close()
+	p.disconnect()
 }
 
 // chat creates a chat and submits a first message: a script of the demo model.
 func (p *process) chat(t testing.TB, script string) (chat string) {
 	t.Helper()
-	a, err := handlers.Send(t.Context(), p.Conn, "chat.create", chats.Create{Title: t.Name()[:min(100, len(t.Name()))]})
+	chat, err := p.Create(t.Context(), "chats", record{"title": t.Name()[:min(100, len(t.Name()))]})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.submit(t, a.ID, script)
-	return a.ID
+	p.submit(t, chat, script)
+	return chat
 }
 
 // submit submits a message to a chat and returns its id.
 func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	t.Helper()
-	a, err := handlers.Send(t.Context(), p.Conn, "message.submit",
-		chats.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
+	message, err := p.Create(t.Context(), "messages", messageOf(chat, "", script))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.ID
+	return message
+}
+
+// messageOf returns a new message of a person. The server makes its id if it is empty.
+func messageOf(chat, id, text string) record {
+	return record{"id": id, "chat": chat, "role": "user", "parts": []events.Part{{Type: "text", Text: text}}}
 }
 
 // decide decides a request.
 func (p *process) decide(t testing.TB, chat string, request events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
-	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-		permission.Decide{Chat: chat, Permission: request.ID, Decision: d, Reason: reason})
-	if err != nil {
+	if err := p.Decide(t.Context(), request.ID, client.Decision{Status: d, Reason: reason}); err != nil {
 		t.Fatal(err)
 	}
 }

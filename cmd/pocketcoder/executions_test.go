@@ -107,7 +107,7 @@ func detachedServerAnswers(t *testing.T, p *process, chat string, run projection
 	is.Equal(p.openAddress(t, strings.TrimSpace(address)), "hello from inside at /") // for the operator, without a login
 	_, stderr, code = p.cli(t, "", "ports", "nowhere", fmt.Sprint(port))
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, "There is no chat nowhere")
+	expect.Contains(t, stderr, "there is no chat nowhere")
 
 	admin.must(t, "POST", "/api/executions/"+run.ID+"/signal", map[string]string{"signal": "SIGTERM"}, nil)
 	ended := p.finished(t, chat, 0)

@@ -33,6 +33,8 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chat [CHAT]    talk to the assistant, and decide what it may do
   pocketcoder chats          list the chats, and which of them wait for you
   pocketcoder requests       list the requests and questions that wait for a person
+  pocketcoder approve ID     approve a request; deny ID [REASON] denies it
+  pocketcoder login URL      act for your account at a server elsewhere; then use --server URL
   pocketcoder delegates      chats to which assistants delegate work: list, check, stop
   pocketcoder schedule       prompts at set times: add, preview, list, show, pause, resume, run, cancel
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
@@ -147,6 +149,9 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"procedure": cli.Procedure,
 		"ports":     cli.Ports,
 		"requests":  cli.Requests,
+		"approve":   cli.Approve,
+		"deny":      cli.Deny,
+		"login":     cli.Login,
 		"replay":    cli.Replay,
 		"attach":    cli.Attach,
 		"worker":    cli.Worker,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -21,9 +20,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/delegate"
-	"pocketcoder/handlers/model"
 	"pocketcoder/projections"
 )
 
@@ -83,7 +80,7 @@ func (p *process) useModelOf(server, certificate string) {
 func oldChatUsesTheNewModel(t *testing.T, p *process, server string) (check func(*testing.T, *process)) {
 	chat := p.chat(t, "@@say one")
 	p.turnEnds(t, chat)
-	_, err := handlers.Send(t.Context(), p.Conn, "model.select", model.Select{Chat: chat, Model: "demo"})
+	err := p.SelectModel(t.Context(), chat, "", "demo")
 	is.New(t).NoErr(err)
 	return func(t *testing.T, p *process) { newModelAnswers(t, p, chat, server) }
 }
@@ -104,9 +101,8 @@ func newModelAnswers(t *testing.T, p *process, chat, server string) {
 
 	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
 	expect.Eventually(t, "the models of this start are known", func() bool {
-		var m model.Models
-		a, err := handlers.Send(t.Context(), p.Conn, "model.list", model.List{Chat: chat})
-		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/gpt-5-scripted" &&
+		m, err := p.Models(t.Context(), chat)
+		return err == nil && m.Configured == "custom/org/gpt-5-scripted" &&
 			slices.Equal(m.Models, []string{"custom/org/gpt-5-scripted"})
 	})
 	admin := p.admin(t)
@@ -119,7 +115,7 @@ func newModelAnswers(t *testing.T, p *process, chat, server string) {
 	p.submit(t, chat, "@@say three")
 	p.turnEnds(t, chat)
 	is.Equal(p.answeredBy(t, chat)[2], "custom/org/gpt-5-scripted")
-	_, err = handlers.Send(t.Context(), p.Conn, "model.select", model.Select{Chat: chat})
+	err = p.SelectModel(t.Context(), chat, "", "")
 	is.NoErr(err)
 
 	health := admin.do(t, "GET", "/api/health", nil).body

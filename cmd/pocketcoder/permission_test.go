@@ -10,10 +10,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -50,8 +50,7 @@ func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
 // decideAgain decides a request that was decided already, and returns the text of the refusal.
 func (p *process) decideAgain(t testing.TB, chat string, request events.PermissionAsk, d events.Decision) string {
 	t.Helper()
-	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-		permission.Decide{Chat: chat, Permission: request.ID, Decision: d})
+	err := p.Decide(t.Context(), request.ID, client.Decision{Status: d})
 	var refused handlers.Refused
 	if !errors.As(err, &refused) || refused.Code != handlers.Conflict {
 		t.Fatalf("want a conflict, got %v", err)

@@ -66,7 +66,7 @@ func (q partlyAnswered) checkResumed(t *testing.T, p *process) {
 	is.Equal(p.text(t, q.chat), "thanks") // the script went on
 	for i, q := range rows[projections.Question](t, p, "questions", q.chat) {
 		is.Equal(q.Status, projections.QuestionReplied)
-		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
+		is.Equal(string(q.Reply), []string{`"Blue"`, `"A, my own"`}[i])
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
@@ -32,8 +31,10 @@ func (p *process) awaitQuestion(t testing.TB, chat string) (q events.QuestionAsk
 
 func (p *process) answer(t testing.TB, a chats.AnswerQuestion) error {
 	t.Helper()
-	_, err := handlers.Send(t.Context(), p.Conn, "question.answer", a)
-	return err
+	if a.Rejected {
+		a.Answers = nil
+	}
+	return p.AnswerQuestion(t.Context(), a.Question, a.Index, a.Answers)
 }
 
 func TestAnswersReachTheModelOnceComplete(t *testing.T) {
@@ -65,7 +66,7 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 		is.Equal(q.Status, projections.QuestionReplied)
 		is.Equal(q.RepliedBy, "user:operator")
 		is.True(q.EngineReplied)
-		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
+		is.Equal(string(q.Reply), []string{`"Blue"`, `"A, my own"`}[i])
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/matryer/is"
@@ -67,5 +68,8 @@ func TestQueueIsChangedInTheTerminal(t *testing.T) {
 
 func queued(t *testing.T, p *process, chat string) []projections.ShownMessage {
 	t.Helper()
-	return rows[projections.ShownMessage](t, p, "queue", chat)
+	all := rows[projections.ShownMessage](t, p, "messages", chat)
+	return slices.DeleteFunc(all, func(m projections.ShownMessage) bool {
+		return m.UserStatus != "pending"
+	})
 }

@@ -21,10 +21,9 @@ import (
 
 	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
-	chats "pocketcoder/handlers/chat"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 )
@@ -32,24 +31,23 @@ import (
 // row is a chat's row in the read model, as of now.
 func (p *process) row(t testing.TB, chat string) (c projections.Chat) {
 	t.Helper()
-	last, err := p.Log.Last(t.Context())
+	c, err := p.FindChat(t.Context(), chat)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Query(t.Context(), "chat", map[string]any{"chat": chat, "after": last}, &c); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// rows queries the read model for a list.
-func rows[R any](t testing.TB, p *process, name, chat string) (list []R) {
+// rows lists the records of a chat in a collection, or all of them, as of now.
+func rows[R any](t testing.TB, p *process, collection, chat string) []R {
 	t.Helper()
-	last, err := p.Log.Last(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	q := client.Select{Sort: map[string]string{"messages": "position,id", "executions": "position", "usage": "",
+		"questions": "created,index"}[collection]}
+	if chat != "" {
+		q.Filter = fmt.Sprintf("chat = %q", chat)
 	}
-	if err := p.Query(t.Context(), name, map[string]any{"chat": chat, "after": last}, &list); err != nil {
+	list, err := client.List[R](t.Context(), p.System, collection, q)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return list
@@ -115,7 +113,7 @@ func (p *process) approve(t testing.TB, chat string, n int) events.PermissionAsk
 // abort stops what runs in a chat.
 func (p *process) abort(t testing.TB, chat string) {
 	t.Helper()
-	if _, err := handlers.Send(t.Context(), p.Conn, "turn.abort", chats.AbortTurn{Chat: chat}); err != nil {
+	if err := p.Abort(t.Context(), chat); err != nil {
 		t.Fatal(err)
 	}
 }

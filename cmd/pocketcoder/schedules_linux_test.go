@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
@@ -17,7 +19,9 @@ import (
 // scheduleRuns are the runs of a schedule, the newest first.
 func (p *process) scheduleRuns(t testing.TB, id string) (all []projections.PricedRun) {
 	t.Helper()
-	if err := p.QueryNow(t.Context(), "schedule_runs", map[string]any{"schedule": id, "limit": 100}, &all); err != nil {
+	all, err := client.List[projections.PricedRun](t.Context(), p.System, "schedule_runs",
+		client.Select{Filter: fmt.Sprintf("schedule = %q", id), Sort: "-due,-created,-id"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return all

@@ -291,7 +291,7 @@ func TestServeReportsWhyItCannotStart(t *testing.T) {
 		want  string
 		usage bool // the command line is wrong
 	}{
-		"no such role":       {[]string{"--nats", "nats://127.0.0.1:1", "--roles", "web,boss"}, `"boss" is not a role; want some of engine,handlers,web`, true},
+		"no such role":       {[]string{"--nats", "nats://127.0.0.1:1", "--roles", "web,boss"}, `"boss" is not a role; want some of engine,web`, true},
 		"no NATS":            {nil, "--nats: name the NATS servers that the nodes share", true},
 		"state in workspace": {[]string{"--nats", "nats://127.0.0.1:1", "--opencode-state", "DIR/workspace/state"}, "--opencode-state DIR/workspace/state must not be in --workspace DIR/workspace", false},
 		"nothing there":      {[]string{"--nats", "nats://127.0.0.1:1"}, "nats://127.0.0.1:1", false},

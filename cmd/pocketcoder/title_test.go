@@ -46,7 +46,7 @@ func TestAChatWithoutATitleGetsThatOfTheTitleAgent(t *testing.T) {
 	is.Equal([]string{title.Provider, title.Model}, []string{"demo", "demo"})
 	is.True(title.Input > 100 && title.Output > 0 && title.Input < 2000) // without the prompt of the answering agent
 	spent := func() (s projections.Spending) {
-		is.NoErr(p.Query(t.Context(), "spent", map[string]any{"chat": chat}, &s))
+		is.NoErr(p.Get(t.Context(), "/api/pocketcoder/spending?chat="+chat, &s))
 		return s
 	}
 	is.Equal(spent().Tokens, 300+title.Input+title.Output)

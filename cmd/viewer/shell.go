@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/term"
 
 	"pocketcoder/cmd/client"
@@ -17,19 +16,20 @@ import (
 
 // Terminal is the terminal of this process at which a shell in the sandbox is used.
 type Terminal struct {
-	In       io.Reader
-	Out, Err io.Writer
-	Kind     string // TERM
+	In   io.Reader
+	Out  io.Writer
+	Kind string // TERM
 }
 
 // RunShell runs a shell in the sandbox at the terminal of this process. Whatever happens, it restores the terminal.
-func RunShell(ctx context.Context, nc *nats.Conn, at Terminal, r wire.Request) (wire.Result, error) {
+func RunShell(ctx context.Context, s *client.System, at Terminal, o client.Shell) (ending client.ShellEnding,
+	err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	terminal := int(os.Stdin.Fd())
 	before, err := term.MakeRaw(terminal)
 	if err != nil {
-		return wire.Result{}, fmt.Errorf("make the terminal raw: %w", err)
+		return ending, fmt.Errorf("make the terminal raw: %w", err)
 	}
 	defer term.Restore(terminal, before)
 	input := make(chan wire.Input)
@@ -38,8 +38,8 @@ func RunShell(ctx context.Context, nc *nats.Conn, at Terminal, r wire.Request) (
 		passTyped(ctx, at.In, input)
 	}()
 	go resized(ctx, at.Kind, terminal, input)
-	r.Cwd, r.Terminal, r.Input = "/", window(at.Kind, terminal), input
-	return wire.Call(ctx, nc, wire.PersonSubject, r, at.Out, at.Err)
+	o.Terminal, o.Input, o.Out = *window(at.Kind, terminal), input, at.Out
+	return s.RunShell(ctx, o)
 }
 
 // passTyped passes on what the person types, until they cannot any more.

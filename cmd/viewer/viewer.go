@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 )
@@ -30,9 +31,10 @@ import (
 // Viewer is the tmux server of a data directory, with a session for each chat that is viewed. A client may hold
 // nothing but an SSH key. The viewer only shows: nothing is read back from it.
 type Viewer struct {
-	data datadir.Dir
-	tmux string // path
-	self string // path of this program
+	data   datadir.Dir
+	system []string // the flags that say which system it shows
+	tmux   string   // path
+	self   string   // path of this program
 }
 
 // tmuxOldest is the first version of tmux that does not let what is printed pass through it to the terminal: tmux's
@@ -43,8 +45,8 @@ var tmuxOldest = [2]int{3, 3}
 const Get = "apt install tmux, version 3.3 or newer"
 
 // Open finds tmux. It returns an error if tmux is missing or too old.
-func Open(ctx context.Context, data datadir.Dir) (Viewer, error) {
-	v := Viewer{data: datadir.Dir(datadir.Absolute(string(data)))}
+func Open(ctx context.Context, at client.Address) (Viewer, error) {
+	v := Viewer{data: datadir.Dir(datadir.Absolute(string(at.State()))), system: at.Args()}
 	var err error
 	if v.tmux, err = exec.LookPath("tmux"); err != nil {
 		return v, errors.New("tmux is not on PATH; " + Get)
@@ -166,11 +168,11 @@ func (v Viewer) Windows(ctx context.Context, chat string) ([]string, error) {
 }
 
 func (v Viewer) transcript(chat string, more ...string) []string {
-	return slices.Concat([]string{v.self, "transcript", "--data", string(v.data)}, more, []string{"--", chat})
+	return slices.Concat([]string{v.self, "transcript"}, v.system, more, []string{"--", chat})
 }
 
 func (v Viewer) shell(chat string) []string {
-	return []string{v.self, "sandbox", "shell", "--data", string(v.data), "--stay", "--", chat}
+	return slices.Concat([]string{v.self, "sandbox", "shell"}, v.system, []string{"--stay", "--", chat})
 }
 
 // run lets tmux do something. The arguments are its own: no shell reads them.
@@ -205,7 +207,7 @@ func (v Viewer) output(ctx context.Context, args ...string) (string, error) {
 // viewerEnvironment is that of the tmux server, and so of what runs in its windows, but for TERM.
 func viewerEnvironment(getenv func(string) string) []string {
 	env := []string{"LANG=C.UTF-8"}
-	for _, name := range []string{"PATH", "HOME", "USER", "TZ", "NO_COLOR"} {
+	for _, name := range []string{"PATH", "HOME", "USER", "TZ", "NO_COLOR", "XDG_CONFIG_HOME"} {
 		if value := getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
@@ -219,7 +221,7 @@ func Stop(data datadir.Dir) {
 	if _, err := os.Stat(socket); err != nil {
 		return
 	}
-	if v, err := Open(context.Background(), data); err == nil {
+	if v, err := Open(context.Background(), client.Address{Data: data}); err == nil {
 		_ = v.run(context.Background(), "kill-server") // it fails when none is there any more
 	}
 	_ = os.Remove(socket) // what is left makes no difference to the next one
@@ -231,7 +233,7 @@ func End(ctx context.Context, data datadir.Dir, chat string) error {
 	if _, err := os.Stat(v.socket()); err != nil {
 		return nil
 	}
-	v, err := Open(ctx, data)
+	v, err := Open(ctx, client.Address{Data: data})
 	if err == nil && v.run(ctx, "has-session", "-t", "="+chat) == nil {
 		err = v.run(ctx, "kill-session", "-t", "="+chat)
 	}
@@ -245,8 +247,8 @@ func End(ctx context.Context, data datadir.Dir, chat string) error {
 // such as when End has closed that session.
 func (v Viewer) Attach(ctx context.Context, session string, getenv func(string) string) error {
 	// TMUX would make it refuse to run inside another one
-	client := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv))
-	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", session}, client)
+	environment := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv))
+	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", session}, environment)
 }
 
 // terminalKind is TERM, or what nearly every terminal understands when this machine has no description of that one.
@@ -261,12 +263,12 @@ func terminalKind(ctx context.Context, getenv func(string) string) string {
 }
 
 // AccountOfClient returns the account for which a client of the viewer was attached, empty for the operator.
-func AccountOfClient(ctx context.Context, data datadir.Dir, client string) (string, error) {
-	pid, err := strconv.Atoi(client)
+func AccountOfClient(ctx context.Context, at client.Address, process string) (string, error) {
+	pid, err := strconv.Atoi(process)
 	if err != nil {
 		return "", err
 	}
-	v, err := Open(ctx, data)
+	v, err := Open(ctx, at)
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/expect"
 )
@@ -16,7 +17,7 @@ import (
 func opened(t *testing.T) Viewer {
 	t.Helper()
 	expect.Program(t, "tmux")
-	v, err := Open(t.Context(), datadir.Dir(t.TempDir()))
+	v, err := Open(t.Context(), client.Address{Data: datadir.Dir(t.TempDir())})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(v.socket()), 0o700)
 	}
@@ -77,7 +78,7 @@ func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
 	text, err := os.ReadFile(file)
 	is.NoErr(err)
 	is.Equal(string(text), "--client=0")
-	_, err = AccountOfClient(t.Context(), v.data, "0")
+	_, err = AccountOfClient(t.Context(), client.Address{Data: v.data}, "0")
 	is.True(err != nil && strings.Contains(err.Error(), "has not attached"))
 	for _, user := range []string{"ann", ""} {
 		is.NoErr(v.Enter(t.Context(), 4242, user))

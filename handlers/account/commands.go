@@ -241,6 +241,15 @@ func (a *Accounts) decideDelete(c DeleteAccount) ([]events.Data, uint64, error) 
 	return []events.Data{events.AccountUpdated{Disabled: &disabled}, events.Deleted{}}, 0, nil
 }
 
+// Find returns an account that may log in.
+func (a *Accounts) Find(ctx context.Context, id string) (Account, error) {
+	found, err := a.find(ctx, id)
+	if err == nil && found.Disabled {
+		err = notFound(id)
+	}
+	return found.Account, err
+}
+
 // List returns the accounts, the oldest first.
 func (a *Accounts) List(ctx context.Context) ([]Account, error) {
 	if err := a.refresh(ctx); err != nil {

@@ -16,10 +16,16 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
+// OperatorSession stands for the session of the operator of the machine. It does not end.
+const OperatorSession = "operator"
+
 // Ended returns a channel that is closed when the session with a public id has ended: revoked, expired (up to a minute
 // late), or because its account was disabled, deleted, or got another role or password. Streams of the session end
 // then.
 func (a *Accounts) Ended(session string) <-chan struct{} {
+	if session == OperatorSession {
+		return nil
+	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if s := a.public[session]; s != nil {

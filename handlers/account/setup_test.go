@@ -2,8 +2,6 @@ package account
 
 import (
 	"bytes"
-	"errors"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/matryer/is"
-	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
@@ -252,64 +249,6 @@ func TestNoSecretReachesTheLog(t *testing.T) {
 		}
 		return err
 	}))
-}
-
-func TestCommandsOverNATS(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := start(t)
-	served := connect(t, s.server)
-	go s.Commands().Serve(t.Context(), served, "user:operator", slog.New(slog.DiscardHandler))
-	expect.Eventually(t, "the commands are not served", func() bool {
-		return served.NumSubscriptions() == len(s.Commands())
-	})
-	is.NoErr(served.Flush())
-	nc := connect(t, s.server)
-	give := func(name string, command any) handlers.Accepted {
-		t.Helper()
-		accepted, err := handlers.Send(t.Context(), nc, name, command)
-		is.NoErr(err)
-		return accepted
-	}
-	added := give("user.add", CreateAccount{Command: handlers.Command{ID: "cmd1", Actor: "user:mallory"},
-		Email: "alice@example.org", Role: User, Password: password})
-	token := s.loginAs("alice@example.org", password)
-	is.Equal(token.Identity.Account, added.ID)
-	all, _ := s.history()
-	is.Equal([]string{all[0].Actor, all[0].Cause}, []string{"user:operator", "cmd1"})
-	is.Equal(all[0].Seq, added.Seq)
-	is.True(bytes.Contains(give("user.list", struct{}{}).Result, []byte(`"email":"alice@example.org"`)))
-	is.True(bytes.Contains(give("user.sessions", AccountQuery{added.ID}).Result, []byte(token.Identity.Session)))
-	give("user.revoke", RevokeSession{Account: added.ID, Session: token.Identity.Session})
-	is.True(!s.valid(token))
-	is.Equal(string(give("user.sessions", AccountQuery{added.ID}).Result), "[]")
-	give("user.passwd", SetPassword{Account: added.ID, Password: "battery staple"})
-	s.loginAs("alice@example.org", "battery staple")
-	give("user.update", UpdateAccount{Account: added.ID, Disabled: ptr(true)})
-	_, err := s.Login(t.Context(), Login{Identity: "alice@example.org", Password: "battery staple"})
-	is.Equal(err, ErrCredentials)
-	give("user.update", UpdateAccount{Account: added.ID, Disabled: ptr(false), Role: ptr(Admin)})
-
-	for _, c := range []struct {
-		name    string
-		command any
-		code    handlers.Code
-		want    string
-	}{
-		{"user.add", CreateAccount{Email: "x", Role: User, Password: password}, handlers.Invalid, "email: "},
-		{"user.add", map[string]any{"email": "x", "admin": true}, handlers.Invalid, `unknown field "admin"`},
-		{"user.update", UpdateAccount{Account: added.ID, Disabled: ptr(true)}, handlers.Conflict, "is the last admin"},
-		{"user.passwd", SetPassword{Account: "nobody", Password: password}, handlers.NotFound, "account: "},
-		{"user.sessions", AccountQuery{"*"}, handlers.NotFound, "account: "},
-		{"user.revoke", RevokeSession{Account: added.ID, Session: "x"}, handlers.NotFound, "session: "},
-	} {
-		_, err := handlers.Send(t.Context(), nc, c.name, c.command)
-		code, text := refusal(t, err)
-		is.Equal(code, c.code)           // c.says
-		expect.Contains(t, text, c.want) // c.says
-	}
-	_, err = handlers.Send(t.Context(), nc, "user.delete", AccountQuery{added.ID})
-	is.True(errors.Is(err, nats.ErrNoResponders))
 }
 
 func (s *system) loginAs(email, password string) Token {

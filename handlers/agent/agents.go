@@ -19,23 +19,6 @@ import (
 // Agents lists, exports and imports agents.
 type Agents struct{ Records *record.Records }
 
-// Commands are the commands that can be sent over NATS.
-func (h Agents) Commands() handlers.Commands {
-	return handlers.Commands{
-		"agent.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Listed, error) { return h.List(ctx) }),
-		"agent.export": handlers.QueryOf(h.Export),
-		"agent.import": handlers.CommandOf(func(c *Import, actor string) { c.Actor = actor },
-			func(ctx context.Context, c Import) (handlers.Accepted, error) {
-				i, err := h.Import(ctx, c)
-				if err != nil {
-					return handlers.Accepted{}, err
-				}
-				body, err := json.Marshal(i)
-				return handlers.Accepted{ID: i.Record, Seq: i.Seq, Result: body}, err
-			}),
-	}
-}
-
 type Listed struct {
 	ID          string `json:"id"` // of its record
 	Name        string `json:"name"`

@@ -10,7 +10,6 @@ package budget
 
 import (
 	"context"
-	"encoding/json"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
@@ -25,14 +24,6 @@ type Budgets struct {
 	Permissions *permission.Permissions
 
 	requests handlers.Folds[*budgetRequests] // one fold, with the key ""
-}
-
-func (h *Budgets) Commands() handlers.Commands {
-	return handlers.Commands{
-		"budget.list":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Budget, error) { return h.List(ctx) }),
-		"budget.set":   handlers.CommandOf(func(c *SetBudget, actor string) { c.Actor = actor }, handlers.Created(h.Set)),
-		"budget.clear": handlers.CommandOf(func(c *ClearBudget, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Clear)),
-	}
 }
 
 // Budget is a limit on spending, a record of Collection. The spending of subagents counts for their chat.
@@ -71,45 +62,4 @@ func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
 	}
 	slices.SortFunc(list, func(a, b Budget) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
 	return list, nil
-}
-
-// SetBudget is the command to create or replace the budget with a name.
-type SetBudget struct {
-	handlers.Command
-	Budget Budget `json:"budget"`
-}
-
-func (h *Budgets) Set(ctx context.Context, c SetBudget) (id string, seq uint64, err error) {
-	b := c.Budget
-	b.Name = strings.TrimSpace(b.Name)
-	if err := b.Check(); err != nil {
-		return "", 0, err
-	}
-	set := map[string]json.RawMessage{}
-	for field, value := range map[string]any{
-		"name": b.Name, "scope": b.Scope, "chat": b.Chat, "user": b.User, "cost": b.Cost, "tokens": b.Tokens, "active": b.Active,
-	} {
-		set[field], _ = json.Marshal(value) // texts, numbers and a bool
-	}
-	return h.Records.Save(ctx, record.Save{
-		Command: c.Command, Collection: Collection, Set: set, New: true, Upsert: true,
-	})
-}
-
-// ClearBudget is the command to delete the budget with a name. Messages that wait for it are sent.
-type ClearBudget struct {
-	handlers.Command
-	Name string `json:"name"`
-}
-
-func (h *Budgets) Clear(ctx context.Context, c ClearBudget) (uint64, error) {
-	all, err := h.List(ctx)
-	if err != nil {
-		return 0, err
-	}
-	i := slices.IndexFunc(all, func(b Budget) bool { return b.Name == c.Name })
-	if i < 0 {
-		return 0, handlers.Refuse(handlers.NotFound, "there is no budget %q", c.Name)
-	}
-	return h.Records.Delete(ctx, record.Delete{Command: c.Command, Collection: Collection, Record: all[i].ID})
 }

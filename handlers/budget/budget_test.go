@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -43,11 +44,18 @@ func spentFunc(cost, tokens float64) SpendingFunc {
 
 func setBudget(t testing.TB, h *fixture, b Budget) Budget {
 	t.Helper()
-	is := is.New(t)
 	b.Active = true
+	return saveBudget(t, h, b)
+}
+
+// saveBudget creates a budget, or changes the one of its name.
+func saveBudget(t testing.TB, h *fixture, b Budget) Budget {
+	t.Helper()
 	var err error
-	b.ID, _, err = h.Budgets.Set(t.Context(), SetBudget{Command: handlers.Command{Actor: handlerstest.Alice}, Budget: b})
-	is.NoErr(err)
+	b.ID, _, err = h.Budgets.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+		Collection: Collection, New: true, Upsert: true, Set: record.Fields(map[string]any{"name": b.Name,
+			"scope": b.Scope, "chat": b.Chat, "user": b.User, "cost": b.Cost, "tokens": b.Tokens, "active": b.Active})})
+	is.New(t).NoErr(err)
 	return b
 }
 

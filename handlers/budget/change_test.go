@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/record"
 )
 
 func TestAChangedLimitReleasesTheChat(t *testing.T) {
@@ -27,15 +28,14 @@ func TestAChangedLimitReleasesTheChat(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			h := openFixture(t)
-			setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+			set := setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 			endStep(t, h, "c1", spentFunc(6, 0))
-			var err error
 			if c.to == nil {
-				_, err = h.Budgets.Clear(t.Context(), ClearBudget{Name: "a"})
+				_, err := h.Budgets.Records.Delete(t.Context(), record.Delete{Collection: Collection, Record: set.ID})
+				is.NoErr(err)
 			} else {
-				_, _, err = h.Budgets.Set(t.Context(), SetBudget{Budget: *c.to})
+				saveBudget(t, h, *c.to)
 			}
-			is.NoErr(err)
 			is.NoErr(h.Budgets.Release(t.Context(), noon, spentFunc(6, 0)))
 			_, data := handlerstest.History(t, h.Log, "c1")
 			held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(6, 0))

@@ -102,24 +102,6 @@ type Channels struct {
 	posts sync.Mutex // held while a webhook begins a chat, so that each counts those before
 }
 
-// Commands are the commands that can be sent over NATS.
-func (h *Channels) Commands() handlers.Commands {
-	return handlers.Commands{
-		"channel.save": handlers.CommandOf(func(c *record.Save, actor string) {
-			c.Actor, c.Role, c.Collection = actor, account.Admin, Collection
-		}, handlers.Created(h.Records.Save)),
-		"channel.delete": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor, c.Collection = actor, Collection },
-			handlers.SeqOnly(h.Records.Delete)),
-		"channel.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Channel, error) { return h.List(ctx) }),
-		"pairing.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Pairing, error) { return h.Pairings(ctx) }),
-		"pairing.code":   handlers.QueryOf(h.CreateCode),
-		"target.list":    handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Target, error) { return h.ListTargets(ctx) }),
-		"webhook.token":  handlers.CommandOf(func(c *RenewToken, actor string) { c.Actor = actor }, h.renew),
-		"target.replay":  handlers.CommandOf(func(c *Replay, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Replay)),
-		"pairing.revoke": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revoke)),
-	}
-}
-
 // List returns the channels in the order of their last changes.
 func (h *Channels) List(ctx context.Context) ([]Channel, error) {
 	return record.List(ctx, h.Records, Collection, func(r record.StoredRecord[Channel]) Channel {

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -110,16 +109,6 @@ func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.To
 	}
 	made.Token, seq, err = h.Records.Renew(ctx, c.Command, of, id)
 	return made, seq, err
-}
-
-// renew carries out RenewToken for a caller over NATS.
-func (h *Channels) renew(ctx context.Context, c RenewToken) (handlers.Accepted, error) {
-	made, seq, err := h.RenewToken(ctx, c)
-	if err != nil {
-		return handlers.Accepted{}, err
-	}
-	body, err := json.Marshal(made)
-	return handlers.Accepted{Seq: seq, Result: body}, err
 }
 
 // webhookPrefix is the prefix of the secrets of webhooks.

@@ -70,21 +70,6 @@ type Chats struct {
 	seen     handlers.Folds[seenState]     // by account
 }
 
-// Commands are the commands on chats that can be sent over NATS.
-func (h *Chats) Commands() handlers.Commands {
-	return handlers.Commands{
-		"chat.create":      handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),
-		"chat.omit":        handlers.CommandOf(func(c *Omit, actor string) { c.Actor = actor }, handlers.SeqOnly(h.omitFiles)),
-		"chat.update":      handlers.CommandOf(func(c *Update, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Update)),
-		"chat.revert":      handlers.CommandOf(func(c *Revert, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revert)),
-		"message.change":   handlers.CommandOf(func(c *ChangeMessage, actor string) { c.Actor = actor }, handlers.SeqOnly(h.ChangeMessage)),
-		"message.submit":   handlers.CommandOf(func(c *SubmitMessage, actor string) { c.Actor = actor }, handlers.Created(h.SubmitMessage)),
-		"message.withdraw": handlers.CommandOf(func(c *WithdrawMessage, actor string) { c.Actor = actor }, handlers.SeqOnly(h.WithdrawMessage)),
-		"question.answer":  handlers.CommandOf(func(c *AnswerQuestion, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AnswerQuestion)),
-		"turn.abort":       handlers.CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AbortTurn)),
-	}
-}
-
 type chatState struct {
 	handlers.ChatState
 	last   uint64             // sequence of the last change

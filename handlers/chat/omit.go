@@ -169,12 +169,6 @@ func (h *Chats) Omit(ctx context.Context, c Omit) (files []events.OmittedFile, s
 	return files, seq, err
 }
 
-// omitFiles is Omit for a caller that finds the files in the event.
-func (h *Chats) omitFiles(ctx context.Context, c Omit) (uint64, error) {
-	_, seq, err := h.Omit(ctx, c)
-	return seq, err
-}
-
 // omit returns the files to leave out, or the sequence at which the command was carried out with its files.
 func (s *omissionState) omit(c Omit) (files []events.OmittedFile, seq uint64, err error) {
 	if err := s.Missing(c.Chat); err != nil {

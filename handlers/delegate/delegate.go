@@ -74,16 +74,6 @@ type Caller struct {
 	Subagent string // name of OpenCode's agent, if the session is that of a subagent
 }
 
-// Commands are the commands on delegates that can be sent over NATS.
-func (h *Delegates) Commands() handlers.Commands {
-	return handlers.Commands{
-		"worker.stop": handlers.CommandOf(func(c *Stop, actor string) { c.Actor = actor },
-			func(ctx context.Context, c Stop) (handlers.Accepted, error) {
-				return handlers.Accepted{}, h.Stop(ctx, c)
-			}),
-	}
-}
-
 // tree holds the chats and their delegates. It can apply events in any order.
 type tree struct {
 	chats map[string]*node

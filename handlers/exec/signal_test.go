@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/ops/natsconf"
@@ -125,35 +124,4 @@ func TestAnUnsentSignalIsSentWhenItIsRepeated(t *testing.T) {
 	}
 	is.Equal(len(u.input), 1)
 	is.Equal((<-u.input).Signal, "SIGTERM")
-}
-
-func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s, _ := withWorker(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	conn := s.connect(natsconf.Core)
-	go func() { served <- s.exec.Commands().Serve(ctx, conn, events.UserActor("operator"), s.exec.Logger) }()
-	for conn.NumSubscriptions() < len(s.exec.Commands()) {
-		is.NoErr(conn.Flush())
-	}
-	is.NoErr(conn.Flush())
-	operator := s.connect(natsconf.Operator)
-	exec, _ := s.detached(untilStop)
-	expect.Eventually(t, "it becomes true", func() bool { // workers are listened for only so long
-		a, err := handlers.Send(t.Context(), operator, "exec.workers", struct{}{})
-		is.NoErr(err)
-		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+
-			`","running":1,"capacity":0,"version":""}]`
-	})
-	_, err := handlers.Send(t.Context(), operator, "exec.signal", Signal{Execution: exec, Signal: "KILL"})
-	is.NoErr(err)
-	is.Equal(s.finished(exec).Signal, "SIGKILL")
-	e, _ := handlerstest.Await(t, s.Log, func(d events.ExecSignalled) bool { return d.Exec == exec })
-	is.Equal(e.Actor, "user:operator")
-	_, err = handlers.Send(t.Context(), operator, "exec.signal", Signal{Execution: "nothing"})
-	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	cancel()
-	<-served
 }

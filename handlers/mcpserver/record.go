@@ -47,7 +47,7 @@ func (p Programs) Type() record.Type {
 			{Name: "problem", Kind: record.Text, Label: "Problem", ReadOnly: true},
 			{Name: "not_offered", Kind: record.Text, Label: "Tools that are not offered", ReadOnly: true},
 			{Name: "definition", Kind: record.Text, Label: "Definition", ReadOnly: true},
-			{Name: "programs", Kind: record.JSON, ReadOnly: true, Hidden: true},
+			{Name: "programs", Kind: record.JSON, Label: "Files that the command names", ReadOnly: true},
 			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, Shown: true, About: shownServer},
 		}}
 	if p != nil {
@@ -58,13 +58,6 @@ func (p Programs) Type() record.Type {
 
 const shownServer = "The definition that was shown. An approval is refused if the server has another one, or has one and " +
 	"this field is missing."
-
-// Commands are the queries that can be sent over NATS.
-func Commands(h *record.Records) handlers.Commands {
-	return handlers.Commands{
-		"mcp.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Stored, error) { return All(ctx, h) }),
-	}
-}
 
 // Stored is a server with the id of its record.
 type Stored struct {

@@ -33,16 +33,6 @@ type SetSecret struct {
 // maxValue is the length of the longest value, in bytes.
 const maxValue = 4 << 10
 
-// Commands are the commands on the values. Only the operator's identity may send them.
-func (m Secrets) Commands() handlers.Commands {
-	return handlers.Commands{
-		"mcp.secret": handlers.CommandOf(func(c *SetSecret, actor string) { c.Actor = actor },
-			func(ctx context.Context, c SetSecret) (handlers.Accepted, error) {
-				return handlers.Accepted{}, m.Set(ctx, c)
-			}),
-	}
-}
-
 // SecretPrefix is the prefix of the secrets of MCP servers. The record follows.
 const SecretPrefix = "mcp"
 

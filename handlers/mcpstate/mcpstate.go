@@ -45,11 +45,6 @@ type Of struct {
 	Record string `json:"record"`
 }
 
-// Commands are the queries that can be sent over NATS.
-func (s Servers) Commands() handlers.Commands {
-	return handlers.Commands{"mcp.state": handlers.QueryOf(s.One)}
-}
-
 func (s Servers) One(ctx context.Context, q Of) (State, error) {
 	if _, err := events.ParseID(q.Record); err != nil {
 		return State{}, unknown(q.Record)

@@ -64,16 +64,6 @@ var Types = []record.Type{
 var ownSelection = record.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` +
 	record.IsAdmin + `)`)
 
-// Commands are the commands on models that can be sent over NATS. configured returns the model of chats without a
-// selection; nil when there is no OpenCode.
-func Commands(h *record.Records, configured func() string) handlers.Commands {
-	return handlers.Commands{
-		"model.list": handlers.QueryOf(func(ctx context.Context, q List) (Models, error) { return Usable(ctx, h, q, configured) }),
-		"model.select": handlers.CommandOf(func(c *Select, actor string) { c.Actor = actor },
-			handlers.Created(func(ctx context.Context, c Select) (string, uint64, error) { return Choose(ctx, h, c) })),
-	}
-}
-
 // Select chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their
 // own, or, without a user too, of all such chats. An empty Model clears the selection.
 type Select struct {

@@ -31,20 +31,6 @@ type Notes struct {
 	Records *record.Records
 }
 
-// Commands are the commands that can be sent over NATS.
-func (h Notes) Commands() handlers.Commands {
-	return handlers.Commands{
-		"note.list":     handlers.QueryOf(h.List),
-		"note.versions": handlers.QueryOf(h.Versions),
-		"note.read":     handlers.QueryOf(h.Read),
-		"note.save": handlers.CommandOf(func(c *Save, actor string) { c.Actor = actor },
-			handlers.Created(h.Save)),
-		"note.restore": handlers.CommandOf(func(c *Restore, actor string) { c.Actor = actor },
-			handlers.Created(h.Restore)),
-		"note.delete": handlers.CommandOf(func(c *Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Delete)),
-	}
-}
-
 // List requests the notes of an agent.
 type List struct {
 	Agent string `json:"agent"` // name or record

@@ -1,7 +1,6 @@
 package permission_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/matryer/is"
@@ -106,13 +105,6 @@ func TestWhySaysThatAnApprovalWasNotCarriedOut(t *testing.T) {
 	is.NoErr(err)
 	is.Equal([]string{w.Decision.Decision, w.Decision.Actor, w.Expired.Reason},
 		[]string{"authorized", handlerstest.Alice, "gone"})
-
-	answer := explanation.Commands(g.Gate)["permission.why"] // the query of the command line
-	a, err := answer(t.Context(), handlerstest.Alice, []byte(`{"chat":"c1","permission":"per_1"}`))
-	is.NoErr(err)
-	want, err := json.Marshal(w)
-	is.NoErr(err)
-	is.Equal(string(a.Result), string(want))
 }
 
 func TestWhyOfWhatNoPersonDecided(t *testing.T) {

@@ -56,16 +56,6 @@ type Proposals struct {
 	Files   func() map[string]string // what is wrong with the files of skills, by skill; nil without OpenCode
 }
 
-// Commands are the commands that can be sent over NATS.
-func (h Proposals) Commands() handlers.Commands {
-	return handlers.Commands{
-		"proposal.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Stored, error) { return h.List(ctx) }),
-		"procedure.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Stored, error) {
-			return h.Procedures(ctx)
-		}),
-	}
-}
-
 // Procedures lists the sealed procedures in the order of their last changes.
 func (h Proposals) Procedures(ctx context.Context) (list []Stored, err error) {
 	all, err := record.All[Stored](ctx, h.Records, Procedures)

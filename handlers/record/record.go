@@ -32,7 +32,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/account"
 )
 
 // Records carries out the commands on configuration records, and reads them. It is safe for concurrent use.
@@ -60,27 +59,9 @@ func State[S handlers.State](h *Records, name string, start func() *handlers.Fol
 	return fold.(*handlers.Fold[S])
 }
 
-// Commands are the commands on configuration records that can be sent over NATS.
-func (h *Records) Commands() handlers.Commands {
-	return handlers.Commands{
-		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, h.carryOut),
-		"record.delete": handlers.CommandOf(func(c *Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Delete)),
-	}
-}
-
 // Token is a secret that is shown only once.
 type Token struct {
 	Token string `json:"token"`
-}
-
-// carryOut carries out a save over NATS. The result has the secret that PocketCoder makes for a new record.
-func (h *Records) carryOut(ctx context.Context, c Save) (a handlers.Accepted, err error) {
-	var made Token
-	c.Made = &made.Token
-	if a.ID, a.Seq, err = h.Save(ctx, c); err == nil && made.Token != "" {
-		a.Result, err = json.Marshal(made)
-	}
-	return a, err
 }
 
 // Save changes a record of a config collection, or makes it when New.

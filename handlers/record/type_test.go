@@ -3,7 +3,6 @@ package record_test
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -33,11 +32,11 @@ func things(access record.Access, assistants record.Verbs) record.Type {
 
 var everybody = record.Rules(record.Accounts, record.Accounts, record.Accounts, record.Accounts, record.Accounts)
 
-// senders are the doors besides the API: the command service, and a tool of the model.
+// senders are the doors besides the API: the operator, and a tool of the model.
 var senders = map[string]func(*record.Records, string) error{
-	"over NATS": func(h *record.Records, set string) error {
-		body := events.MustEncode(map[string]any{"collection": "things", "new": true, "set": json.RawMessage(set)})
-		_, err := h.Commands()["record.save"](context.Background(), handlerstest.Alice, body)
+	"by the operator": func(h *record.Records, set string) error {
+		_, _, err := h.Save(context.Background(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+			Role: account.Admin, Collection: "things", New: true, Set: handlerstest.Fields(set)})
 		return err
 	},
 	"by a tool": func(h *record.Records, set string) error {
@@ -81,7 +80,7 @@ func TestOnlyThoseWhomATypeAdmitsSaveItsRecords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	system := record.Open(eventstest.Log(t), things(record.Access{}, record.Verbs{}))
-	expect.Contains(t, senders["over NATS"](system, `{"name":"n"}`).Error(), "only PocketCoder itself may create records of things")
+	expect.Contains(t, senders["by the operator"](system, `{"name":"n"}`).Error(), "only PocketCoder itself may create records of things")
 	id, _, err := system.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
 		Collection: "things", New: true, Set: handlerstest.Fields(`{"name":"n","seen":"x"}`)})
 	is.NoErr(err)
@@ -92,13 +91,13 @@ func TestOnlyThoseWhomATypeAdmitsSaveItsRecords(t *testing.T) {
 	people := record.Open(eventstest.Log(t), things(everybody, record.Verbs{}))
 	err = senders["by a tool"](people, `{"name":"n"}`)
 	expect.Contains(t, err.Error(), "an assistant may not create records of things")
-	is.NoErr(senders["over NATS"](people, `{"name":"n"}`))
+	is.NoErr(senders["by the operator"](people, `{"name":"n"}`))
 }
 
 func TestValuesOfACommandAreNormalized(t *testing.T) {
 	t.Parallel()
 	h := record.Open(eventstest.Log(t), things(everybody, record.Verbs{}))
-	is.New(t).NoErr(senders["over NATS"](h, `{"name":"n","on":null,"until":"2026-01-02T03:04:05+01:00","colour":null}`))
+	is.New(t).NoErr(senders["by the operator"](h, `{"name":"n","on":null,"until":"2026-01-02T03:04:05+01:00","colour":null}`))
 	expect.Contains(t, handlerstest.Records(t, h.Log, "things")[0],
 		`{"fields":{"colour":"","name":"n","on":false,"until":"2026-01-02 02:04:05.000Z"}}`)
 }
@@ -135,5 +134,5 @@ func TestASecretIsInNoEvent(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(stored, "")
 	}
-	expect.Contains(t, fmt.Sprint(senders["over NATS"](h, `{"name":"weak","token":"deploy to staging"}`)), "token")
+	expect.Contains(t, fmt.Sprint(senders["by the operator"](h, `{"name":"weak","token":"deploy to staging"}`)), "token")
 }

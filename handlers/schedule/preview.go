@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 )
@@ -61,11 +60,6 @@ type Previews struct {
 	// ChatsOf returns the chats of an account, or of all accounts if user is empty; if agent is not empty, those of the
 	// agent alone
 	ChatsOf func(ctx context.Context, user, agent string) (map[string]bool, error)
-}
-
-// Commands are the queries that can be sent over NATS.
-func (p Previews) Commands() handlers.Commands {
-	return handlers.Commands{"schedule.preview": handlers.QueryOf(p.Of)}
 }
 
 // Of returns the preview of a schedule. It refuses one that could not be saved.

@@ -35,26 +35,6 @@ type Schedules struct {
 	states handlers.Folds[*state] // one
 }
 
-// Commands are the commands on schedules that can be sent over NATS.
-func (h *Schedules) Commands() handlers.Commands {
-	return handlers.Commands{
-		"schedule.run": handlers.CommandOf(func(c *Run, actor string) { c.Actor, c.Manual = actor, true },
-			func(ctx context.Context, c Run) (handlers.Accepted, error) {
-				r, err := h.Run(ctx, c)
-				return handlers.Accepted{ID: r.Chat, Seq: r.Seq}, err
-			}),
-		"schedule.next": handlers.QueryOf(func(ctx context.Context, q NextRuns) ([]time.Time, error) {
-			return h.Next(ctx, q.Schedule, q.Runs)
-		}),
-	}
-}
-
-// NextRuns requests the next due times of a schedule.
-type NextRuns struct {
-	Schedule string `json:"schedule"`
-	Runs     int    `json:"runs"`
-}
-
 // now returns the time of the wall clock. Differences to it include the time in which the machine slept.
 func (h *Schedules) now() time.Time {
 	if h.Now != nil {

@@ -8,7 +8,6 @@ package sshkey
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -39,17 +38,6 @@ var Type = record.Type{Name: Collection, Title: "SSH keys", About: "that give pe
 		{Name: "is_active", Kind: record.Bool, Label: "Enabled"},
 	}}
 
-// Commands are the commands that can be sent over NATS.
-func Commands(h *record.Records) handlers.Commands {
-	return handlers.Commands{
-		"key.add": handlers.CommandOf(func(c *Add, actor string) { c.Actor = actor },
-			handlers.Created(func(ctx context.Context, c Add) (string, uint64, error) { return c.CarryOut(ctx, h) })),
-		"key.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Registered, error) { return All(ctx, h) }),
-		"key.used": handlers.CommandOf(func(c *Use, actor string) { c.Actor = actor },
-			handlers.SeqOnly(func(ctx context.Context, c Use) (uint64, error) { return c.CarryOut(ctx, h) })),
-	}
-}
-
 // complete normalizes the key and computes the fields that describe it. Values of the client for these fields are
 // ignored. The fingerprint is padded base64, because the phone app compares it.
 func complete(c record.Change) error {
@@ -69,35 +57,6 @@ func complete(c record.Change) error {
 		c.Set["comment"] = comment
 	}
 	return nil
-}
-
-// Add registers a public key for an account.
-type Add struct {
-	handlers.Command
-	User    string    `json:"user"` // id of the account
-	Name    string    `json:"name"` // of the device that holds the private key
-	Line    string    `json:"line"` // as in a .pub file
-	Expires time.Time `json:"expires,omitzero"`
-}
-
-// CarryOut refuses a key that is registered already, because a key belongs to one account.
-func (c Add) CarryOut(ctx context.Context, h *record.Records) (id string, seq uint64, err error) {
-	key, err := Parse(c.Line)
-	if err != nil {
-		return "", 0, handlers.RefuseField(handlers.Invalid, "line", "%v", err)
-	}
-	if _, err := events.ParseID(c.User); err != nil {
-		return "", 0, handlers.RefuseField(handlers.Invalid, "user", "user: %v", err)
-	}
-	set := record.Fields(map[string]any{
-		"public_key": c.Line, "user": c.User, "device_name": cmp.Or(c.Name, key.Comment), "is_active": true, "expires_at": record.FormatTime(c.Expires),
-	})
-	id, seq, err = h.Save(ctx, record.Save{Command: c.Command, Collection: Collection, Set: set, New: true})
-	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {
-		return "", 0, handlers.RefuseField(handlers.Conflict, "line",
-			"The key %s is registered already; a key belongs to one account.", key.Fingerprint)
-	}
-	return id, seq, err
 }
 
 // Use records that a key has logged in.

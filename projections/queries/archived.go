@@ -1,3 +1,8 @@
+// Package queries holds queries of the read models that the log and the policy need.
+//
+// Promises: a query that a decision depends on first waits until the read model holds what is in the log.
+//
+// It must not know who asks.
 package queries
 
 import (

@@ -2,13 +2,9 @@ package queries
 
 import (
 	"context"
-	"encoding/json"
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
-	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
@@ -18,13 +14,11 @@ import (
 	"pocketcoder/projections/projectionstest"
 )
 
-// system is a log whose read models answer queries.
+// system is a log with its read models.
 type system struct {
-	t         *testing.T
-	nc        *nats.Conn
-	log       *log.Log
-	model     *projections.Model
-	isLoading *atomic.Bool
+	t     *testing.T
+	log   *log.Log
+	model *projections.Model
 }
 
 func newSystem(t *testing.T) system {
@@ -39,16 +33,7 @@ func newSystem(t *testing.T) system {
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	s := system{t, nc, l, m, &atomic.Bool{}}
-	go Serve(ctx, nc, m, func() error {
-		if s.isLoading.Load() {
-			return projections.Loading{Done: 12, Total: 34}
-		}
-		return nil
-	})
-	expect.Eventually(t, "queries are answered", func() bool { return nc.NumSubscriptions() > len(answers(m)) })
-	is.NoErr(nc.Flush())
-	return s
+	return system{t, l, m}
 }
 
 // appended appends an event of chat1 and returns its sequence.
@@ -63,73 +48,6 @@ func (s system) appended(d events.Data) uint64 {
 		s.t.Fatal(err)
 	}
 	return seq
-}
-
-// ask returns the answer to a query.
-func (s system) ask(name string, q Query) *nats.Msg {
-	s.t.Helper()
-	body, err := json.Marshal(q)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	answer, err := s.nc.Request(prefix+name, body, timeout)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return answer
-}
-
-func TestNoQueryIsAnsweredWhileTheReadModelsAreComputed(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := newSystem(t)
-	s.isLoading.Store(true)
-	expect.Contains(t, s.ask("chats", Query{}).Header.Get(errorHeader), "12 of 34 events")
-	s.isLoading.Store(false)
-	is.Equal(s.ask("chats", Query{}).Header.Get(errorHeader), "")
-}
-
-func TestADeletedChatIsNotFound(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := newSystem(t)
-	seq := s.appended(events.ChatCreated{Title: "test"})
-	is.Equal(s.ask("chat", Query{Chat: "chat1", After: seq}).Header.Get(errorHeader), "")
-	seq = s.appended(events.Deleted{})
-	is.Equal(s.ask("chat", Query{Chat: "chat1", After: seq}).Header.Get(errorHeader), "there is no chat chat1")
-}
-
-func TestAnyOutputOfACommandFitsIntoAnAnswer(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t)
-	s.appended(events.ChatCreated{Title: "test"})
-	for name, c := range map[string]struct {
-		out    events.Output
-		isText bool
-	}{
-		"plain":     {events.Output{Text: strings.Repeat("many\nlines\n", 20_000)}, true},
-		"controls":  {events.Output{Text: strings.Repeat("\x00", log.MaxInline)}, false},
-		"markup":    {events.Output{Text: strings.Repeat("<", log.MaxInline)}, false},
-		"not UTF-8": {events.Output{Base64: []byte(strings.Repeat("\xff", log.MaxInline))}, false},
-		"nothing":   {events.Output{}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			id := strings.Fields(name)[0]
-			s.appended(events.ExecRequested{Exec: id, Command: "make"})
-			answer := s.ask("execution", Query{Execution: id,
-				After: s.appended(events.ExecFinished{Exec: id, Stdout: c.out, Stderr: c.out})})
-			is.Equal(answer.Header.Get(errorHeader), "")
-			var run projections.ShownExecution
-			is.NoErr(json.Unmarshal(answer.Data, &run))
-			var got projections.ExecutionOutputs
-			is.NoErr(json.Unmarshal([]byte(run.Outputs), &got))
-			for _, out := range []events.Output{got.Stdout, got.Stderr} {
-				is.True(out.Text+string(out.Base64) == c.out.Text+string(c.out.Base64))
-				is.Equal(out.Base64 == nil, c.isText)
-			}
-		})
-	}
 }
 
 func TestEvaluatedReturnsWhereTheFirstRequestIsThatIsNotEvaluated(t *testing.T) {

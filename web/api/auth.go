@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 
 	"pocketcoder/handlers"
@@ -148,7 +149,7 @@ func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token accou
 }
 
 func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	all, err := s.Accounts.Sessions(r.Context(), caller.Account)
+	all, err := s.Accounts.Sessions(r.Context(), cmp.Or(r.PathValue("id"), caller.Account))
 	if err != nil {
 		return err
 	}
@@ -160,9 +161,17 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, caller Cal
 }
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	command := handlers.Command{Actor: caller.Actor()}
-	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: caller.Account,
-		Session: r.PathValue("id")}); err != nil {
+	return s.end(w, r, caller, account.RevokeSession{Account: caller.Account, Session: r.PathValue("id")})
+}
+
+// endSessionsOf ends a session of an account, or all of them.
+func (s *Server) endSessionsOf(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	return s.end(w, r, caller, account.RevokeSession{Account: r.PathValue("id"), Session: r.PathValue("session")})
+}
+
+func (s *Server) end(w http.ResponseWriter, r *http.Request, caller Caller, c account.RevokeSession) error {
+	c.Command = handlers.Command{Actor: caller.Actor()}
+	if err := s.Accounts.Revoke(r.Context(), c); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -14,12 +14,16 @@ import (
 type Caller struct {
 	*account.Identity // nil for a guest
 	Client            events.Client
+	IsOperator        bool // the operator of the machine, who has no account
 	invalidToken      bool // the request has an invalid token
 }
 
 // caller identifies the caller by the token, with or without "Bearer " before it. A caller with an invalid token is a
 // guest: PocketBase's clients send a stored token even when they log in.
 func (s *Server) caller(r *http.Request) Caller {
+	if isOperator(r) {
+		return s.operator(r)
+	}
 	if token, sent := s.TokenOf(r); sent {
 		return s.CallerWith(r, token)
 	}

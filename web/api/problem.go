@@ -24,7 +24,14 @@ type Problem struct {
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data"` // a Fault for each invalid field
 	Retry   time.Duration  `json:"-"`    // after which the client may try again; 0 for none
+	Refused handlers.Code  `json:"-"`    // of the command; empty if no command was refused
 }
+
+// RefusalHeader is the header with the code of the refusal: invalid, not_found, conflict or unavailable.
+const RefusalHeader = "PocketCoder-Refusal"
+
+// CodeConflict is the code of a fault for a value that came too late.
+const CodeConflict = "validation_conflict"
 
 // Fault is what is wrong with one field.
 type Fault struct {
@@ -121,12 +128,12 @@ func ProblemOf(err error) Problem {
 }
 
 func problemOfRefusal(r handlers.Refused) Problem {
-	p := Problem{Status: http.StatusBadRequest, Message: r.Text}
+	p := Problem{Status: http.StatusBadRequest, Message: r.Text, Refused: r.Code}
 	if r.Code == handlers.NotFound {
 		p.Status = http.StatusNotFound
 	}
 	code := map[handlers.Code]string{
-		handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict",
+		handlers.Invalid: "validation_invalid_value", handlers.Conflict: CodeConflict,
 	}[r.Code]
 	if r.Field != "" && code != "" {
 		p.Data = map[string]any{r.Field: Fault{code, r.Text}}
@@ -146,6 +153,9 @@ func WriteProblem(w http.ResponseWriter, p Problem) {
 		p.Data = map[string]any{}
 	}
 	p.SetRetry(w.Header())
+	if p.Refused != "" {
+		w.Header().Set(RefusalHeader, string(p.Refused))
+	}
 	b, _ := json.Marshal(p) // of strings and a number
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

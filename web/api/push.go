@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
@@ -68,20 +69,70 @@ func (s *Server) sendPush(w http.ResponseWriter, r *http.Request, caller Caller)
 	return WriteJSON(w, http.StatusOK, pushAnswer{true})
 }
 
-// pushTestRequest names a device of the caller's.
+// pushTestRequest names a device of the caller's. For the operator it may be of any account.
 type pushTestRequest struct {
 	Device string `json:"device"`
+	Wait   bool   `json:"wait,omitempty"` // answer when the push service has answered, after 15 s at the latest
 }
+
+// PushTested is how a test ended. Without waiting, the notification is only queued.
+type PushTested struct {
+	OK     bool   `json:"ok"`
+	Sent   bool   `json:"sent,omitempty"`
+	Failed string `json:"failed,omitempty"` // the reason; empty while it is still being tried
+}
+
+// testTime is how long a test waits for the push service. Further tries are made afterwards.
+const testTime = 15 * time.Second
 
 func (s *Server) testPush(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	var body pushTestRequest
 	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
-	if err := s.Push.Test(r.Context(), caller.Account, body.Device); err != nil {
+	user := caller.Account
+	if caller.IsOperator {
+		device, err := s.Find(r.Context(), caller, "devices", body.Device)
+		if err != nil {
+			return err
+		}
+		user = device.Text("user")
+	}
+	after := s.Model.Seq()
+	if err := s.Push.Test(r.Context(), user, body.Device); err != nil {
 		return err
 	}
-	return WriteJSON(w, http.StatusOK, pushAnswer{true})
+	tested := PushTested{OK: true}
+	if body.Wait {
+		if err := s.awaitTest(r.Context(), user, body.Device, after, &tested); err != nil {
+			return err
+		}
+	}
+	return WriteJSON(w, http.StatusOK, tested)
+}
+
+// awaitTest waits until a device got the notification of a test, or did not.
+func (s *Server) awaitTest(ctx context.Context, user, device string, after uint64, tested *PushTested) error {
+	ctx, cancel := context.WithTimeout(ctx, testTime)
+	defer cancel()
+	err := s.Tail.Follow(ctx, after, events.UserSubject(user, "notification.*"), func(e events.Event) error {
+		switch n, _ := events.Decode(e); n := n.(type) {
+		case events.NotificationSent:
+			tested.Sent = n.Device == device
+		case events.NotificationFailed:
+			if n.Device == device {
+				tested.Failed = n.Reason
+			}
+		}
+		if tested.Sent || tested.Failed != "" {
+			return events.ErrStop
+		}
+		return nil
+	}, func(uint64) error { return nil })
+	if ctx.Err() != nil { // it is still being tried
+		return nil
+	}
+	return err
 }
 
 // actAnswer says what a button did.

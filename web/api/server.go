@@ -97,6 +97,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	if err == nil && !route.WhileLoading && s.Loading != nil {
 		err = s.Loading()
 	}
+	if err == nil && r.Header.Get(ReadHeader) == ReadLatest {
+		err = s.Model.CatchUp(r.Context())
+	}
 	if err == nil {
 		BoundBody(w, r, caller)
 		r, err = WithDeadline(r)
@@ -271,6 +274,7 @@ func (s *Server) routes(others []Route) []Route {
 	const (
 		collection = "/api/collections/{collection}"
 		sessions   = "/api/pocketcoder/sessions"
+		sessionsOf = "/api/pocketcoder/users/{id}/sessions"
 		push       = "/api/pocketcoder/push"
 	)
 	describe := func(w http.ResponseWriter, _ *http.Request, _ Caller) error {
@@ -283,11 +287,17 @@ func (s *Server) routes(others []Route) []Route {
 		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Access: Anyone, Query: ViewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
 		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Access: Accounts, Query: ViewQuery, Answer: authAnswer{}, Serve: s.refresh},
 		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Create the first administrator, with the one-time link that a new system shows.", Access: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
+		{Method: "POST", Path: "/api/pocketcoder/logins", About: "Begin the login of a program without a browser. A person confirms the code at the page.", Access: Anyone, Answer: codeLogin{}, Serve: s.beginCodeLogin},
+		{Method: "POST", Path: "/api/pocketcoder/logins/{code}/token", About: "The token of a login with a code, once a person has confirmed it; pending before.", Access: Anyone, Body: codeSecret{}, Answer: codeToken{}, Serve: Takes(s.completeCodeLogin)},
+		{Method: "POST", Path: "/api/pocketcoder/logins/{code}/confirm", About: "Let the program with a code act for the account.", Access: Accounts, Serve: s.confirmCodeLogin},
 		{Method: "GET", Path: sessions, About: "The sessions of the account.", Access: Accounts, Answer: []session{}, Serve: s.listSessions},
 		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Access: Accounts, Serve: s.endSession},
+		{Method: "GET", Path: sessionsOf, About: "The sessions of an account.", Access: Admins, Answer: []session{}, Serve: s.listSessions},
+		{Method: "DELETE", Path: sessionsOf, About: "End every session of an account.", Access: Admins, Serve: s.endSessionsOf},
+		{Method: "DELETE", Path: sessionsOf + "/{session}", About: "End a session of an account.", Access: Admins, Serve: s.endSessionsOf},
 		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Access: Accounts, Answer: pushKey{}, Serve: s.pushKey},
 		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.sendPush},
-		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
+		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: PushTested{}, Serve: s.testPush},
 		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []openapi.Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

@@ -38,6 +38,8 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api opena
 	mux.Handle("GET /setup", p.Open(p.showSetup))
 	mux.Handle("POST /setup", p.Open(p.setUp))
 	mux.Handle("POST /logout", p.Command(p.logOut))
+	mux.Handle("GET "+connectPath, p.Page(p.showConnect))
+	mux.Handle("POST "+connectPath, p.Page(p.showConnect))
 	mux.Handle("GET /account", p.Page(p.showAccount))
 	mux.Handle("POST /account/logins/end", p.Command(p.endLogin))
 	mux.Handle("POST /account/logins/{session}/end", p.Command(p.endLogin))

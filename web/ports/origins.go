@@ -1,11 +1,9 @@
 package ports
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,10 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
 )
@@ -319,43 +313,4 @@ func hostCookie(line string) (string, bool) {
 		}
 	}
 	return strings.Join(rest, ";"), !ownPortCookie(strings.TrimSpace(name))
-}
-
-// OpenPort is the operator's command to open a port. Its result is a URL.
-type OpenPort struct {
-	handlers.Command
-	Chat string `json:"chat"`
-	Port int    `json:"port"`
-}
-
-// Serve accepts the commands about ports over NATS until ctx ends.
-func (s *Ports) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
-	return handlers.Commands{
-		"port.open": handlers.CommandOf(func(c *OpenPort, actor string) { c.Actor = actor }, s.openPortFor),
-	}.Serve(ctx, nc, actor, s.API.Logger)
-}
-
-func (s *Ports) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted, error) {
-	refuse := func(code handlers.Code, format string, args ...any) (handlers.Accepted, error) {
-		return handlers.Accepted{}, handlers.Refuse(code, format, args...)
-	}
-	if s.URL == "" {
-		return refuse(handlers.Conflict, "Ports have no host names here. Start PocketCoder with --ports-url, such as https://{port}.example.org.")
-	}
-	if c.Port < 1 || c.Port > 65535 {
-		return refuse(handlers.Invalid, "want a port from 1 to 65535, got %d", c.Port)
-	}
-	id, err := events.ParseID(c.Chat)
-	if err != nil {
-		return refuse(handlers.Invalid, "chat: %v", err)
-	}
-	chat, found, err := s.API.Model.Chat(ctx, id)
-	if err != nil {
-		return handlers.Accepted{}, err
-	}
-	if !found || chat.Removed {
-		return refuse(handlers.NotFound, "There is no chat %s.", id)
-	}
-	body, err := json.Marshal(s.origins.open(s.URL, portAccess{chat: id, port: c.Port}))
-	return handlers.Accepted{Result: body}, err
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/web/api"
 )
@@ -95,6 +96,9 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	if err != nil {
 		return answer, err
 	}
+	if caller.IsOperator { // a ticket stands for a login
+		return s.openForOperator(portAccess{chat: chat, port: number})
+	}
 	expires := time.Now().Add(ticketLasts)
 	if caller.Expires.Before(expires) {
 		expires = caller.Expires
@@ -110,6 +114,16 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 		URL:     s.origins.open(s.URL, portAccess{chat: chat, port: number, account: caller.Account, login: login}),
 		Expires: expires.UTC().Format(events.TimeFormat),
 	}, nil
+}
+
+// openForOperator returns the address of a port's own origin, good for one browser.
+func (s *Ports) openForOperator(of portAccess) (answer portAnswer, err error) {
+	if s.URL == "" {
+		return answer, handlers.Refuse(handlers.Conflict, "Ports have no host names here. Start PocketCoder with "+
+			"--ports-url, such as https://{port}.example.org.")
+	}
+	answer.URL = s.origins.open(s.URL, of)
+	return answer, nil
 }
 
 // portOf returns the port that a path names, if the caller may reach the ports of the chat.

@@ -60,10 +60,13 @@ func invalidFields(faults map[string]any) error {
 	return api.Problem{Status: 400, Message: "Failed to validate the submitted data.", Data: faults}
 }
 
-// checkRequired refuses an empty required field, and a new record without one.
-func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) error {
+// checkRequired refuses an empty required field, and a new record without one. Records of the operator have no user.
+func checkRequired(caller api.Caller, c collection, set map[string]json.RawMessage, isNew bool) error {
 	faults := map[string]any{}
 	for _, f := range c.Fields {
+		if f.Name == "user" && caller.IsOperator {
+			continue
+		}
 		value, given := set[f.Name]
 		if f.Required && !f.ReadOnly && !f.Computed && (given || isNew) &&
 			(!given || string(value) == `""` || string(value) == "null") {

@@ -145,7 +145,9 @@ var readModels = []collection{
 				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
 				fixed(text("preview")),
 				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"),
-				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")))},
+				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")),
+				fixed(text("engine")), fixed(text("directory")), fixed(text("worktree")), fixed(text("branch")),
+				fixed(text("kept")), fixed(flag("adopted")), fixed(flag("awaited")))},
 		write: writer{createChat, updateChat, deleteChat},
 	},
 	{
@@ -187,7 +189,10 @@ var readModels = []collection{
 				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")),
 				fixed(flag("interrupted")), fixed(text("request")), fixed(raw("files")), fixed(text("files_hash")),
 				about(fixed(flag("applied")), "Of type keep: the sandbox has carried out the decision."),
-				about(fixed(text("failure")), "Of type keep: why the sandbox could not carry out the decision."))},
+				about(fixed(text("failure")), "Of type keep: why the sandbox could not carry out the decision."),
+				about(fixed(flag("replied")), "OpenCode has the reply, or needs none."),
+				about(as(fixed(number("position")), "t.asked_seq"), "The later a request, the higher."),
+				about(fixed(flag("grant_used")), "The approval was used for a repetition of the request."))},
 		write: writer{createPermission, decidePermission, nil},
 		// in seconds; see permission.ShownRequest
 		options: options(number("expires_in"),
@@ -202,7 +207,8 @@ var readModels = []collection{
 				choice("status", "asked", "replied", "rejected", "expired"), as(fixed(number("index")), "t.idx"),
 				fixed(text("ai_engine_question_id")), fixed(text("session_id")),
 				fixed(text("message_id")), fixed(text("call_id")), fixed(flag("interrupted")), fixed(text("reason")),
-				fixed(text("replied_by")))},
+				fixed(text("replied_by")),
+				about(fixed(flag("engine_replied")), "OpenCode has the answer, or needs none."))},
 		write: writer{nil, answerQuestion, nil},
 	},
 	{
@@ -216,7 +222,9 @@ var readModels = []collection{
 				fixed(number("stderr_bytes")), fixed(number("duration_ms")),
 				fixed(choice("source", "opencode", "person")), fixed(text("pool")), fixed(text("worker")),
 				fixed(text("isolation")), fixed(flag("detached")), fixed(flag("terminal")),
-				fixed(flag("private")), fixed(number("changed")), fixed(date("started")), fixed(date("finished")))},
+				fixed(flag("private")), fixed(number("changed")), fixed(date("started")), fixed(date("finished")),
+				as(fixed(text("text")), `coalesce((SELECT command FROM commands WHERE id = t.command), '')`),
+				fixed(number("position")))},
 	},
 	{
 		Collection: schema.Collection{Name: "artifacts", Table: "artifacts", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
@@ -267,7 +275,7 @@ var readModels = []collection{
 				fixed(text("place")), fixed(choice("type", "answer", "error", "permission", "question", "file", "notice")),
 				fixed(text("text")), fixed(text("about")),
 				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
-				fixed(number("attempts")), fixed(number("position")))},
+				fixed(number("attempts")), fixed(number("position")), fixed(flag("whole")), fixed(text("receipt")))},
 		title: "Sent messages", about: "that were sent, wait or failed",
 	},
 	{

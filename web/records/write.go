@@ -159,7 +159,7 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 		return "", 0, err
 	}
 	w.defaultUser()
-	if err := checkRequired(c, w.set, true); err != nil {
+	if err := checkRequired(caller, c, w.set, true); err != nil {
 		return "", 0, err
 	}
 	values := decodeValues(w.set)
@@ -202,7 +202,7 @@ func (s *Records) update(ctx context.Context, caller api.Caller, c collection, i
 	if w.set, err = checkFields(c, body); err != nil {
 		return "", 0, err
 	}
-	if err := checkRequired(c, w.set, false); err != nil {
+	if err := checkRequired(caller, c, w.set, false); err != nil {
 		return "", 0, err
 	}
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
@@ -271,7 +271,7 @@ func clientID(body map[string]json.RawMessage) (string, error) {
 // defaultUser sets the caller as the user of a record without one.
 func (w change) defaultUser() {
 	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && !w.c.ofAllUsers && textValue(w.set["user"]) == "" {
-		w.set["user"] = api.MustJSON(w.caller.Account)
+		w.set["user"] = api.MustJSON(w.caller.Owner())
 	}
 }
 

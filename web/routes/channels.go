@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/web/api"
 )
@@ -21,7 +22,8 @@ type Channels struct {
 
 // codeRequest names the channel with which the account of the caller is to be paired.
 type codeRequest struct {
-	Channel string `json:"channel"` // id or name
+	Channel string `json:"channel"`        // id or name
+	User    string `json:"user,omitempty"` // of another account; only for administrators
 }
 
 func (s *Channels) Routes() []api.Route {
@@ -35,6 +37,12 @@ func (s *Channels) code(w http.ResponseWriter, r *http.Request, caller api.Calle
 	var body codeRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
+	}
+	if body.User != "" && body.User != caller.Account {
+		if err := api.Admins(caller); err != nil {
+			return err
+		}
+		caller.Identity = &account.Identity{Account: body.User}
 	}
 	code, err := s.Code(r.Context(), caller, body.Channel)
 	if err != nil {

@@ -2,7 +2,6 @@ package routes
 
 import (
 	"net/http"
-	"strconv"
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -42,7 +41,7 @@ type (
 func (s *Delegates) Routes() []api.Route {
 	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
 	return []api.Route{
-		{Method: "GET", Path: "/api/agents/workers", About: "The delegates of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest delegates of all chats when absent"}}, Answer: []Worker{}, Serve: s.list},
+		{Method: "GET", Path: "/api/agents/workers", About: "The delegates of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest delegates of all chats when absent"}, {Name: "limit", Integer: true, About: "at most 1000; 200 when absent"}}, Answer: []Worker{}, Serve: s.list},
 		{Method: "GET", Path: one + "/result", About: "A delegate, with its result once there is one.", Access: api.Accounts, Answer: Detail{}, Serve: s.one},
 		{Method: "POST", Path: one + "/stop", About: "Stop a delegate, its commands, and the delegates below it.", Access: api.Accounts, Serve: s.stop},
 		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []projections.Letter{}, Serve: s.inbox},
@@ -52,13 +51,17 @@ func (s *Delegates) Routes() []api.Route {
 
 func (s *Delegates) list(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	id := r.URL.Query().Get("chat")
-	if id == "" {
-		return s.listAll(w, r, caller)
-	}
-	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
+	limit, err := limitOf(r, maxDelegates, 1000)
+	if err != nil {
 		return err
 	}
-	all, err := s.API.Model.Delegates(r.Context(), id, maxDelegates)
+	if id == "" {
+		return s.listAll(w, r, caller, limit)
+	}
+	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil && !caller.IsOperator {
+		return err
+	}
+	all, err := s.API.Model.Delegates(r.Context(), id, limit)
 	if err != nil {
 		return err
 	}
@@ -66,12 +69,12 @@ func (s *Delegates) list(w http.ResponseWriter, r *http.Request, caller api.Call
 }
 
 // listAll lists the delegates in all chats that the caller sees.
-func (s *Delegates) listAll(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+func (s *Delegates) listAll(w http.ResponseWriter, r *http.Request, caller api.Caller, limit int) error {
 	user := caller.Account
 	if caller.Is(account.Admin) || caller.Is(account.Agent) {
 		user = ""
 	}
-	all, err := s.API.Model.DelegatesOfUser(r.Context(), user, maxDelegates)
+	all, err := s.API.Model.DelegatesOfUser(r.Context(), user, limit)
 	if err != nil {
 		return err
 	}
@@ -79,7 +82,8 @@ func (s *Delegates) listAll(w http.ResponseWriter, r *http.Request, caller api.C
 }
 
 func (s *Delegates) one(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	if err := s.API.MayView(r.Context(), caller, "chats", r.PathValue("id")); err != nil {
+	// the operator also sees a deleted delegate, whose worktree may have been kept
+	if err := s.API.MayView(r.Context(), caller, "chats", r.PathValue("id")); err != nil && !caller.IsOperator {
 		return err
 	}
 	found, ok, err := s.API.Model.Delegate(r.Context(), r.PathValue("id"))
@@ -109,16 +113,13 @@ func (s *Delegates) Stop(r *http.Request, caller api.Caller, id string) error {
 }
 
 func (s *Delegates) inbox(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	id, limit := r.PathValue("id"), 20
+	id := r.PathValue("id")
 	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
 		return err
 	}
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxDelegates {
-			return api.BadField("limit", "validation_invalid_value", "want a number from 1 to %d", maxDelegates)
-		}
-		limit = n
+	limit, err := limitOf(r, 20, maxDelegates)
+	if err != nil {
+		return err
 	}
 	all, err := s.API.Model.Inbox(r.Context(), id, limit)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +31,10 @@ const (
 	pongTimeout = time.Minute
 )
 
-// terminalKind is what the page's terminal is like, for programs in the shell.
-const terminalKind = "xterm-256color"
+// defaultKind is what the page's terminal is like, for programs in the shell.
+const defaultKind = "xterm-256color"
+
+var validKind = regexp.MustCompile(`^[A-Za-z0-9._+-]{1,64}$`)
 
 // Shells opens shells of people in the sandbox, over a WebSocket.
 //
@@ -52,6 +55,7 @@ func (s *Shells) Routes() []api.Route {
 		Method: "GET", Path: "/api/chats/{id}/shell", About: aboutShell, Access: api.Accounts, Answer: ending{}, Serve: s.Serve,
 		Query: []openapi.Param{
 			{Name: "cols", About: "columns of the terminal, 80 without it", Integer: true}, {Name: "rows", About: "rows of the terminal, 24 without it", Integer: true},
+			{Name: "term", About: "what the terminal is like for programs in the shell: " + defaultKind + " without it"},
 			{Name: "private", About: "true does not record what the shell prints"},
 		},
 	}}
@@ -87,7 +91,8 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller
 		return s.API.PersonMayWrite(r, caller, chat)
 	})
 	defer cancel()
-	c := &shellConnection{conn: conn, input: make(chan wire.Input), room: make(chan struct{}, 1)}
+	c := &shellConnection{conn: conn, kind: request.Terminal.Kind, input: make(chan wire.Input),
+		room: make(chan struct{}, 1)}
 	go func() {
 		defer cancel()
 		c.read(ctx)
@@ -108,10 +113,13 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller
 
 // requestOf returns what a caller asks the handlers for.
 func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
-	q = wire.Request{Session: r.PathValue("id"), Account: caller.Account, Cwd: "/",
-		Terminal: &wire.Terminal{Kind: terminalKind}}
-	if q.Account == "" { // the handlers would take that for the operator
+	q = wire.Request{Session: r.PathValue("id"), Account: caller.Owner(), Cwd: "/",
+		Terminal: &wire.Terminal{Kind: cmp.Or(r.URL.Query().Get("term"), defaultKind)}}
+	if q.Account == "" && !caller.IsOperator { // the handlers would take that for the operator
 		return q, api.Unauthorized()
+	}
+	if !validKind.MatchString(q.Terminal.Kind) {
+		return q, api.BadField("term", "validation_invalid_value", "want a name such as "+defaultKind)
 	}
 	for name, side := range map[string]*uint16{"cols": &q.Terminal.Cols, "rows": &q.Terminal.Rows} {
 		text := cmp.Or(r.URL.Query().Get(name), map[string]string{"cols": "80", "rows": "24"}[name])
@@ -136,6 +144,7 @@ func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
 
 type shellConnection struct {
 	conn  *websocket.Conn
+	kind  string // of the terminal
 	input chan wire.Input
 
 	mu          sync.Mutex
@@ -166,7 +175,7 @@ func (c *shellConnection) read(ctx context.Context) {
 			if m.Cols == 0 || m.Rows == 0 {
 				continue
 			}
-			in = wire.Input{Size: &wire.Terminal{Cols: min(m.Cols, maxSide), Rows: min(m.Rows, maxSide), Kind: terminalKind}}
+			in = wire.Input{Size: &wire.Terminal{Cols: min(m.Cols, maxSide), Rows: min(m.Rows, maxSide), Kind: c.kind}}
 		}
 		select {
 		case c.input <- in:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -15,7 +16,12 @@ import (
 // chatEvents streams the stored and the new events of a chat, while the caller may see the chat.
 func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	chat := r.PathValue("id")
-	sees := func() error { return s.API.MayView(r.Context(), caller, "chats", chat) }
+	sees := func() error {
+		if caller.IsOperator { // also of a deleted chat, whose events stay in the log
+			return nil
+		}
+		return s.API.MayView(r.Context(), caller, "chats", chat)
+	}
 	if err := sees(); err != nil {
 		return err
 	}
@@ -44,7 +50,7 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller ap
 	if err != nil {
 		return err
 	}
-	deltas, err := boolOf(r, "deltas")
+	deltas, since, err := deltasOf(r)
 	if err != nil {
 		return err
 	}
@@ -69,15 +75,55 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller ap
 	fragments := func(ctx context.Context, out *EventWriter) error {
 		select {
 		case <-caughtUp:
-			return s.sendDeltas(ctx, out, deltaFilters(filter))
+			return s.sendDeltas(ctx, out, deltaFilters(filter), since)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	if deltas {
-		return ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), follow, fragments)
+	parts := []func(context.Context, *EventWriter) error{follow}
+	switch deltas {
+	case withDeltas:
+		parts = append(parts, fragments)
+	case onlyDeltas:
+		caughtUp, parts[0] = closed, func(ctx context.Context, out *EventWriter) error {
+			return s.API.Tail.Follow(ctx, s.API.Model.Seq(), filter, func(e events.Event) error { return sent(ctx, e) },
+				func(uint64) error { return nil })
+		}
+		parts = append(parts, fragments)
 	}
-	return ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), follow)
+	return ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), parts...)
+}
+
+// Which deltas a client gets, besides the events or in place of them.
+const (
+	withDeltas = "1"
+	onlyDeltas = "only"
+)
+
+// closed is a channel that is closed.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// deltasOf returns which deltas the query asks for, and the time since which stored ones are sent too, zero for live
+// ones alone.
+func deltasOf(r *http.Request) (deltas string, since time.Time, err error) {
+	v := r.URL.Query()
+	if text := v.Get("since"); text != "" {
+		if since, err = time.Parse(time.RFC3339, text); err != nil {
+			return "", since, api.BadField("since", "validation_invalid_type", "want a time, got %q", api.Truncate(text, 40))
+		}
+	}
+	if v.Get("deltas") == onlyDeltas {
+		return onlyDeltas, since, nil
+	}
+	with, err := boolOf(r, "deltas")
+	if with {
+		deltas = withDeltas
+	}
+	return deltas, time.Time{}, err
 }
 
 // resumeAfter is the sequence of the last event that the client has: from Last-Event-ID, otherwise from the query.
@@ -177,10 +223,20 @@ type fragment struct {
 	Data    any    `json:"data"`             // OpenCode's JSON; exec.output: base64
 }
 
-func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []string) error {
+// sendDeltas sends live deltas, or every delta since a time.
+func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []string, since time.Time) error {
 	buffered := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)
 	go func() {
+		if !since.IsZero() {
+			done <- s.Log.ReadDeltas(ctx, since, filters, func(d log.Delta) {
+				select {
+				case buffered <- d:
+				case <-ctx.Done():
+				}
+			})
+			return
+		}
 		done <- s.Log.FollowDeltas(ctx, filters, func(d log.Delta) {
 			select {
 			case buffered <- d:
@@ -193,17 +249,53 @@ func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []st
 		case err := <-done:
 			return err
 		case d := <-buffered:
-			f := fragment{Subject: d.Subject, Type: d.Type, Stream: d.Stream, Offset: d.Offset, Data: d.Data}
-			if d.Type != log.ExecOutput && json.Valid(d.Data) {
-				f.Data = json.RawMessage(d.Data)
-			}
-			data, err := json.Marshal(f)
-			if err != nil {
-				return err
-			}
-			if err := out.Send("", "delta", data); err != nil {
+			if err := sendDelta(out, d); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+func sendDelta(out *EventWriter, d log.Delta) error {
+	f := fragment{Subject: d.Subject, Type: d.Type, Stream: d.Stream, Offset: d.Offset, Data: d.Data}
+	if d.Type != log.ExecOutput && json.Valid(d.Data) {
+		f.Data = json.RawMessage(d.Data)
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return out.Send("", "delta", data)
+}
+
+// executionDeltas sends the deltas of the output of a command.
+func (s *Streams) executionDeltas(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	follow, err := boolOf(r, "follow")
+	if err != nil {
+		return err
+	}
+	since := s.API.Model.Seq() // before the caller's access is checked
+	x, err := s.API.Find(r.Context(), caller, "executions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	release, err := s.open.Acquire(caller, maxStreams,
+		"Too many event streams of this account are open. Close some of them.")
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, cancel := s.API.WhileAllowed(r, caller, x.Text("chat"), since, func() error {
+		return s.API.MayView(r.Context(), caller, "executions", x.ID())
+	})
+	defer cancel()
+	subject := events.ExecDeltaSubject(x.Text("chat"), x.ID())
+	return ServeEvents(s.API, w, r.WithContext(ctx), s.API.Accounts.Ended(caller.Session),
+		func(ctx context.Context, out *EventWriter) error {
+			if !follow {
+				_, err := s.Log.FoldDeltas(ctx, subject, 0, func(d log.Delta) error { return sendDelta(out, d) })
+				return err
+			}
+			return s.sendDeltas(ctx, out, []string{subject}, time.Unix(0, 0))
+		})
 }

@@ -39,6 +39,7 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/delegate"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -131,6 +132,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 			IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 				return s.Model.IsSubmitted(ctx, message)
 			}},
+		Secrets:   mcpserver.Secrets{Records: s.Records, Secrets: secrets},
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: routes.Engine{
@@ -309,4 +311,13 @@ func PublicKey(t testing.TB) string {
 	key, err := ssh.NewPublicKey(public)
 	Check(t, err)
 	return string(ssh.MarshalAuthorizedKey(key))
+}
+
+// Local serves the API to the operator of the machine until the test ends, and returns its URL.
+func (s *System) Local(t testing.TB) string {
+	t.Helper()
+	local := httptest.NewServer(s.Web.Local())
+	t.Cleanup(local.Close)
+	t.Cleanup(local.CloseClientConnections)
+	return local.URL
 }

@@ -22,14 +22,15 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
 func (s *system) budget(b budget.Budget) {
 	s.T.Helper()
-	b.Active = true
-	_, _, err := s.Budgets.Set(s.T.Context(), budget.SetBudget{Command: handlers.Command{Actor: events.UserActor("root")},
-		Budget: b})
+	_, _, err := s.Budgets.Records.Save(s.T.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
+		Collection: budget.Collection, New: true, Upsert: true, Set: record.Fields(map[string]any{"name": b.Name,
+			"scope": b.Scope, "chat": b.Chat, "user": b.User, "cost": b.Cost, "tokens": b.Tokens, "active": true})})
 	s.Must(err)
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,6 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy/display"
 )
@@ -56,17 +57,17 @@ type agentCommand struct {
 
 func Agent(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "agent", agentUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	a := agentCommand{env: env}
 	fs.BoolVar(&a.asJSON, "json", false, "list: print a JSON list")
 	fs.BoolVar(&a.yes, "yes", false, "add: replace an agent without asking")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"list": cli.Takes(0, 0, a.list), "show": cli.Takes(1, 1, a.show), "export": cli.Takes(1, 2, a.export), "add": cli.Takes(1, 1, a.add), "edit": cli.Takes(1, 1, a.edit),
 	}, func(s *client.System) { a.System = s })
 }
 
 func (a *agentCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Call[[]agent.Listed](ctx, a.System, "agent.list", struct{}{})
+	all, err := client.Read[[]agent.Listed](ctx, a.System, "/api/agents")
 	if err != nil {
 		return err
 	}
@@ -78,14 +79,17 @@ func (a *agentCommand) list(ctx context.Context, _ []string) error {
 		})
 }
 
-func (a *agentCommand) file(ctx context.Context, name string) (agent.Exported, error) {
-	return client.Call[agent.Exported](ctx, a.System, "agent.export", agent.Export{Name: name})
+// file returns the file of an agent.
+func (a *agentCommand) file(ctx context.Context, name string) (string, error) {
+	var text strings.Builder
+	err := a.Download(ctx, "/api/agents/"+url.PathEscape(name)+"/export", &text)
+	return text.String(), err
 }
 
 func (a *agentCommand) show(ctx context.Context, args []string) error {
 	e, err := a.file(ctx, args[0])
 	if err == nil {
-		_, err = io.WriteString(a.env.Stdout, a.shown(e.Text))
+		_, err = io.WriteString(a.env.Stdout, a.shown(e))
 	}
 	return err
 }
@@ -106,7 +110,7 @@ func (a *agentCommand) export(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(args[1], []byte(e.Text))
+	return atomicfile.Write(args[1], []byte(e))
 }
 
 // maxAgentFile bounds a file that is imported, in bytes.
@@ -130,14 +134,25 @@ func (a *agentCommand) add(ctx context.Context, args []string) error {
 	if len(text) > maxAgentFile {
 		return fmt.Errorf("%s has more than %d KiB, which is the limit of a file", args[0], maxAgentFile>>10)
 	}
-	return a.importFile(ctx, agent.Import{Command: client.NewCommand(), Text: string(text), Name: name},
-		a.yes || args[0] == "-")
+	return a.importFile(ctx, agentImport{Text: string(text), Name: name}, a.yes || args[0] == "-")
+}
+
+// agentImport is a file to import. See the route.
+type agentImport struct {
+	Text  string  `json:"text"`
+	Name  string  `json:"name,omitempty"`
+	Base  *string `json:"base,omitempty"`
+	Check bool    `json:"check,omitempty"`
+}
+
+func (a *agentCommand) send(ctx context.Context, c agentImport) (done agent.Imported, err error) {
+	return done, a.Send(ctx, http.MethodPost, "/api/agents/import", c, &done)
 }
 
 // importFile checks a file, shows what it changes in an agent that exists, and imports it. yes does not ask.
-func (a *agentCommand) importFile(ctx context.Context, c agent.Import, yes bool) error {
+func (a *agentCommand) importFile(ctx context.Context, c agentImport, yes bool) error {
 	c.Check = true
-	checked, err := client.Call[agent.Imported](ctx, a.System, "agent.import", c)
+	checked, err := a.send(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -156,12 +171,12 @@ func (a *agentCommand) importFile(ctx context.Context, c agent.Import, yes bool)
 		}
 	}
 	c.Check, c.Base = false, &checked.Before
-	done, err := handlers.Send(ctx, a.Conn, "agent.import", c)
+	done, err := a.send(ctx, c)
 	if err != nil {
 		return err
 	}
 	verb := map[bool]string{true: "created", false: "changed"}[checked.New]
-	_, err = fmt.Fprintf(a.env.Stdout, "%s agent %s (%s)\n", verb, name, done.ID)
+	_, err = fmt.Fprintf(a.env.Stdout, "%s agent %s (%s)\n", verb, name, done.Record)
 	return err
 }
 
@@ -182,11 +197,11 @@ func (a *agentCommand) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, path, err := cli.Edit(ctx, a.env, "agent.md", e.Text)
+	text, path, err := cli.Edit(ctx, a.env, "agent.md", e)
 	if err != nil {
 		return err
 	}
-	c := agent.Import{Command: client.NewCommand(), Text: text, Name: e.Name, Base: &e.Text}
+	c := agentImport{Text: text, Name: args[0], Base: &e}
 	if err := a.importFile(ctx, c, true); err != nil {
 		return fmt.Errorf("%w (your text is in %s)", err, path)
 	}

@@ -2,7 +2,10 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"pocketcoder/cmd/cli"
@@ -41,15 +44,15 @@ type budgetCommand struct {
 
 func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
-	data := cli.DataFlag(fs, env)
-	b := budgetCommand{env: env, budget: budgets.Budget{Active: true}}
+	at := cli.ServerFlags(fs, env)
+	b := budgetCommand{env: env, budget: budgets.Budget{}}
 	fs.StringVar(&b.budget.Scope, "scope", budgets.OfDay, "set: `period`: day or chat")
 	fs.StringVar(&b.budget.Chat, "chat", "", "set: the only `chat` that it limits")
 	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it limits")
 	fs.Float64Var(&b.budget.Cost, "cost", 0, "set: maximum cost, in US dollars; 0 is no limit")
 	fs.Float64Var(&b.budget.Tokens, "tokens", 0, "set: maximum number of `tokens`; 0 is no limit")
 	fs.BoolVar(&b.asJSON, "json", false, "list: print a JSON list")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"list": cli.Takes(0, 0, b.list), "set": cli.Takes(1, 1, b.set), "clear": cli.Takes(1, 1, b.clear),
 	}, func(s *client.System) { b.System = s })
 }
@@ -63,17 +66,31 @@ func (b *budgetCommand) set(ctx context.Context, args []string) error {
 		b.budget.User = account.ID
 	}
 	if b.budget.Chat != "" {
-		of := map[string]any{"chat": b.budget.Chat} // the budget may be new
-		if err := b.QueryNow(ctx, "chat", of, &projections.Chat{}); err != nil {
+		if _, err := b.FindChat(ctx, b.budget.Chat); err != nil {
 			return err
 		}
 	}
-	b.budget.Name = args[0]
-	return b.Do(ctx, "budget.set", budgets.SetBudget{Command: client.NewCommand(), Budget: b.budget})
+	set := b.budget
+	_, err := b.Replace(ctx, budgets.Collection, []string{"name"}, map[string]any{"name": strings.TrimSpace(args[0]),
+		"scope": set.Scope, "chat": set.Chat, "user": set.User, "cost": set.Cost, "tokens": set.Tokens, "active": true})
+	return err
 }
 
 func (b *budgetCommand) clear(ctx context.Context, args []string) error {
-	return b.Do(ctx, "budget.clear", budgets.ClearBudget{Command: client.NewCommand(), Name: args[0]})
+	all, err := b.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if one.Name == args[0] {
+			return b.Delete(ctx, budgets.Collection, one.ID)
+		}
+	}
+	return fmt.Errorf("there is no budget %q", args[0])
+}
+
+func (b *budgetCommand) all(ctx context.Context) ([]budgetStatus, error) {
+	return client.List[budgetStatus](ctx, b.System, budgets.Collection, client.Select{Sort: "name,id"})
 }
 
 // budgetStatus is a budget with the amount spent. Spent is nil for a budget that limits each chat by itself.
@@ -83,19 +100,19 @@ type budgetStatus struct {
 }
 
 func (b *budgetCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Call[[]budgetStatus](ctx, b.System, "budget.list", struct{}{})
+	all, err := b.all(ctx)
 	if err != nil {
 		return err
 	}
 	for i, budget := range all {
-		of := map[string]any{"chat": budget.Chat, "user": budget.User}
+		of := url.Values{"chat": {budget.Chat}, "user": {budget.User}}
 		if budget.Scope == budgets.OfDay {
-			of["day"] = time.Now().UTC().Format(time.DateOnly)
+			of.Set("day", time.Now().UTC().Format(time.DateOnly))
 		} else if budget.Chat == "" {
 			continue
 		}
 		all[i].Spent = &projections.Spending{}
-		if err := b.Query(ctx, "spent", of, all[i].Spent); err != nil {
+		if err := b.Get(ctx, "/api/pocketcoder/spending?"+of.Encode(), all[i].Spent); err != nil {
 			return err
 		}
 	}

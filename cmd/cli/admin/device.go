@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -11,13 +14,13 @@ import (
 	"github.com/mdp/qrterminal/v3"
 	"golang.org/x/term"
 
-	"pocketcoder/bridge/push"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/device"
+	"pocketcoder/web/api"
 )
 
 const deviceUsage = `pocketcoder device: manage the phones that get notifications.
@@ -46,10 +49,10 @@ type deviceCommand struct {
 func Device(ctx context.Context, env cli.Environment, args []string) error {
 	d := deviceCommand{env: env}
 	fs := cli.NewFlags(env, "device", deviceUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	fs.StringVar(&d.user, "user", "", "add: `email` of the account that gets the notifications")
 	fs.BoolVar(&d.asJSON, "json", false, "list: print a JSON list")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"add": cli.Takes(1, 2, d.add), "list": cli.Takes(0, 0, d.list), "test": cli.Takes(1, 1, d.test), "remove": cli.Takes(1, 1, d.remove),
 	}, func(s *client.System) { d.System = s })
 }
@@ -66,17 +69,24 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	if len(args) > 1 {
 		address = args[1]
 	}
-	a, err := handlers.Send(ctx, d.Conn, "device.add", device.Add{Command: client.NewCommand(), User: owner.ID,
-		Name: args[0], URL: address})
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+		strings.Trim(u.Path, "/") == "" {
+		return errors.New("the URL must be that of an ntfy topic or a UnifiedPush endpoint, such as https://ntfy.sh/SECRET-TOPIC")
+	}
+	if strings.TrimSpace(args[0]) == "" {
+		return errors.New(`a device needs a name, such as "My phone"`)
+	}
+	id, err := d.Create(ctx, device.Collection, map[string]any{"user": owner.ID, "name": args[0],
+		"push_service": device.ServiceUnifiedPush, "push_token": address, "is_active": true})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.env.Stdout, "Device %s gets the notifications of %s.\n", a.ID, printable.OneLine(owner.Email, 60))
+	fmt.Fprintf(d.env.Stdout, "Device %s gets the notifications of %s.\n", id, printable.OneLine(owner.Email, 60))
 	if len(args) == 1 {
 		fmt.Fprintf(d.env.Stdout, "Subscribe to this topic in the ntfy app, or open it in a browser. Keep it secret:\n\n  %s\n\n", address)
 		d.showQR(address)
 	}
-	_, err = fmt.Fprintf(d.env.Stdout, "Try it: %s device test %s\n", program.Name(), a.ID)
+	_, err = fmt.Fprintf(d.env.Stdout, "Try it: %s device test %s\n", program.Name(), id)
 	return err
 }
 
@@ -92,10 +102,30 @@ func (d *deviceCommand) showQR(address string) {
 		QuietZone: 2})
 }
 
+// storedDevice is a device as it is stored.
+type storedDevice struct {
+	device.Device
+	Token string `json:"push_token"`
+}
+
+// host returns the host of the push service, empty if its token is no URL.
+func (d storedDevice) host() string {
+	u, err := url.Parse(d.Token)
+	if err != nil || d.Service != device.ServiceUnifiedPush {
+		return ""
+	}
+	return u.Host
+}
+
 func (d *deviceCommand) list(ctx context.Context, _ []string) error {
-	all, emails, err := ownedBy[device.Device](ctx, d.System, "device.list")
+	stored, emails, err := ownedBy[storedDevice](ctx, d.System, device.Collection, "user,name,id")
 	if err != nil {
 		return err
+	}
+	all := []device.Device{}
+	for _, one := range stored {
+		one.Host = one.host()
+		all = append(all, one.Device)
 	}
 	empty := fmt.Sprintf("no devices; add one with: %s device add \"My phone\"", program.Name())
 	return cli.PrintList(d.env, d.asJSON, all, empty, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE",
@@ -115,22 +145,30 @@ func activity(active bool) string {
 }
 
 func (d *deviceCommand) test(ctx context.Context, args []string) error {
-	result, err := client.Call[push.TestResult](ctx, d.System, "device.test",
-		push.TestDevice{Command: client.NewCommand(), Device: args[0]})
+	one, err := client.View[storedDevice](ctx, d.System, device.Collection, args[0])
+	var result api.PushTested
+	if err == nil {
+		err = d.Send(ctx, http.MethodPost, "/api/pocketcoder/push/test", map[string]any{"device": args[0], "wait": true},
+			&result)
+	}
+	if handlers.CodeOf(err) == handlers.NotFound {
+		err = fmt.Errorf("there is no active device %s", args[0])
+	}
+	host := cmp.Or(one.host(), one.Service)
 	switch {
 	case err != nil:
 		return err
 	case result.Sent:
 		_, err = fmt.Fprintf(d.env.Stdout, "%s accepted the notification; the device should show it now.\n",
-			printable.OneLine(result.Host, 60))
+			printable.OneLine(host, 60))
 		return err
 	case result.Failed != "":
 		return fmt.Errorf("the notification was not sent: %s", printable.OneLine(result.Failed, 200))
 	}
 	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes",
-		printable.OneLine(result.Host, 60))
+		printable.OneLine(host, 60))
 }
 
 func (d *deviceCommand) remove(ctx context.Context, args []string) error {
-	return removeRecord(ctx, d.System, device.Collection, args[0])
+	return d.Delete(ctx, device.Collection, args[0])
 }

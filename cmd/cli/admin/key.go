@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/sshkey"
 )
 
@@ -43,12 +44,12 @@ type keyCommand struct {
 func Key(ctx context.Context, env cli.Environment, args []string) error {
 	k := keyCommand{env: env}
 	fs := cli.NewFlags(env, "key", keyUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	fs.StringVar(&k.user, "user", "", "add: `email` of the account that logs in with the key")
 	fs.StringVar(&k.name, "name", "", "add: `name` of the device; the key's comment when empty")
 	fs.DurationVar(&k.validFor, "for", 0, "add: `time` until the key expires, such as 720h; 0 is never")
 	fs.BoolVar(&k.asJSON, "json", false, "list: print a JSON list")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"add": cli.Takes(1, 1, k.add), "list": cli.Takes(0, 0, k.list), "remove": cli.Takes(1, 1, k.remove),
 	}, func(s *client.System) { k.System = s })
 }
@@ -68,15 +69,20 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := sshkey.Add{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
-	if k.validFor > 0 {
-		c.Expires = time.Now().Add(k.validFor)
-	}
-	a, err := handlers.Send(ctx, k.Conn, "key.add", c)
+	key, err := sshkey.Parse(line)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(k.env.Stdout, "Key %s logs in as %s.\n", a.ID, printable.OneLine(owner.Email, 60))
+	fields := map[string]any{"user": owner.ID, "public_key": line, "device_name": cmp.Or(k.name, key.Comment),
+		"is_active": true}
+	if k.validFor > 0 {
+		fields["expires_at"] = record.FormatTime(time.Now().Add(k.validFor))
+	}
+	id, err := k.Create(ctx, sshkey.Collection, fields)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(k.env.Stdout, "Key %s logs in as %s.\n", id, printable.OneLine(owner.Email, 60))
 	return err
 }
 
@@ -95,7 +101,7 @@ func (k *keyCommand) read(path string) (string, error) {
 }
 
 func (k *keyCommand) list(ctx context.Context, _ []string) error {
-	all, emails, err := ownedBy[sshkey.Registered](ctx, k.System, "key.list")
+	all, emails, err := ownedBy[sshkey.Registered](ctx, k.System, sshkey.Collection, "id")
 	if err != nil {
 		return err
 	}
@@ -119,5 +125,5 @@ func recordMinute(text string) string {
 }
 
 func (k *keyCommand) remove(ctx context.Context, args []string) error {
-	return removeRecord(ctx, k.System, sshkey.Collection, args[0])
+	return k.Delete(ctx, sshkey.Collection, args[0])
 }

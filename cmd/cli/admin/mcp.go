@@ -3,16 +3,16 @@ package admin
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/policy/display"
@@ -66,7 +66,7 @@ func (n *names) Set(name string) error {
 func MCP(ctx context.Context, env cli.Environment, args []string) error {
 	m := mcpCommand{env: env, environment: names{}, hosts: names{}}
 	fs := cli.NewFlags(env, "mcp", mcpUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	fs.Var(&m.environment, "env", "add: `name` of a variable of its environment; may be repeated")
 	fs.Var(&m.hosts, "host", "add, hosts: `host` that its command may reach; may be repeated")
 	fs.StringVar(&m.limits.Memory, "memory", "", "add, limits: memory of its command, as `SIZE` such as 512MiB")
@@ -74,7 +74,7 @@ func MCP(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&m.limits.CPUTime, "cpu-time", "", "add, limits: processor time of its command, as `DURATION` such as 30m")
 	fs.StringVar(&m.reason, "reason", "", "add: the purpose of the server, as `text`")
 	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"add": cli.Takes(2, 2, m.add), "secret": cli.Takes(2, 2, m.secret), "hosts": cli.Takes(1, 1, m.set("hosts", &m.hosts)),
 		"limits": cli.Takes(1, 1, m.set("limits", &m.limits)), "list": cli.Takes(0, 0, m.list), "show": cli.Takes(1, 1, m.show),
 		"approve": cli.Takes(1, 2, m.approve), "deny": cli.Takes(1, 1, m.decide(mcpserver.Denied)),
@@ -87,8 +87,10 @@ func (m *mcpCommand) add(ctx context.Context, args []string) error {
 	if strings.HasPrefix(args[1], "http://") || strings.HasPrefix(args[1], "https://") {
 		definition = "url"
 	}
-	return m.save(ctx, "", map[string]any{"name": args[0], definition: args[1], "environment": m.environment,
-		"hosts": m.hosts, "limits": m.limits, "reason": m.reason, "status": mcpserver.Pending})
+	_, err := m.Create(ctx, mcpserver.Collection, map[string]any{"name": args[0], definition: args[1],
+		"environment": m.environment, "hosts": m.hosts, "limits": m.limits, "reason": m.reason,
+		"status": mcpserver.Pending})
+	return err
 }
 
 // set replaces a field of a server with the value that the flags set.
@@ -102,27 +104,13 @@ func (m *mcpCommand) set(field string, value any) func(context.Context, []string
 	}
 }
 
-// save creates a server, or changes its fields.
-func (m *mcpCommand) save(ctx context.Context, id string, values map[string]any) error {
-	set := map[string]json.RawMessage{}
-	for name, value := range values {
-		body, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		set[name] = body
-	}
-	_, err := handlers.Send(ctx, m.Conn, "record.save", record.Save{Command: client.NewCommand(),
-		Collection: mcpserver.Collection, Record: id, New: id == "", Set: set})
-	return err
-}
-
-func (m *mcpCommand) all(ctx context.Context) ([]mcpserver.Stored, error) {
-	return client.Call[[]mcpserver.Stored](ctx, m.System, "mcp.list", struct{}{})
+// save changes fields of a server.
+func (m *mcpCommand) save(ctx context.Context, id string, fields map[string]any) error {
+	return m.Update(ctx, mcpserver.Collection, id, fields)
 }
 
 func (m *mcpCommand) find(ctx context.Context, name string) (mcpserver.Stored, error) {
-	all, err := m.all(ctx)
+	all, err := m.MCPServers(ctx)
 	if err != nil {
 		return mcpserver.Stored{}, err
 	}
@@ -173,12 +161,12 @@ func (m *mcpCommand) secret(ctx context.Context, args []string) error {
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read the value: %w", err)
 	}
-	return m.Do(ctx, "mcp.secret", mcpserver.SetSecret{Command: client.NewCommand(), Server: args[0], Name: args[1],
-		Value: strings.TrimRight(line, "\r\n")})
+	path := "/api/mcp/" + url.PathEscape(args[0]) + "/secrets/" + url.PathEscape(args[1])
+	return m.Send(ctx, http.MethodPut, path, map[string]string{"value": strings.TrimRight(line, "\r\n")}, nil)
 }
 
 func (m *mcpCommand) list(ctx context.Context, _ []string) error {
-	all, err := m.all(ctx)
+	all, err := m.MCPServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -232,7 +220,7 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 
 // printState prints the last call of a server, and the hosts that it reached or was refused.
 func (m *mcpCommand) printState(ctx context.Context, to *strings.Builder, id string) error {
-	state, err := client.Call[mcpstate.State](ctx, m.System, "mcp.state", mcpstate.Of{Record: id})
+	state, err := client.Read[mcpstate.State](ctx, m.System, "/api/mcp/"+id)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/handlers/model"
 )
 
 const modelUsage = `pocketcoder model: list the models, and select the model that answers.
@@ -35,18 +34,18 @@ type modelCommand struct {
 
 func Model(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "model", modelUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	m := modelCommand{env: env}
 	fs.StringVar(&m.chat, "chat", "", "list, use, reset: only for this `chat`")
 	fs.StringVar(&m.user, "user", "", "use, reset: only for the chats of the account with this `email`")
 	fs.BoolVar(&m.asJSON, "json", false, "list: print JSON")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"list": cli.Takes(0, 0, m.list), "use": cli.Takes(1, 1, m.use), "reset": cli.Takes(0, 0, m.reset),
 	}, func(s *client.System) { m.System = s })
 }
 
 func (m *modelCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Call[model.Models](ctx, m.System, "model.list", model.List{Chat: m.chat})
+	all, err := m.Models(ctx, m.chat)
 	if err != nil {
 		return err
 	}
@@ -71,14 +70,14 @@ func (m *modelCommand) use(ctx context.Context, args []string) error { return m.
 func (m *modelCommand) reset(ctx context.Context, _ []string) error { return m.choose(ctx, "") }
 
 // choose selects a model, or with an empty name clears the selection.
-func (m *modelCommand) choose(ctx context.Context, name string) error {
-	c := model.Select{Command: client.NewCommand(), Chat: m.chat, Model: name}
+func (m *modelCommand) choose(ctx context.Context, model string) error {
+	user := ""
 	if m.user != "" {
 		a, err := findAccount(ctx, m.System, m.user)
 		if err != nil {
 			return err
 		}
-		c.User = a.ID
+		user = a.ID
 	}
-	return m.Do(ctx, "model.select", c)
+	return m.SelectModel(ctx, m.chat, user, model)
 }

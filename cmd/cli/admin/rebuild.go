@@ -15,9 +15,10 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/log"
+	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
-	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
+	"pocketcoder/web/routes"
 )
 
 const rebuildUsage = `pocketcoder admin rebuild: compute the read models again, from the first event of the log.
@@ -32,25 +33,34 @@ Exit status: 0 when the new read models equal the old ones byte for byte, or are
 2 for wrong usage.
 `
 
-// progressTimeout is how long the command waits for the next progress report of a rebuild.
-const progressTimeout = time.Minute
-
 func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin rebuild", rebuildUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	prepare := fs.Bool("prepare", false, "before an upgrade: compute the read models of this version beside those of the running version")
 	if _, err := cli.Parse(fs, args, 0); err != nil {
 		return err
 	}
-	s, err := client.Connect(ctx, datadir.Dir(*data))
+	s, err := client.Connect(ctx, *at)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if *prepare {
-		return prepareModels(ctx, env, datadir.Dir(*data).ReadModels(), s.Log)
+	if *prepare && at.Server != "" {
+		return cli.WrongUsage(env, "admin rebuild: --prepare works on the data directory of this machine; it takes no --server")
 	}
-	return rebuild(ctx, env, s.Conn)
+	if *prepare {
+		nc, err := observe(at.Data)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		l, err := log.Attach(nc, natsconf.ReaderAPI)
+		if err != nil {
+			return err
+		}
+		return prepareModels(ctx, env, at.Data.ReadModels(), l)
+	}
+	return rebuild(ctx, env, s)
 }
 
 // prepareModels computes the read models of this version beside those of the running version.
@@ -73,49 +83,44 @@ func prepareModels(ctx context.Context, env cli.Environment, dir string, l *log.
 	return nil
 }
 
-func rebuild(ctx context.Context, env cli.Environment, nc *nats.Conn) error {
-	inbox := nc.NewInbox()
-	answers, err := nc.SubscribeSync(inbox)
+// observe connects to the log of the running system, which the connection can only read.
+func observe(data datadir.Dir) (*nats.Conn, error) {
+	r, err := data.Running()
 	if err != nil {
-		return fmt.Errorf("rebuild: %w", err)
+		return nil, err
 	}
-	defer answers.Unsubscribe()
-	if err := nc.PublishRequest("query.rebuild", inbox, nil); err != nil {
-		return fmt.Errorf("rebuild: %w", err)
+	keys, err := natsconf.LoadKeys(data.Path("keys"))
+	if err != nil {
+		return nil, err
 	}
+	options, err := keys.Options(natsconf.Observer, "pocketcoder cli")
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(r.NATS, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to pid %d at %s: %w", r.PID, r.NATS, err)
+	}
+	return nc, nil
+}
+
+func rebuild(ctx context.Context, env cli.Environment, s *client.System) error {
 	bar := progressBar{env: env}
-	for {
-		a, err := nextAnswer(ctx, answers)
-		if err != nil {
-			bar.end()
-			return fmt.Errorf("rebuild: %w", err)
-		}
-		if a.Rebuilt == nil {
-			bar.show(a.Done, a.Total)
-			continue
-		}
-		bar.end()
-		return report(env, *a.Rebuilt)
-	}
-}
-
-func nextAnswer(ctx context.Context, answers *nats.Subscription) (a queries.RebuildAnswer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
-	defer cancel()
-	m, err := answers.NextMsgWithContext(ctx)
+	var r routes.Rebuilt
+	err := s.Rebuild(ctx, func(body []byte) error {
+		var at routes.Rebuilding
+		err := json.Unmarshal(body, &at)
+		bar.show(at.Done, at.Total)
+		return err
+	}, &r)
+	bar.end()
 	if err != nil {
-		return a, err
+		return fmt.Errorf("rebuild: %w", err)
 	}
-	if m.Header.Get("Status") == "503" {
-		return a, nats.ErrNoResponders
-	}
-	if text := m.Header.Get("Error"); text != "" {
-		return a, errors.New(text)
-	}
-	return a, json.Unmarshal(m.Data, &a)
+	return report(env, r)
 }
 
-func report(env cli.Environment, r queries.RebuildResult) error {
+func report(env cli.Environment, r routes.Rebuilt) error {
 	rate := 0.0
 	if r.Seconds > 0 {
 		rate = float64(r.Events) / r.Seconds

@@ -3,64 +3,67 @@ package admin
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/matryer/is"
-	"github.com/nats-io/nats.go"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
 )
 
-// answerRebuild answers query.rebuild with the given messages.
-func answerRebuild(t *testing.T, answers ...*nats.Msg) *nats.Conn {
+// answering returns a connection to a server that answers a rebuild with an event stream.
+func answering(t *testing.T, stream string) *client.System {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	_, err := nc.Subscribe("query.rebuild", func(m *nats.Msg) {
-		for _, a := range answers {
-			a.Subject = m.Reply
-			nc.PublishMsg(a)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nc
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, stream)
+	}))
+	t.Cleanup(server.Close)
+	return client.At(server.URL)
 }
 
 func TestRebuildReportsProgressAndEquality(t *testing.T) {
 	is := is.New(t)
-	step := func(text string) *nats.Msg { return &nats.Msg{Data: []byte(text)} }
 	env, out := clitest.Environment(nil)
-	nc := answerRebuild(t, step(`{"done":5,"total":10}`), step(`{"done":5,"total":10}`),
-		step(`{"done":10,"total":10,"rebuilt":{"events":10,"seconds":0.5,"before":"aa","after":"aa"}}`))
-	is.NoErr(rebuild(t.Context(), env, nc))
+	const step = "event: progress\ndata: {\"done\":5,\"total\":10}\n\n"
+	s := answering(t, step+step+
+		"event: rebuilt\ndata: {\"events\":10,\"seconds\":0.5,\"before\":\"aa\",\"after\":\"aa\"}\n\n")
+	is.NoErr(rebuild(t.Context(), env, s))
 	is.Equal(out.String(), "5 of 10 events\n10 events in 0.50 s: 20 events/s\nbefore  aa\nafter   aa\nthe read models are the same, byte for byte\n")
 
 	env, out = clitest.Environment(nil)
-	nc = answerRebuild(t, step(`{"rebuilt":{"events":1,"seconds":1,"before":"aa","after":"bb"}}`))
-	is.True(errors.Is(rebuild(t.Context(), env, nc), cli.ExitCode(1)))
+	s = answering(t, "event: rebuilt\ndata: {\"events\":1,\"seconds\":1,\"before\":\"aa\",\"after\":\"bb\"}\n\n")
+	is.True(errors.Is(rebuild(t.Context(), env, s), cli.ExitCode(1)))
 	expect.Contains(t, out.String(), "DIFFER")
+}
+
+func TestARebuildOfARunningSystem(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	env, out := clitest.Environment(nil)
+	is.NoErr(rebuild(t.Context(), env, client.At(s.Local(t))))
+	expect.Contains(t, out.String(), "the read models are the same, byte for byte")
 }
 
 func TestFailedRebuildReportsTheReason(t *testing.T) {
 	is := is.New(t)
 	env, _ := clitest.Environment(nil)
-	failed := nats.NewMsg("")
-	failed.Header.Set("Error", "another rebuild is running")
-	err := rebuild(t.Context(), env, answerRebuild(t, failed))
+	err := rebuild(t.Context(), env, answering(t, "event: failed\ndata: \"another rebuild is running\"\n\n"))
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "another rebuild is running")
-
-	alone := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	is.True(errors.Is(rebuild(t.Context(), env, alone), nats.ErrNoResponders))
+	is.True(errors.Is(rebuild(t.Context(), env, answering(t, "")), io.EOF)) // the system has ended
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	is.True(errors.Is(rebuild(ctx, env, answerRebuild(t)), context.Canceled))
+	is.True(errors.Is(rebuild(ctx, env, answering(t, "")), context.Canceled))
 }
 
 func TestPreparePrintsTheNextSteps(t *testing.T) {

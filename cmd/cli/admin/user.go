@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -50,24 +51,20 @@ type userCommand struct {
 
 func User(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "user", userUsage)
-	data := cli.DataFlag(fs, env)
+	at := cli.ServerFlags(fs, env)
 	u := userCommand{env: env}
 	fs.StringVar(&u.name, "name", "", "add: the person's `name`")
 	fs.StringVar(&u.role, "role", account.User, "add: `role`: user, agent or admin")
 	fs.BoolVar(&u.generate, "generate", false, "add, passwd: make a password and print it")
 	fs.BoolVar(&u.asJSON, "json", false, "list, sessions: print a JSON list")
-	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
 		"add": cli.Takes(1, 1, u.add), "list": cli.Takes(0, 0, u.list), "passwd": cli.Takes(1, 1, u.passwd), "role": cli.Takes(2, 2, u.setRole),
 		"disable": cli.Takes(1, 1, u.setDisabled(true)), "enable": cli.Takes(1, 1, u.setDisabled(false)), "sessions": cli.Takes(1, 1, u.sessions), "revoke": cli.Takes(1, 2, u.revoke),
 	}, func(s *client.System) { u.System = s })
 }
 
-func accounts(ctx context.Context, s *client.System) ([]account.Account, error) {
-	return client.Call[[]account.Account](ctx, s, "user.list", struct{}{})
-}
-
 func findAccount(ctx context.Context, s *client.System, email string) (account.Account, error) {
-	all, err := accounts(ctx, s)
+	all, err := s.Accounts(ctx)
 	if err != nil {
 		return account.Account{}, err
 	}
@@ -85,8 +82,9 @@ func (u *userCommand) add(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := account.CreateAccount{Email: args[0], Name: u.name, Role: u.role, Password: password}
-	return u.printGenerated(password, u.Do(ctx, "user.add", c))
+	_, err = u.Create(ctx, account.Users, map[string]string{"email": args[0], "name": u.name, "role": u.role,
+		"password": password})
+	return u.printGenerated(password, err)
 }
 
 func (u *userCommand) passwd(ctx context.Context, args []string) error {
@@ -98,26 +96,25 @@ func (u *userCommand) passwd(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return u.printGenerated(password, u.Do(ctx, "user.passwd", account.SetPassword{Account: a.ID, Password: password}))
+	return u.printGenerated(password, u.Update(ctx, account.Users, a.ID, map[string]string{"password": password}))
 }
 
 func (u *userCommand) setRole(ctx context.Context, args []string) error {
-	return u.update(ctx, args[0], account.UpdateAccount{Role: &args[1]})
+	return u.update(ctx, args[0], map[string]any{"role": args[1]})
 }
 
 func (u *userCommand) setDisabled(disabled bool) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		return u.update(ctx, args[0], account.UpdateAccount{Disabled: &disabled})
+		return u.update(ctx, args[0], map[string]any{"disabled": disabled})
 	}
 }
 
-func (u *userCommand) update(ctx context.Context, email string, c account.UpdateAccount) error {
+func (u *userCommand) update(ctx context.Context, email string, fields map[string]any) error {
 	a, err := findAccount(ctx, u.System, email)
 	if err != nil {
 		return err
 	}
-	c.Account = a.ID
-	return u.Do(ctx, "user.update", c)
+	return u.Update(ctx, account.Users, a.ID, fields)
 }
 
 func (u *userCommand) revoke(ctx context.Context, args []string) error {
@@ -125,11 +122,13 @@ func (u *userCommand) revoke(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return u.Do(ctx, "user.revoke", account.RevokeSession{Account: a.ID, Session: strings.Join(args[1:], "")})
+	return u.Send(ctx, http.MethodDelete, sessionsOf(a)+strings.Join(append([]string{""}, args[1:]...), "/"), nil, nil)
 }
 
+func sessionsOf(a account.Account) string { return "/api/pocketcoder/users/" + a.ID + "/sessions" }
+
 func (u *userCommand) list(ctx context.Context, _ []string) error {
-	all, err := accounts(ctx, u.System)
+	all, err := u.Accounts(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func (u *userCommand) sessions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Call[[]account.Session](ctx, u.System, "user.sessions", account.AccountQuery{Account: a.ID})
+	all, err := client.Read[[]account.Session](ctx, u.System, sessionsOf(a))
 	if err != nil {
 		return err
 	}

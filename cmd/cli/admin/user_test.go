@@ -5,59 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
-	"github.com/nats-io/nats.go"
 
-	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/events/log"
-	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
-	"pocketcoder/ops/natsconf"
+	"pocketcoder/web/webtest"
 )
 
 // serveAccounts runs only the services that the user command needs, on a data directory.
 func serveAccounts(t *testing.T) (datadir.Dir, *account.Accounts) {
 	t.Helper()
-	is := is.New(t)
-	d := datadir.Dir(filepath.Join(t.TempDir(), "data"))
-	release, err := d.Open()
-	is.NoErr(err)
-	t.Cleanup(release)
-	keys, err := natsconf.LoadKeys(d.Path("keys"))
-	is.NoErr(err)
-	server, err := natsconf.Start(t.Context(), app.NATSConfig(d, keys))
-	is.NoErr(err)
-	t.Cleanup(server.Close)
-	options, err := keys.Options(natsconf.Core, "pocketcoder")
-	is.NoErr(err)
-	nc, err := nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
-	is.NoErr(err)
-	t.Cleanup(nc.Close)
-	log, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor())
-	is.NoErr(err)
-	secrets, err := secret.Open(t.Context(), nc, 1)
-	is.NoErr(err)
-	accounts, err := account.Open(t.Context(), log, secrets)
-	is.NoErr(err)
-	go accounts.Commands().Serve(t.Context(), nc, events.UserActor("operator"), slog.New(slog.DiscardHandler))
-	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), Started: time.Now(), NATS: server.ClientURL(),
-		HTTP: "http://127.0.0.1:1"}))
-	expect.Eventually(t, "the commands are served", func() bool {
-		_, stderr, err := user(t, d, "", "list")
-		return err == nil && stderr == ""
-	})
-	return d, accounts
+	system := webtest.NewSystem(t)
+	return cmdtest.Running(t, system.Web.Local()), system.Accounts
 }
 
 // user runs the command with stdin as a pipe.
@@ -151,9 +117,9 @@ func TestUserCommandReportsErrors(t *testing.T) {
 		{"add", "", "user add: wrong number of arguments", cli.ErrUsage},
 		{"list alice@example.org", "", "wrong number of arguments", cli.ErrUsage},
 		{"revoke a b c", "", "unexpected argument", cli.ErrUsage},
-		{"add alice", "correct horse\n", `email: "alice" is not an address`, cli.ErrUsage},
+		{"add alice", "correct horse\n", "email: Must be a valid email address.", cli.ErrUsage},
 		{"add alice@example.org", "short\n", "password: want 8 to 1024 bytes, got 5", cli.ErrUsage},
-		{"add alice@example.org --role boss", "correct horse\n", "role: want admin, agent or user", cli.ErrUsage},
+		{"add alice@example.org --role boss", "correct horse\n", "role: Must be one of admin, agent, user.", cli.ErrUsage},
 		{"add alice@example.org", strings.Repeat("x", 1<<20), "password: want 8 to 1024 bytes, got 65536", cli.ErrUsage},
 		{"add alice@example.org", "", "stdin has no line", nil},
 		{"add alice@example.org", "\n", "stdin has no line", nil},
@@ -173,7 +139,7 @@ func TestUserCommandReportsErrors(t *testing.T) {
 	}
 	is := is.New(t)
 	_, _, err := user(t, datadir.Dir(t.TempDir()), "", "list")
-	is.True(err != nil && !errors.Is(err, nats.ErrNoServers)) // no system runs there, and the error says so
+	is.True(errors.Is(err, datadir.ErrNotRunning))
 	_, _, err = user(t, datadir.Dir(t.TempDir()), "correct horse\n", "add", "alice@example.org")
 	is.True(err != nil)
 	expect.Lacks(t, err.Error(), "correct horse")

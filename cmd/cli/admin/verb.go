@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/record"
 )
 
 // owner returns the account with an email, or the only account that a person can log in with.
@@ -16,7 +15,7 @@ func owner(ctx context.Context, s *client.System, email string) (account.Account
 	if email != "" {
 		return findAccount(ctx, s, email)
 	}
-	all, err := accounts(ctx, s)
+	all, err := s.Accounts(ctx)
 	if err != nil {
 		return account.Account{}, err
 	}
@@ -30,16 +29,12 @@ func owner(ctx context.Context, s *client.System, email string) (account.Account
 	return account.Account{}, fmt.Errorf("there are %d accounts; name one with --user EMAIL", len(people))
 }
 
-// ownedBy returns a list of records with owners, and the emails of the accounts by id.
-func ownedBy[T any](ctx context.Context, s *client.System,
-	command string) (list []T, emails map[string]string, err error) {
+// ownedBy returns the records of a collection with owners, and the emails of the accounts by id.
+func ownedBy[T any](ctx context.Context, s *client.System, collection,
+	sort string) (list []T, emails map[string]string, err error) {
 	if emails, err = s.Emails(ctx); err != nil {
 		return nil, nil, err
 	}
-	list, err = client.Call[[]T](ctx, s, command, struct{}{})
+	list, err = client.List[T](ctx, s, collection, client.Select{Sort: sort})
 	return list, emails, err
-}
-
-func removeRecord(ctx context.Context, s *client.System, collection, id string) error {
-	return s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: collection, Record: id})
 }

@@ -23,9 +23,9 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/events/recovery"
-	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
+	"pocketcoder/web/routes"
 )
 
 // optionalIfMissing turns the state missing into optional.
@@ -272,9 +272,6 @@ func (c check) health(ctx context.Context, url string) check {
 	return c
 }
 
-// namedEvents limits the unreadable events that are listed.
-const namedEvents = 5
-
 // checkLosses lists the events that the log has lost.
 func checkLosses(d datadir.Dir) check {
 	c := check{Name: "log", State: checkOK, Found: "no loss is known", For: "keeping every event"}
@@ -300,9 +297,9 @@ func checkLosses(d datadir.Dir) check {
 func checkConsumers(ctx context.Context, d datadir.Dir) check {
 	c := check{Name: "consumers", State: checkOK, Found: "all of them work",
 		For: "what follows from events, such as decisions by rules and notifications"}
-	var stalled []string
-	if c.query(ctx, d, "consumers", nil, &stalled) && len(stalled) > 0 {
-		c.State, c.Found = checkWrong, strings.Join(stalled, "\n")
+	var l routes.LogState
+	if c.ask(ctx, d, &l) && len(l.Stalled) > 0 {
+		c.State, c.Found = checkWrong, strings.Join(l.Stalled, "\n")
 		c.Get = `see what "pocketcoder up" says, or start it again`
 	}
 	return c
@@ -312,10 +309,11 @@ func checkConsumers(ctx context.Context, d datadir.Dir) check {
 func checkEvents(ctx context.Context, d datadir.Dir) check {
 	c := check{Name: "events", State: checkOK, Found: "all of them can be read",
 		For: "replaying chats, and what is computed from the log"}
-	var letters store.DeadLetters
-	if !c.query(ctx, d, "dead_letters", map[string]any{"limit": namedEvents}, &letters) || letters.Count == 0 {
+	var l routes.LogState
+	if !c.ask(ctx, d, &l) || l.DeadLetters.Count == 0 {
 		return c
 	}
+	letters := l.DeadLetters
 	named := []string{fmt.Sprintf("%d cannot be read or applied", letters.Count)} // one line each
 	for _, l := range letters.Oldest {
 		named = append(named, l.Error)
@@ -329,16 +327,17 @@ func checkEvents(ctx context.Context, d datadir.Dir) check {
 	return c
 }
 
-// query asks a running system. It reports whether the system has answered; otherwise c says why not.
-func (c *check) query(ctx context.Context, d datadir.Dir, name string, args map[string]any, answer any) bool {
-	if _, err := d.Running(); err != nil {
+// ask asks a running system what is wrong with its log. It reports whether the system has answered. Otherwise c says
+// why not.
+func (c *check) ask(ctx context.Context, d datadir.Dir, answer *routes.LogState) bool {
+	s, err := client.Connect(ctx, client.Address{Data: d})
+	if errors.Is(err, datadir.ErrNotRunning) {
 		c.Found = "not checked: no system runs on this data directory"
 		return false
 	}
-	s, err := client.Connect(ctx, d)
 	if err == nil {
 		defer s.Close()
-		err = s.Query(ctx, name, args, answer)
+		err = s.Get(ctx, "/api/pocketcoder/log", answer)
 	}
 	if err != nil {
 		c.State, c.Found, c.Get = checkWrong, err.Error(), `see what "pocketcoder up" says`

@@ -19,14 +19,15 @@ import (
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
-	"pocketcoder/projections/projectionstest"
-	"pocketcoder/projections/queries"
+	"pocketcoder/web/routes"
+	"pocketcoder/web/webtest"
 )
 
 func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
@@ -140,7 +141,7 @@ func TestDoctorShowsTheHealthOfWhatRuns(t *testing.T) {
 
 // running returns a data directory that names a running system, with the connection and the log of that system. The
 // system answers nothing yet.
-func running(t *testing.T) (datadir.Dir, *nats.Conn, *log.Log) {
+func running(t *testing.T) (datadir.Dir, *log.Log) {
 	t.Helper()
 	is := is.New(t)
 	d := datadir.Dir(expect.MemoryDir(t))
@@ -157,38 +158,31 @@ func running(t *testing.T) (datadir.Dir, *nats.Conn, *log.Log) {
 	l, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
 	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), NATS: server.ClientURL()}))
-	return d, nc, l
+	return d, l
 }
 
 func TestDoctorNamesTheEventsThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	d, nc, l := running(t)
-	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), l)
-	is.NoErr(err)
-	ctx, stop := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	t.Cleanup(func() { stop(); working.Wait(); model.Close() })
-	working.Go(func() { model.Run(ctx) })
-	working.Go(func() { queries.Serve(ctx, nc, model, func() error { return nil }) })
+	system := webtest.NewSystem(t)
+	d := cmdtest.Running(t, system.Web.Local())
 	var c check
 	expect.Eventually(t, "the system answers", func() bool {
 		c = checkEvents(t.Context(), d)
 		return c.State == checkOK
 	})
 	is.Equal(c.Found, "all of them can be read")
-	for range namedEvents + 1 {
+	for range routes.NamedEvents + 1 {
 		e, err := events.New("chat1", events.ActorSandbox, events.ExecFinished{Exec: "never"})
 		is.NoErr(err)
-		seq, err := l.Append(t.Context(), e)
+		_, err = system.Log.Append(t.Context(), e)
 		is.NoErr(err)
-		is.NoErr(model.Wait(t.Context(), seq))
 	}
 	c = checkEvents(t.Context(), d)
 	is.Equal(c.State, checkWrong)
 	lines := strings.Split(c.Found, "\n")
-	is.Equal(len(lines), namedEvents+2)
-	is.Equal([]string{lines[0], lines[namedEvents+1]}, []string{"6 cannot be read or applied", "and 1 more"})
+	is.Equal(len(lines), routes.NamedEvents+2)
+	is.Equal([]string{lines[0], lines[routes.NamedEvents+1]}, []string{"6 cannot be read or applied", "and 1 more"})
 	expect.Contains(t, lines[1], "#1")
 	expect.Contains(t, lines[1], "execution never was never requested")
 }
@@ -197,16 +191,16 @@ func TestDoctorNamesTheConsumersThatDoNoWork(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	is.Equal(checkConsumers(t.Context(), datadir.Dir(t.TempDir())).State, checkOK) // no system runs
-	d, nc, l := running(t)
+	d, l := running(t)
 	c := checkConsumers(t.Context(), d)
 	is.Equal(c.State, checkWrong) // the system does not answer
 
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	t.Cleanup(func() { stop(); working.Wait() })
-	working.Go(func() {
-		queries.ServeOne(ctx, nc, "consumers", func() any { return l.StalledConsumers() })
-	})
+	cmdtest.Serve(t, d, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(routes.LogState{Stalled: l.StalledConsumers()})
+	}))
 	becomes := func(state checkState) {
 		expect.Eventually(t, string(state), func() bool { c = checkConsumers(t.Context(), d); return c.State == state })
 	}

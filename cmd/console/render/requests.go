@@ -360,7 +360,7 @@ func (r *Renderer) showOutcome(id string, st Style, text string) {
 // Question is one of the questions that the model asked together. Its JSON is a row of the read model.
 type Question struct {
 	ID           string   `json:"ai_engine_question_id"` // que_…, of all of them
-	Index        int      `json:"idx"`
+	Index        int      `json:"index"`
 	Session      string   `json:"session_id"`
 	Header       string   `json:"header"`
 	Text         string   `json:"question"`

@@ -12,7 +12,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
@@ -22,20 +21,17 @@ import (
 // FollowOptions selects the commands that are followed.
 type FollowOptions struct {
 	Chat    string
-	Session string      // empty for all
-	Windows bool        // open one in tmux for each subagent at work
-	Data    datadir.Dir // of the tmux server
+	Session string // empty for all
+	Windows bool   // open one in tmux for each subagent at work
+	At      client.Address
 }
 
 // Follow shows the output of a chat's commands while they run, until ctx or the chat ends.
 func Follow(ctx context.Context, s *client.System, show *render.Renderer, o FollowOptions) error {
-	if err := checkChatExists(ctx, s.Log, o.Chat); err != nil {
-		return err
-	}
 	t := newTranscript(show, s, o)
 	if o.Windows {
 		var err error
-		if t.viewer, err = viewer.Open(ctx, o.Data); err != nil {
+		if t.viewer, err = viewer.Open(ctx, o.At); err != nil {
 			return err
 		}
 	}
@@ -51,7 +47,7 @@ type transcript struct {
 	viewer viewer.Viewer // with windows
 
 	from          uint64               // sequence of the first command that is shown
-	joinedAt      time.Time            // when the newest event was stored before the transcript began
+	joinedAt      time.Time            // time of the newest event before the transcript began
 	outputTimeout time.Duration        // how long it waits for the fragments of an ended command
 	allowed       map[string]string    // permission -> who allowed it
 	hidden        map[string]bool      // executions that are not shown
@@ -82,22 +78,17 @@ const transcriptBefore = 50
 
 // join finds out where to begin to show.
 func (t *transcript) join(ctx context.Context) error {
-	last, err := t.Log.Last(ctx)
-	if err != nil {
-		return err
-	}
-	if t.joinedAt, err = t.Log.Stored(ctx, last); err != nil {
-		return err
-	}
 	var begun []uint64
-	note := func(e events.Event) error { begun = append(begun, e.Seq); return nil }
-	if _, err := t.Log.Fold(ctx, events.ChatSubject(t.Chat, events.ExecRequested{}.Kind()), 0, note); err != nil {
-		return err
-	}
+	_, err := t.Fold(ctx, t.Chat, 0, func(e events.Event, _ []byte) error {
+		if t.joinedAt = e.Time; e.Subject.Kind == (events.ExecRequested{}).Kind() {
+			begun = append(begun, e.Seq)
+		}
+		return nil
+	})
 	if len(begun) > transcriptBefore {
 		t.from = begun[len(begun)-transcriptBefore]
 	}
-	return nil
+	return err
 }
 
 // run shows the chat's commands until ctx or the chat ends, or the connection has been lost for too long.
@@ -109,7 +100,7 @@ func (t *transcript) run(ctx context.Context) error {
 	}
 	t.show.Note("", render.Dim, "the commands of chat %s, as they run", t.Chat)
 	go func() {
-		t.failed <- t.Log.Read(ctx, 0, t.filters(), func(b log.Batch) error { return client.Send(ctx, t.arrived, b) })
+		t.failed <- t.Read(ctx, t.Chat, 0, func(b log.Batch) error { return client.Send(ctx, t.arrived, b) })
 	}()
 	connection := t.Connected()
 	var lost <-chan time.Time
@@ -137,20 +128,25 @@ func (t *transcript) run(ctx context.Context) error {
 	return t.show.Err
 }
 
-// filters returns the subjects of the events about commands, their approvals, and the sessions that run them.
-func (t *transcript) filters() []string {
-	return []string{
-		events.ChatSubject(t.Chat, "exec.*"), events.ChatSubject(t.Chat, events.PermissionDecided{}.Kind()),
-		events.ChatSubject(t.Chat, events.SessionBound{}.Kind()), events.ChatSubject(t.Chat, events.TurnLost{}.Kind()),
-		events.ChatOpenCodeSubject(t.Chat, "session.created"), events.ChatOpenCodeSubject(t.Chat, "session.status"),
-		events.ChatSubject(t.Chat, events.Deleted{}.Kind()),
+// isShown reports whether an event is about commands, their approvals, the sessions that run them, or the end of the
+// chat.
+func isShown(e events.Event) bool {
+	typ, _ := e.Subject.OpenCodeType()
+	switch e.Subject.Kind {
+	case (events.PermissionDecided{}).Kind(), (events.SessionBound{}).Kind(), (events.TurnLost{}).Kind(),
+		(events.Deleted{}).Kind():
+		return true
 	}
+	return strings.HasPrefix(e.Subject.Kind, "exec.") || typ == "session.created" || typ == "session.status"
 }
 
 // applyBatch shows events. Once it has caught up, it follows the output of the commands that run then.
 func (t *transcript) applyBatch(ctx context.Context, b log.Batch) (over bool, err error) {
 	t.showFragments()
 	for _, e := range b.Events {
+		if !isShown(e) {
+			continue
+		}
 		if t.show.Out = t.out; e.Seq < t.from {
 			t.show.Out = io.Discard
 		}
@@ -168,8 +164,10 @@ func (t *transcript) applyBatch(ctx context.Context, b log.Batch) (over bool, er
 			}
 		}
 		go func() {
-			t.failed <- t.Log.ReadDeltas(ctx, since, []string{events.ExecDeltaSubject(t.Chat, "*")}, func(d log.Delta) {
-				_ = client.Send(ctx, t.fragments, d)
+			t.failed <- t.ReadDeltas(ctx, t.Chat, since, func(d log.Delta) {
+				if d.Type == log.ExecOutput {
+					_ = client.Send(ctx, t.fragments, d)
+				}
 			})
 		}()
 	}

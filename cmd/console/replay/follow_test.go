@@ -14,9 +14,9 @@ import (
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
-	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
 )
 
 // followed is a transcript of chat1 over its own log.
@@ -29,13 +29,12 @@ type followed struct {
 // followTranscript follows chat1 for as long as the test lasts. These events are there before.
 func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *followed {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	f := &followed{t: t, log: eventstest.Open(t, nc)}
+	system := webtest.NewSystem(t)
+	f := &followed{t: t, log: system.Log}
 	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"},
 		events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
 	o.Chat = "chat1"
-	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), &client.System{Conn: nc, Log: f.log},
-		o)
+	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), client.At(system.Local(t)), o)
 	transcript.outputTimeout = 90 * time.Second // on a busy machine fragments take their time
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -145,19 +144,17 @@ func TestTranscriptHidesOutputOfPrivateShells(t *testing.T) {
 func TestTranscriptOfASubagentEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, _ := openLogWithTrace(t, "child-shell")
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	s, all := openLogWithTrace(t, "child-shell")
 	var child string
-	_, err := log.Fold(t.Context(), events.ChatOpenCodeSubject("chat1", "session.created"), 0, func(e events.Event) error {
-		if p := payload.Read(events.OpenCode{Properties: e.Data}); p.Info.ParentID != "" {
+	for _, e := range all {
+		p := payload.Read(events.OpenCode{Properties: e.Data})
+		if e.Subject.Kind == "opencode.session.created" && p.Info.ParentID != "" {
 			child = p.SessionID
 		}
-		return nil
-	})
-	is.NoErr(err)
+	}
 	is.True(child != "")
 	var seen expect.Buffer
 	// it is over already
-	is.NoErr(newTranscript(render.New(render.NewScreen(&seen, false, false)), &client.System{Conn: nc, Log: log},
+	is.NoErr(newTranscript(render.New(render.NewScreen(&seen, false, false)), s,
 		FollowOptions{Chat: "chat1", Session: child}).run(t.Context()))
 }

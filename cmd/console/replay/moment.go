@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 )
 
 // moment is a chat as it stood after an event.
@@ -27,10 +27,11 @@ type moment struct {
 	Events []events.Event `json:"events"`
 }
 
-func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
+func replayAt(ctx context.Context, s *client.System, o Options, show *render.Renderer, out io.Writer) error {
 	f, t := newFold(), turn.New("")
 	o.To = o.At
-	if err := eachEvent(ctx, log, o, func(e events.Event) error { f.apply(e); t.Apply(e); return nil }); err != nil {
+	err := eachEvent(ctx, s, o, func(e events.Event, _ []byte) error { f.apply(e); t.Apply(e); return nil })
+	if err != nil {
 		return err
 	}
 	standing := f.events()

@@ -1,7 +1,7 @@
 // Package replay shows a chat from the log: as it was shown, as JSON, or as it was after an event. Follow shows the
 // output of its commands while they run.
 //
-// Promises: only the log is read, never the read model.
+// Promises: only the log is read, never the read model, but for the names of accounts.
 //
 // It must not know flags.
 package replay
@@ -9,15 +9,13 @@ package replay
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/sleep"
 )
 
@@ -31,25 +29,22 @@ type Options struct {
 }
 
 // Show shows a chat from the log with show, or writes it to out as JSON.
-func Show(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
-	if err := checkChatExists(ctx, log, o.Chat); err != nil {
-		return err
-	}
+func Show(ctx context.Context, s *client.System, o Options, show *render.Renderer, out io.Writer) error {
 	switch {
 	case o.At != 0:
-		return replayAt(ctx, log, o, show, out)
+		return replayAt(ctx, s, o, show, out)
 	case o.JSON:
-		return eachEvent(ctx, log, o, func(e events.Event) error { return printLine(out, e) })
+		return eachEvent(ctx, s, o, func(_ events.Event, raw []byte) error { return printLine(out, json.RawMessage(raw)) })
 	}
-	return replayText(ctx, show, log, o)
+	return replayText(ctx, show, s, o)
 }
 
 // replayText shows the events at the requested speed. It applies the earlier events without showing them.
-func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Options) error {
+func replayText(ctx context.Context, show *render.Renderer, s *client.System, o Options) error {
 	first, shown, begun := o.From, show.Out, false
 	o.From, show.Out = 0, io.Discard
 	var before time.Time
-	err := eachEvent(ctx, log, o, func(e events.Event) error {
+	err := eachEvent(ctx, s, o, func(e events.Event, _ []byte) error {
 		switch {
 		case e.Seq >= first && !begun:
 			show.EndLine()
@@ -76,29 +71,14 @@ func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Opti
 	return show.Err
 }
 
-// checkChatExists returns an error if the log has no event of the chat.
-func checkChatExists(ctx context.Context, log *log.Log, chat string) error {
-	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.ErrStop })
-	if errors.Is(err, events.ErrStop) {
-		return nil
-	}
-	if err == nil {
-		err = fmt.Errorf("there is no chat %s in the log", chat)
-	}
-	return err
-}
-
-// eachEvent calls fn with the chat's events from o.From to o.To in order.
-func eachEvent(ctx context.Context, log *log.Log, o Options, fn func(events.Event) error) error {
-	_, err := log.Fold(ctx, events.ChatFilter(o.Chat), max(o.From, 1)-1, func(e events.Event) error {
+// eachEvent calls each with the chat's events from o.From to o.To in order, and their JSON.
+func eachEvent(ctx context.Context, s *client.System, o Options, each func(events.Event, []byte) error) error {
+	_, err := s.Fold(ctx, o.Chat, max(o.From, 1)-1, func(e events.Event, raw []byte) error {
 		if e.Seq > o.To {
 			return events.ErrStop
 		}
-		return fn(e)
+		return each(e, raw)
 	})
-	if errors.Is(err, events.ErrStop) {
-		return nil
-	}
 	return err
 }
 

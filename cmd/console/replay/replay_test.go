@@ -13,19 +13,19 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
-	"pocketcoder/events/eventstest"
-	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
 )
 
-// openLogWithTrace opens a new log with a trace and PocketCoder's own events.
-func openLogWithTrace(t *testing.T, name string) (*log.Log, []events.Event) {
+// openLogWithTrace returns a connection to a system with a trace and PocketCoder's own events.
+func openLogWithTrace(t *testing.T, name string) (*client.System, []events.Event) {
 	t.Helper()
-	log := eventstest.Log(t)
+	system := webtest.NewSystem(t)
 	all, _ := cmdtest.Trace(t, name)
 	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}),
@@ -33,13 +33,13 @@ func openLogWithTrace(t *testing.T, name string) (*log.Log, []events.Event) {
 	for i := range all {
 		all[i] = cmdtest.Numbered(all[i], i+1)
 	}
-	if _, err := log.AppendAll(t.Context(), all); err != nil {
+	if _, err := system.Log.AppendAll(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	return log, all
+	return client.At(system.Local(t)), all
 }
 
-func replayed(t *testing.T, log *log.Log, o Options) string {
+func replayed(t *testing.T, s *client.System, o Options) string {
 	t.Helper()
 	var out bytes.Buffer
 	if o.To == 0 {
@@ -48,7 +48,7 @@ func replayed(t *testing.T, log *log.Log, o Options) string {
 	if o.Speed == 0 {
 		o.Speed = math.Inf(1)
 	}
-	if err := Show(t.Context(), log, o, render.New(render.NewScreen(&out, false, false)), &out); err != nil {
+	if err := Show(t.Context(), s, o, render.New(render.NewScreen(&out, false, false)), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -70,15 +70,15 @@ func renderedLive(all []events.Event) string {
 
 func TestReplayShowsTheSameAsTheLiveView(t *testing.T) {
 	is := is.New(t)
-	log, all := openLogWithTrace(t, "child-shell")
-	is.Equal(replayed(t, log, Options{Chat: "chat1"}), renderedLive(all))
+	s, all := openLogWithTrace(t, "child-shell")
+	is.Equal(replayed(t, s, Options{Chat: "chat1"}), renderedLive(all))
 }
 
 func TestReplayFromTheMiddleIndentsSubagents(t *testing.T) {
-	log, _ := openLogWithTrace(t, "child-shell")
-	all := replayed(t, log, Options{Chat: "chat1"})
+	s, _ := openLogWithTrace(t, "child-shell")
+	all := replayed(t, s, Options{Chat: "chat1"})
 	for from := range uint64(60) {
-		part := replayed(t, log, Options{Chat: "chat1", From: from})
+		part := replayed(t, s, Options{Chat: "chat1", From: from})
 		for line := range strings.Lines(part) {
 			expect.Contains(t, all, line) // indented as in the whole
 		}
@@ -87,9 +87,9 @@ func TestReplayFromTheMiddleIndentsSubagents(t *testing.T) {
 
 func TestReplayAsJSONHasEveryEvent(t *testing.T) {
 	is := is.New(t)
-	log, all := openLogWithTrace(t, "perm-bash-once")
+	s, all := openLogWithTrace(t, "perm-bash-once")
 	var got []string
-	for line := range strings.Lines(replayed(t, log, Options{Chat: "chat1", JSON: true, From: 3, To: 7})) {
+	for line := range strings.Lines(replayed(t, s, Options{Chat: "chat1", JSON: true, From: 3, To: 7})) {
 		var e struct {
 			ID       string
 			Sequence uint64
@@ -108,25 +108,25 @@ func TestReplayAsJSONHasEveryEvent(t *testing.T) {
 
 func TestUnknownChatIsNotReplayed(t *testing.T) {
 	is := is.New(t)
-	log, _ := openLogWithTrace(t, "error-401")
+	s, _ := openLogWithTrace(t, "error-401")
 	show := render.New(render.NewScreen(io.Discard, false, false))
-	err := Show(t.Context(), log, Options{Chat: "chat2", To: math.MaxUint64}, show, io.Discard)
+	err := Show(t.Context(), s, Options{Chat: "chat2", To: math.MaxUint64}, show, io.Discard)
 	is.True(err != nil)
 	is.Equal(err.Error(), "there is no chat chat2 in the log")
-	err = Show(t.Context(), log, Options{Chat: "chat1", At: 0, From: 10_000, To: math.MaxUint64}, show, io.Discard)
+	err = Show(t.Context(), s, Options{Chat: "chat1", At: 0, From: 10_000, To: math.MaxUint64}, show, io.Discard)
 	is.NoErr(err) // the chat is there, that part of it is empty
 }
 
 func TestReplayAtShowsPendingRequests(t *testing.T) {
 	is := is.New(t)
-	log, all := openLogWithTrace(t, "perm-bash-once")
+	s, all := openLogWithTrace(t, "perm-bash-once")
 	request := 1 + slices.IndexFunc(all,
 		func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
 	at := func(seq int) (m struct {
 		Turn        string
 		Permissions []events.PermissionAsk
 	}) {
-		is.NoErr(json.Unmarshal([]byte(replayed(t, log, Options{Chat: "chat1", At: uint64(seq), JSON: true})), &m))
+		is.NoErr(json.Unmarshal([]byte(replayed(t, s, Options{Chat: "chat1", At: uint64(seq), JSON: true})), &m))
 		return m
 	}
 	is.Equal(len(at(request-1).Permissions), 0)
@@ -137,7 +137,7 @@ func TestReplayAtShowsPendingRequests(t *testing.T) {
 	m = at(len(all))
 	is.Equal(m.Turn, "user")
 	is.Equal(len(m.Permissions), 0)
-	text := replayed(t, log, Options{Chat: "chat1", At: uint64(request)})
+	text := replayed(t, s, Options{Chat: "chat1", At: uint64(request)})
 	expect.Contains(t, text, "? bash  echo permitted\n")
 	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", request)))
 }

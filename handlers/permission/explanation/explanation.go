@@ -17,7 +17,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 )
@@ -137,19 +136,6 @@ func Of(ctx context.Context, g permission.Gate, chat, id string) (Why, error) {
 		w.Rules = append(w.Rules, WhyRule{l.Rule.String(), l.Rule.ID, l.Rule.Version, l.Matched, l.Why})
 	}
 	return w.Why, nil
-}
-
-// ExplainRequest is a query for the explanation of a permission request. Its result is a Why.
-type ExplainRequest struct {
-	Chat       string `json:"chat"`
-	Permission string `json:"permission"`
-}
-
-// Commands are the queries for explanations that can be made over NATS.
-func Commands(g permission.Gate) handlers.Commands {
-	return handlers.Commands{
-		"permission.why": handlers.QueryOf(func(ctx context.Context, c ExplainRequest) (Why, error) { return Of(ctx, g, c.Chat, c.Permission) }),
-	}
 }
 
 // decision returns an outcome in the form of a Why, nil for a pending request.

@@ -1,0 +1,192 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+)
+
+// A program without a browser logs in with a code: it shows the code to a person, who confirms it at a page, logged in
+// (RFC 8628). The program proves with a secret that it has begun the login.
+
+// CodeLife is how long a person has to confirm a code.
+const CodeLife = 10 * time.Minute
+
+// maxCodes limits the logins that wait to be confirmed, of all accounts together.
+const maxCodes = 100
+
+// codeLetters are letters that cannot be confused and spell no words. 8 of them make a code.
+const (
+	codeLetters = "BCDFGHJKLMNPQRSTVWXZ"
+	codeLength  = 8
+)
+
+const codePrefix = "login"
+
+// CodeLogin is a login that a program has begun.
+type CodeLogin struct {
+	Code    string        `json:"-"` // BCDF-GHJK
+	Secret  string        `json:"-"` // that only the program has
+	Hash    string        `json:"hash"`
+	Expires time.Time     `json:"expires"`
+	Client  events.Client `json:"client"`            // the program
+	Account string        `json:"account,omitempty"` // that a person has confirmed; empty before
+}
+
+// BeginCodeLogin begins the login of a program.
+func (a *Accounts) BeginCodeLogin(ctx context.Context, client events.Client) (l CodeLogin, err error) {
+	if err := a.sweepCodes(ctx); err != nil {
+		return l, err
+	}
+	l = CodeLogin{Secret: rand.Text(), Expires: a.now().UTC().Add(CodeLife), Client: clip(client)}
+	l.Hash = hashOf(l.Secret)
+	value, err := json.Marshal(l)
+	if err != nil {
+		return l, fmt.Errorf("begin login: %w", err)
+	}
+	for range tries {
+		code := newCode()
+		err = a.secrets.Create(ctx, codeKey(code), value)
+		if !errors.Is(err, secret.ErrExists) {
+			l.Code = code[:codeLength/2] + "-" + code[codeLength/2:]
+			return l, err
+		}
+	}
+	return l, err
+}
+
+// newCode returns a code without its dash. Every letter has the same chance, because 240 is a multiple of 20.
+func newCode() string {
+	code := make([]byte, 0, codeLength)
+	for b := make([]byte, 1); len(code) < codeLength; {
+		rand.Read(b)
+		if b[0] < 240 {
+			code = append(code, codeLetters[int(b[0])%len(codeLetters)])
+		}
+	}
+	return string(code)
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func codeKey(code string) string { return codePrefix + "." + code }
+
+// sweepCodes deletes expired codes, and refuses if too many wait.
+func (a *Accounts) sweepCodes(ctx context.Context) error {
+	keys, err := a.secrets.Keys(ctx, codePrefix)
+	if err != nil {
+		return err
+	}
+	waiting := 0
+	for _, key := range keys {
+		_, _, err := a.codeLogin(ctx, strings.TrimPrefix(key, codePrefix+"."))
+		switch {
+		case handlers.CodeOf(err) == handlers.NotFound:
+			err = a.secrets.Delete(ctx, key)
+		case err == nil:
+			waiting++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if waiting >= maxCodes {
+		return handlers.Refuse(handlers.Unavailable, "Too many logins wait to be confirmed. Try again in %s.", CodeLife)
+	}
+	return nil
+}
+
+// parseCode returns the code that a person wrote, in whatever case and with or without the dash.
+func parseCode(text string) (code string, ok bool) {
+	code = strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(text))
+	return code, len(code) == codeLength && strings.Trim(code, codeLetters) == ""
+}
+
+// codeLogin returns the login with a code, and its stored form. It refuses a code that is wrong or has expired.
+func (a *Accounts) codeLogin(ctx context.Context, text string) (l CodeLogin, stored []byte, err error) {
+	code, ok := parseCode(text)
+	if ok {
+		if stored, ok, err = a.secrets.Get(ctx, codeKey(code)); err != nil {
+			return l, nil, err
+		}
+	}
+	if !ok || json.Unmarshal(stored, &l) != nil || !a.now().Before(l.Expires) {
+		return l, nil, handlers.RefuseField(handlers.NotFound, "code", "This code is wrong, was used or has expired.")
+	}
+	l.Code = code
+	return l, stored, nil
+}
+
+// FindCodeLogin returns a login that waits for a person to confirm its code.
+func (a *Accounts) FindCodeLogin(ctx context.Context, code string) (CodeLogin, error) {
+	l, _, err := a.codeLogin(ctx, code)
+	if err == nil && l.Account != "" {
+		err = handlers.RefuseField(handlers.Conflict, "code", "This code is confirmed already.")
+	}
+	return l, err
+}
+
+// ConfirmCodeLogin confirms that the program with a code may act for an account.
+func (a *Accounts) ConfirmCodeLogin(ctx context.Context, account, code string) error {
+	l, stored, err := a.codeLogin(ctx, code)
+	if err != nil {
+		return err
+	}
+	taken := handlers.RefuseField(handlers.Conflict, "code", "This code is confirmed already.")
+	if l.Account != "" {
+		return taken
+	}
+	l.Account = account
+	value, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("confirm login: %w", err)
+	}
+	swapped, err := a.secrets.Swap(ctx, codeKey(l.Code), stored, value)
+	if err == nil && !swapped {
+		err = taken
+	}
+	return err
+}
+
+// CompleteCodeLogin opens the session of a program once a person has confirmed its code, and reports whether one has.
+// The code is then used.
+func (a *Accounts) CompleteCodeLogin(ctx context.Context, code, secret string, client events.Client) (t Token,
+	confirmed bool, err error) {
+	l, stored, err := a.codeLogin(ctx, code)
+	if err == nil && subtle.ConstantTimeCompare([]byte(l.Hash), []byte(hashOf(secret))) != 1 {
+		err = handlers.RefuseField(handlers.NotFound, "code", "This code is wrong, was used or has expired.")
+	}
+	if err != nil || l.Account == "" {
+		return t, false, err
+	}
+	used, err := a.secrets.Swap(ctx, codeKey(l.Code), stored, []byte(`{}`)) // of two requests one gets the token
+	if err != nil || !used {
+		return t, false, err
+	}
+	if err := a.secrets.Delete(ctx, codeKey(l.Code)); err != nil {
+		return t, false, err
+	}
+	owner, err := a.find(ctx, l.Account)
+	if err == nil && !owner.active() {
+		err = notFound(l.Account)
+	}
+	if err != nil {
+		return t, false, err
+	}
+	t, err = a.openSession(ctx, owner, Users, "code", client)
+	return t, err == nil, err
+}
