@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
 
