@@ -101,8 +101,8 @@ func (x *Executions) Run(ctx context.Context) error {
 // recordTimeout limits the append of a result, which is independent of the context of the caller.
 const recordTimeout = 30 * time.Second
 
-// Exec carries out a command of the model, as pocketcoder-shell requests it. It waits until Run carries out commands. If
-// ctx ends, it cancels the command.
+// Exec carries out a command of the model, as pocketcoder-shell requests it. It waits until Run carries out commands.
+// The end of ctx cancels the command.
 func (x *Executions) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	if err := r.Validate(); err != nil {
 		return refused("%v", err)

@@ -58,7 +58,8 @@ func startCommands(t *testing.T) *commandSystem {
 }
 
 func (s *commandSystem) call(ctx context.Context, command string, stdout, stderr io.Writer) (wire.Result, error) {
-	return wire.Call(ctx, s.core, wire.RunSubject("p1"), wire.Request{Exec: "x1", Command: command, Cwd: "/"}, stdout, stderr)
+	r := wire.Request{Exec: "x1", Command: command, Cwd: "/"}
+	return wire.Call(ctx, s.core, wire.RunSubject("p1"), r, stdout, stderr)
 }
 
 func (s *commandSystem) denied() int { return len(s.coreDenied) + len(s.workerDenied) }
