@@ -72,7 +72,7 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 	s := p.attach(t) // the one with the newest activity
 	s.awaitText("begun")
 	expect.Eventually(t, "all that was printed is shown", func() bool {
-		return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`)
+		return strings.Contains(v.screenOf(t, chat, "0"), "<U+202E>evil")
 	})
 	ran := rows[projections.ShownExecution](t, p, "executions", chat)[0]
 	is.Equal(ran.Status, events.ExecutionRunning) // it still runs
@@ -85,7 +85,7 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 
 	shown := v.screenOf(t, chat, "0")
 	for _, text := range []string{"the assistant · approved by operator", `$ echo begun;`, "␛]0;evil-title␇",
-		"␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", `\x9b2J`} {
+		"␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", "<0x9B>2J"} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("%q is not shown in\n%s", text, shown)
 		}
