@@ -89,16 +89,16 @@ func Attach(ctx context.Context, env Environment, args []string) error {
 }
 
 func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session string, err error) {
+	if o.key != "" {
+		if err := o.recordLogin(ctx); err != nil {
+			return "", fmt.Errorf("attach: record the login: %w", err)
+		}
+	}
 	s, err := client.Connect(ctx, *o.at)
 	if err != nil {
 		return "", err
 	}
 	defer s.Close()
-	if o.key != "" {
-		if err := s.UseKey(ctx, o.key); err != nil {
-			return "", fmt.Errorf("attach: record the login: %w", err)
-		}
-	}
 	if o.chat, err = o.find(ctx, s); err != nil {
 		return "", err
 	}
@@ -114,6 +114,18 @@ func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session strin
 	// The chat may have a new owner since. A later change of the owner closes the session.
 	_, err = o.find(ctx, s)
 	return session, err
+}
+
+// recordLogin records that the SSH key has logged in, as the operator: an account may not change when its key was used.
+func (o attachOptions) recordLogin(ctx context.Context) error {
+	operator := *o.at
+	operator.Account = ""
+	s, err := client.Connect(ctx, operator)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.UseKey(ctx, o.key)
 }
 
 // find returns the chat to attach to. It returns an error if the account may not see the chat.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"pocketcoder/handlers"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/routes"
 )
@@ -42,10 +43,16 @@ func (s *System) RunShell(ctx context.Context, o Shell) (ending ShellEnding, err
 	path := "/api/chats/" + url.PathEscape(o.Chat) + "/shell?" + query.Encode()
 	conn, answer, err := websocket.Dial(ctx, s.url+path, &websocket.DialOptions{HTTPClient: s.http, HTTPHeader: header})
 	if err != nil {
-		if answer != nil && answer.StatusCode >= http.StatusBadRequest {
-			err = refusalOf(answer)
+		if answer == nil || answer.StatusCode < http.StatusBadRequest {
+			return ending, err
 		}
-		return ending, err
+		switch answer.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+			if s.Account != "" {
+				return ending, handlers.Refuse(handlers.NotFound, "Account %q may not open a shell in chat %s.", s.Account, o.Chat)
+			}
+		}
+		return ending, refusalOf(answer)
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(2 * routes.ShellWindow)
