@@ -34,6 +34,3 @@ func (p *Push) Test(ctx context.Context, user, id string) error {
 	n := events.Notice{Type: typeTest, Title: "PocketCoder", Message: "This device gets notifications."}
 	return p.queue(ctx, events.Subject{Scope: events.ScopeUser, ID: user}, identify(events.NewID()), d, n, "")
 }
-
-// testTime is how long a test waits for the push service. Further tries are made afterwards.
-const testTime = 15 * time.Second

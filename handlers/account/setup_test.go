@@ -250,10 +250,3 @@ func TestNoSecretReachesTheLog(t *testing.T) {
 		return err
 	}))
 }
-
-func (s *system) loginAs(email, password string) Token {
-	s.t.Helper()
-	token, err := s.Login(s.t.Context(), Login{Identity: email, Password: password})
-	is.New(s.t).NoErr(err)
-	return token
-}
