@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
