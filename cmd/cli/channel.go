@@ -31,7 +31,8 @@ const channelUsage = `pocketcoder channel: talk to the assistant in a messenger,
   pocketcoder channel messages                  list what has left, waits or failed, the newest first
   pocketcoder channel remove phone              delete a channel, its token and its pairings
 
-Then pair yourself: pocketcoder pair phone. See docs/channels.md. POCKETCODER_SERVER names a system elsewhere.
+Then pair yourself: pocketcoder pair phone. See docs/channels.md. The flag --server is that of the Bot API here: for a
+system elsewhere, set POCKETCODER_SERVER.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

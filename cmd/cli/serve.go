@@ -15,8 +15,9 @@ Roles:
 
   engine    OpenCode, permissions, commands and notifications. One node at a time runs them. The others wait, and the
             first of them takes over about 6 s after that node has died, or at once after it was stopped.
-  handlers  answers the command line. Any number of nodes.
   web       the web server with the API. Any number of nodes.
+
+Every node answers the command line on its machine.
 
 Each node has a data directory of its own, with the same keys. Before the first start of a node, copy the directory keys
 of the first node to it. Nodes with the role engine need the same workspace and the same --opencode-state. Without that
@@ -47,7 +48,7 @@ func Serve(ctx context.Context, env Environment, args []string) error {
 	if err := (*roleList)(&o.Roles).Set(Variable(env, "POCKETCODER_ROLES", "engine,web")); err != nil {
 		return WrongUsage(env, "serve: POCKETCODER_ROLES: %v", err)
 	}
-	fs.Var((*roleList)(&o.Roles), "roles", "comma-separated `list` of the roles of this node: engine, handlers, web (POCKETCODER_ROLES)")
+	fs.Var((*roleList)(&o.Roles), "roles", "comma-separated `list` of the roles of this node: engine, web (POCKETCODER_ROLES)")
 	fs.StringVar(&o.EngineState, "opencode-state", env.Getenv("POCKETCODER_OPENCODE_STATE"),
 		"`directory` with OpenCode's sessions, which the nodes with the role engine share; default opencode in the data directory (POCKETCODER_OPENCODE_STATE)")
 	if err := systemFlags(&o, env, fs, serveUsage, serveGroups, args); err != nil {

@@ -210,7 +210,7 @@ func (s *System) Delegates(ctx context.Context, chat string, limit int) ([]proje
 func (s *System) Delegate(ctx context.Context, id string) (projections.DelegateDetail, error) {
 	w, err := Read[projections.DelegateDetail](ctx, s, delegate(id)+"/result")
 	if handlers.CodeOf(err) == handlers.NotFound {
-		err = handlers.Refuse(handlers.NotFound, "there is no worker %s", id)
+		err = handlers.Refuse(handlers.NotFound, "there is no delegate %s", id)
 	}
 	return w, err
 }

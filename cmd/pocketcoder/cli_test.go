@@ -140,7 +140,7 @@ func TestNATSContextIsReadOnly(t *testing.T) {
 	is.NoErr(err)
 	is.True(stored > 10) // and what is stored is read
 
-	for _, subject := range []string{events.ChatSubject(chat, "permission.decided"), "cmd.turn.abort", "query.chats",
+	for _, subject := range []string{events.ChatSubject(chat, "permission.decided"), "exec.shell", "engine.local.x",
 		"exec.run.default", "$JS.API.STREAM.DELETE.EVENTS", c.APIPrefix + ".STREAM.DELETE.EVENTS"} {
 		is.NoErr(nc.Publish(subject, []byte("{}")))
 		is.NoErr(nc.Flush())

@@ -24,7 +24,7 @@ type Sees func(ctx context.Context, account, owner string) (bool, error)
 // ServeShells opens shells of people until ctx ends. A shell is requested with a wire.Call on wire.PersonSubject:
 // Session is the chat, Terminal the window, Account the owner of the shell, and Call is PrivateShell or empty. Other
 // fields are ignored. A shell runs in the chat's directory, isolated like the model's commands. It is recorded in the
-// name of the account, or of operator if there is no account. Only the operator's identity may publish there.
+// name of the account, or of operator if there is no account. The web server has checked who asks.
 func (x *Executions) ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers",
 		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {

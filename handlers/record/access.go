@@ -43,8 +43,8 @@ type Verbs struct{ Create, Update, Delete bool }
 // bySystem reports whether PocketCoder itself gives a command.
 func bySystem(actor string) bool { return actor == "" || actor == events.ActorSystem }
 
-// refuseAccess refuses what the sender of a command over NATS, or a tool of the model, may not do. The operator may do
-// what some account may do. An assistant may do what the type says. verb is create, update or delete.
+// refuseAccess refuses what an account, the operator or a tool of the model may not do. The operator may do what some
+// account may do. An assistant may do what the type says. verb is create, update or delete.
 func (t Type) refuseAccess(c handlers.Command, role, verb string) error {
 	_, byAccount := strings.CutPrefix(c.Actor, events.UserActor(""))
 	rule, assistants := t.Create, t.Assistants.Create

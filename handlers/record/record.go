@@ -2,8 +2,8 @@
 // other record that is stored by field. Each type of records is a Type, which stands beside the decisions that use it.
 //
 // The rest follows from the types. Open takes them, and Types returns them:
-//   - Save and Delete check each command, whether it comes over the API, over NATS or from a tool of the model: the
-//     fields and their kinds, who may do it (Access, Assistants), and what must be unique.
+//   - Save and Delete check each command, whether it comes over the API or from a tool of the model: the fields and
+//     their kinds, who may do it (Access, Assistants), and what must be unique.
 //   - A form or a list shows a type by Title and About, and a field by its Label (see Field.Title), About, Unit,
 //     Example, Values with their Choices, and whether its kind is Secret.
 //   - The API and its description show all fields but those that are Hidden or a Secret. The argument of a command that

@@ -5,8 +5,8 @@
 // account sees only what this table says, because it imports everything from other accounts as a service or a stream:
 //
 //	identity  account  may
-//	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.> and exec.shell
-//	operator  OPS      ask cmd.> and query.>, open a shell with exec.shell and control it; read EVENTS, DELTAS and BLOBS
+//	core      APP      everything in APP: the streams, exec.run.>, exec.shell and the requests between nodes
+//	operator  OPS      open a shell with exec.shell and control it; read EVENTS, DELTAS and BLOBS
 //	observer  OPS      read EVENTS, DELTAS and BLOBS
 //	worker    SBX      answer exec.run.<pool>
 //	sys       SYS      the server's own events and statistics
@@ -47,7 +47,7 @@ type Identity string
 
 const (
 	Core     Identity = "core"     // handlers, bridge, projections, web
-	Operator Identity = "operator" // the command line
+	Operator Identity = "operator" // the owner of the data directory
 	Observer Identity = "observer" // the nats CLI
 	Worker   Identity = "worker"   // the sandbox worker
 	Sys      Identity = "sys"      // the system account

@@ -26,8 +26,8 @@ var mayPublish = []right{
 	{"evt.chat.c1.forged", ""},
 	{"delta.chat.c1.m.p", ""},
 	{"timer.x", ""},
-	{"cmd.x", "operator"},
-	{"query.x", "operator"},
+	{"cmd.x", ""},
+	{"query.x", ""},
 
 	{"exec.shell", "operator"},
 	{"exec.shell.X", "operator"},

@@ -1,10 +1,10 @@
-// Package wire is the exec protocol. A command travels over NATS from the shell of OpenCode to the handler that checks
-// it, and from there to the worker that runs it. Its output travels back.
+// Package wire is the exec protocol. A command travels over NATS from the handler that has checked it to the worker
+// that runs it, and a request for a person's own shell from the web server to the handler. The output travels back.
 //
-// Both legs speak the same protocol, with Call on one side and Serve on the other:
+// Both ways use the same protocol, with Call on one side and Serve on the other:
 //
 //	caller                                                  server
-//	  ── Request (reply = inbox) ──────────────────────────▶  exec.request.<engine> (one of a queue group gets it) or
+//	  ── Request (reply = inbox) ──────────────────────────▶  exec.shell (one of a queue group gets it) or
 //	                                                          exec.run.<pool> (every worker gets it)
 //	  ◀──────────────────────── offer, queued or declined ──  from each server that got it
 //	  ── grant: names the offer that is taken ─────────────▶  <subject>.<id>: the other servers withdraw
@@ -130,7 +130,7 @@ const (
 // RunSubject is where the workers of a pool listen: exec.run.<pool>.
 func RunSubject(pool string) string { return "exec.run." + pool }
 
-// PersonSubject is where the command line asks the handlers for a person's own shell.
+// PersonSubject is where the web server requests a person's own shell from the node that runs the engine.
 const PersonSubject = "exec.shell"
 
 // ControlSubject is where the servers of one call listen to its caller: <subject>.<id>.

@@ -32,7 +32,7 @@ type letterAnswer struct {
 	Message string `json:"message"`
 }
 
-// Worker and Detail describe the answers with delegates. The API's description has their names, which stay.
+// Worker and Detail describe the answers with delegates. Their names stay, because the API's description has them.
 type (
 	Worker projections.Delegate
 	Detail projections.DelegateDetail
