@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
@@ -341,4 +342,16 @@ func TestTheLargestNotificationFits(t *testing.T) {
 		`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
 	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
 	is.True(len(s.awaitRequest(r, 0).body) < 3400) // Web Push adds two buttons
+}
+
+// A request of another kind over the API may hold anything in its metadata.
+func TestOnlyARequestForACommandIsShownAsOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ask := events.PermissionAsk{ID: "per_1", Permission: "deploy", Patterns: []string{"shop to production"},
+		Metadata: json.RawMessage(`{"command":"ls","target":"production"}`)}
+	title, text, whole := push.Describe(ask, "", "")
+	is.Equal(title, "Use deploy: shop to production")
+	is.Equal(text, "shop to production")
+	is.True(!whole) // the metadata is not shown
 }

@@ -56,7 +56,7 @@ func describe(permission events.PermissionAsk, message, arguments string) descri
 		return description{title: "Connect to " + strings.Join(permission.Patterns, ", "), text: message}
 	case permission.Permission == "keep":
 		return describeKeep(permission, message)
-	case about.Command != "":
+	case permission.Command() != "":
 		return description{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:
 		return description{fmt.Sprintf("Apply a patch to %d files", len(patch)),
