@@ -35,13 +35,15 @@ func Connect(ctx context.Context, at Address) (*System, error) {
 		return nil, err
 	}
 	s := At(localURL)
-	s.Address, s.http = at, &http.Client{Transport: overSocket(at.Data.APISocket())}
+	s.Address, s.http.Transport = at, overSocket(at.Data.APISocket())
 	return s, nil
 }
 
 // At returns a connection to the API at a URL.
 func At(url string) *System {
-	return &System{http: &http.Client{}, url: url, states: make(chan bool, 8)}
+	// a redirect would get the token, without TLS too
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &System{http: &http.Client{CheckRedirect: stay}, url: url, states: make(chan bool, 8)}
 }
 
 // Name names the system for a person.

@@ -77,7 +77,7 @@ func (s *System) open(ctx context.Context, method, path string, body any) (*http
 		}
 		return nil, fmt.Errorf("reach the system at %s: %w", s.Name(), err)
 	}
-	if answer.StatusCode >= http.StatusBadRequest {
+	if answer.StatusCode >= http.StatusMultipleChoices {
 		defer answer.Body.Close()
 		err := refusalOf(answer)
 		if answer.StatusCode == http.StatusUnauthorized && s.Server != "" {

@@ -162,6 +162,24 @@ func (a *Accounts) ConfirmCodeLogin(ctx context.Context, account, code string) e
 	return err
 }
 
+// withdrawCodes deletes the codes that were confirmed for an account: a login that ends leaves no other one behind.
+func (a *Accounts) withdrawCodes(ctx context.Context, account string) error {
+	keys, err := a.secrets.Keys(ctx, codePrefix)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		l, _, err := a.codeLogin(ctx, strings.TrimPrefix(key, codePrefix+"."))
+		if err == nil && l.Account == account {
+			err = a.secrets.Delete(ctx, key)
+		}
+		if err != nil && handlers.CodeOf(err) != handlers.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
 // CompleteCodeLogin opens the session of a program once a person has confirmed its code, and reports whether one has.
 // The code is then used.
 func (a *Accounts) CompleteCodeLogin(ctx context.Context, code, secret string, client events.Client) (t Token,

@@ -78,3 +78,16 @@ func TestACodeDoesNotOpenASessionOfADisabledAccount(t *testing.T) {
 	_, confirmed, err := s.CompleteCodeLogin(t.Context(), l.Code, l.Secret, events.Client{})
 	is.Equal([]any{confirmed, handlers.CodeOf(err)}, []any{false, handlers.NotFound})
 }
+
+func TestACodeDoesNotOutliveTheLoginsOfItsAccount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", User)
+	l, err := s.BeginCodeLogin(t.Context(), events.Client{})
+	is.NoErr(err)
+	is.NoErr(s.ConfirmCodeLogin(t.Context(), "alice", l.Code))
+	is.NoErr(s.Revoke(t.Context(), RevokeSession{Account: "alice"})) // all of them
+	_, confirmed, err := s.CompleteCodeLogin(t.Context(), l.Code, l.Secret, events.Client{})
+	is.Equal([]any{confirmed, handlers.CodeOf(err)}, []any{false, handlers.NotFound})
+}

@@ -101,9 +101,13 @@ func (a *Accounts) Revoke(ctx context.Context, c RevokeSession) error {
 	})
 }
 
-// closeSessions ends the matching sessions of an account, and records the reason.
+// closeSessions ends the matching sessions of an account, and records the reason. Codes that were confirmed for the
+// account work no more.
 func (a *Accounts) closeSessions(ctx context.Context, c handlers.Command, account, reason string,
 	which func(Session) bool) error {
+	if err := a.withdrawCodes(ctx, account); err != nil {
+		return err
+	}
 	all, err := a.storedSessions(ctx, account)
 	if err != nil {
 		return err
