@@ -6,6 +6,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/account"
 	"pocketcoder/web/query/schema"
 )
 
@@ -58,6 +59,11 @@ type Request struct {
 	Auth      *Auth     // nil if the caller is not logged in
 	Superuser bool      // rules do not apply to the caller
 	Now       time.Time // for the date macros; zero is the current time
+}
+
+// Shows reports whether the caller may see a field of the records that the caller may view.
+func (r Request) Shows(f schema.Field) bool {
+	return !f.Admins || r.Superuser || r.Auth != nil && r.Auth.Role == account.Admin
 }
 
 // Limits of a filter. Those marked with PocketBase have PocketBase's values.
