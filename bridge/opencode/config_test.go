@@ -20,7 +20,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestEnvironmentHasOnlyNeededVariables(t *testing.T) {

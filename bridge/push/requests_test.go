@@ -13,9 +13,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // body is the JSON that an app reads.

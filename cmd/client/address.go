@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/sleep"
 )
 
 // Address says which system is meant.

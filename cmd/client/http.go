@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
-	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 

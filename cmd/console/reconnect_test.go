@@ -18,8 +18,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
