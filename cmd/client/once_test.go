@@ -85,10 +85,16 @@ func TestACommandWhoseAnswerIsLostActsOnce(t *testing.T) {
 	is.Equal(count(events.ScheduleFired{}.Kind()), 2)
 }
 
-func TestASystemThatWasNeverThereIsNotAwaited(t *testing.T) {
+func TestASystemThatDoesNotServeYetIsNotAwaited(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
+	is := is.New(t)
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
 	_, err := client.Read[map[string]any](t.Context(), client.At(server.URL), "/api/health")
-	is.New(t).True(err != nil)
+	is.True(err != nil)
+	is.Equal(asked, 1)
 }

@@ -26,8 +26,8 @@ import (
 // CodeLife is how long a person has to confirm a code.
 const CodeLife = 10 * time.Minute
 
-// Limits of the logins that wait to be confirmed. Beyond maxCodes, a new one replaces the oldest of the address that has
-// the most: many logins from some addresses do not keep out another address.
+// Limits of the logins that wait to be confirmed. Beyond maxCodes, a new login replaces the oldest of the address with
+// the most logins, so that many logins from some addresses do not keep out another address.
 const (
 	maxCodesOfAddress = 10
 	maxCodes          = 200
@@ -115,7 +115,8 @@ func (a *Accounts) makeRoomForCode(ctx context.Context, client events.Client) er
 	return a.secrets.Delete(ctx, codeKey(replaced.Code))
 }
 
-// network returns the address of a client. Of an IPv6 address it returns the first 64 bits: one line has all the others.
+// network returns the address of a client. Of an IPv6 address it returns the first 64 bits, because one subscriber has
+// all addresses below them.
 func network(client events.Client) string {
 	address, err := netip.ParseAddr(client.Address)
 	if err != nil || address.Unmap().Is4() {
