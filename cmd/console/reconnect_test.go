@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -22,24 +20,6 @@ import (
 	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
-
-// screen is what a conversation prints.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
 
 // ways are how a conversation reaches a system: the handler of the API, where it listens, and the address for clients.
 var ways = map[string]func(*testing.T, *webtest.System) (http.Handler, func() (net.Listener, error), client.Address){
@@ -87,7 +67,7 @@ func TestAConversationGoesOnWhenTheSystemIsBack(t *testing.T) {
 			s, err := client.Connect(t.Context(), at)
 			is.NoErr(err)
 			t.Cleanup(s.Close)
-			out, ended := &screen{}, make(chan error, 1)
+			out, ended := &expect.Buffer{}, make(chan error, 1)
 			in, typed := io.Pipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
