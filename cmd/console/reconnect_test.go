@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -83,6 +84,12 @@ func TestAConversationGoesOnWhenTheSystemIsBack(t *testing.T) {
 				t.Helper()
 				expect.Eventually(t, text, func() bool { return strings.Contains(out.String(), text) })
 			}
+			n := 0
+			expect.Eventually(t, "the conversation has begun", func() bool {
+				n++
+				says(fmt.Sprint("beginning ", n))
+				return strings.Contains(out.String(), "beginning")
+			})
 			says("the first")
 			shown("the first")
 
