@@ -61,9 +61,13 @@ type Request struct {
 	Now       time.Time // for the date macros; zero is the current time
 }
 
-// Shows reports whether the caller may see a field of the records that the caller may view.
+// Shows reports whether the caller may see a field of the records that the caller may view. PocketCoder itself, which
+// has no account, sees each.
 func (r Request) Shows(f schema.Field) bool {
-	return !f.Admins || r.Superuser || r.Auth != nil && r.Auth.Role == account.Admin
+	if r.Auth == nil {
+		return !f.Admins || r.Superuser
+	}
+	return !f.Admins || r.Auth.Role == account.Admin
 }
 
 // Limits of a filter. Those marked with PocketBase have PocketBase's values.
