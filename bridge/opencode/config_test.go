@@ -22,7 +22,7 @@ import (
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestEnvironmentHasOnlyNeededVariables(t *testing.T) {

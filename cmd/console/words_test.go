@@ -13,9 +13,9 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	permissions "pocketcoder/handlers/permission"
 	"pocketcoder/handlers/slash"
+	"pocketcoder/ops/expect"
 )
 
 func TestListedModel(t *testing.T) {

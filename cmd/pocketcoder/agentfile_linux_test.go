@@ -9,8 +9,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

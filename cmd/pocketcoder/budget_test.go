@@ -9,9 +9,9 @@ import (
 
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )

@@ -11,9 +11,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // awaitKeep waits for the request to keep a name, after the policy has left it to a person.

@@ -8,13 +8,13 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/rule"
+	"pocketcoder/ops/expect"
 )
 
 // waits is a gate with ask per_1 for a command, which waits for a person.

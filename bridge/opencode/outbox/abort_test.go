@@ -8,9 +8,9 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/turnstate"
 )
 

@@ -10,12 +10,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
-	"pocketcoder/sleep"
 )
 
 // BudgetPrompt resumes a turn that a budget had stopped, after a person has approved more.

@@ -11,11 +11,11 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
