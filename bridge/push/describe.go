@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/projections"
 )

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	budgets "pocketcoder/handlers/budget"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
