@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
 )
 
