@@ -102,7 +102,8 @@ func (h *Hub) describePermission(ctx context.Context, p projections.PendingChann
 		return d, err
 	}
 	title, text, whole := push.Describe(request.Ask(), request.Message, arguments)
-	if request.Permission == events.KindBash && request.Source != projections.SourceAPI { // an approval covers the folder too
+	// an approval covers the folder too
+	if request.Permission == events.KindBash && request.Source != projections.SourceAPI {
 		text += "\nin " + cmp.Or(oneLine(request.Cwd), "an unknown folder")
 		whole = whole && request.Cwd != ""
 	}

@@ -20,7 +20,8 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
 	n.Whole = n.Whole && !about.partial && !request.Ask().Redacted()
-	if request.Permission == events.KindBash && request.Source != projections.SourceAPI { // an approval covers the folder too
+	// an approval covers the folder too
+	if request.Permission == events.KindBash && request.Source != projections.SourceAPI {
 		where, whole := p.shown(request.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
 		n.Message += "\nin " + cmp.Or(where, "an unknown folder")

@@ -74,7 +74,8 @@ func (c *conversation) joinPending(ctx context.Context) error {
 	}
 	c.addReferred()
 	open, err := client.List[render.Question](ctx, c.System, "questions",
-		client.Select{Filter: fmt.Sprintf("chat = %q && status = %q", c.Chat, projections.QuestionAsked), Sort: "created,index"})
+		client.Select{Filter: fmt.Sprintf("chat = %q && status = %q", c.Chat, projections.QuestionAsked),
+			Sort: "created,index"})
 	if err != nil {
 		return err
 	}

@@ -190,8 +190,8 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd strin
 // could read the file without a question.
 func (g Gate) mayShow(rules RuleSets, session, directory string) func(path string) bool {
 	return func(path string) bool {
-		v, _ := rules.Judge(g.askOn(originalAsk{PermissionAsk: events.PermissionAsk{SessionID: session, Permission: events.KindRead,
-			Patterns: []string{path}}}, directory))
+		a := events.PermissionAsk{SessionID: session, Permission: events.KindRead, Patterns: []string{path}}
+		v, _ := rules.Judge(g.askOn(originalAsk{PermissionAsk: a}, directory))
 		return v.Action == policy.Allow
 	}
 }
