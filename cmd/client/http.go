@@ -144,8 +144,8 @@ func (u unreachable) Unwrap() error { return u.error }
 // requestKey is the key of the context with the id of a request.
 type requestKey struct{}
 
-// SendOnce is Send for a request that the server carries out once, however often it arrives: it sets a value, it has the
-// id of a new record, or its route takes an api.IdempotencyParam. Without an answer, SendOnce sends it again, for
+// SendOnce is Send for a request that the server carries out once, however often it arrives: it sets a value, it has
+// the id of a new record, or its route takes an api.IdempotencyParam. Without an answer, SendOnce sends it again, for
 // ReconnectTime. It does not wait for a system that was absent from the beginning.
 func (s *System) SendOnce(ctx context.Context, method, path string, body, out any) error {
 	ctx = context.WithValue(ctx, requestKey{}, events.NewID())

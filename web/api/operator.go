@@ -50,8 +50,8 @@ func (c Caller) Owner() string {
 	return c.Account
 }
 
-// ReadHeader is the header with which an account asks for an answer that includes each event that the log holds when the
-// request comes. Its value is ReadLatest. Routes that are served while the read models are computed ignore it.
+// ReadHeader is the header with which an account asks for an answer that includes each event that the log holds when
+// the request comes. Its value is ReadLatest. Routes that are served while the read models are computed ignore it.
 const (
 	ReadHeader = "PocketCoder-Read"
 	ReadLatest = "latest"
