@@ -9,7 +9,7 @@ import (
 )
 
 func (s *System) wireSchedules() {
-	s.schedules = &schedule.Schedules{Log: s.log, Accounts: s.accounts}
+	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}
 	s.tools.Schedules, s.gate.NoteOn = s.schedules, s.tools.PreviewTask
 	s.tools.Preview = s.previews().Of
 }

@@ -123,7 +123,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	s.Web = web.New(web.Options{
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Delegates:    &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
-		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
+		Schedules:    &schedule.Schedules{Log: s.Log, Chats: s.Chats, Accounts: s.Accounts},
 		Previews:     schedule.Previews{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
 		ProviderKeys: &model.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
