@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 )
 
 // TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a
@@ -36,7 +35,7 @@ func (sets RuleSets) AllowHosts() bool {
 }
 
 // EvaluateAddress returns the policy's verdict on a connection to an address.
-func EvaluateAddress(rules RuleSets, at hostport.Address) policy.Verdict {
+func EvaluateAddress(rules RuleSets, at policy.Address) policy.Verdict {
 	v, _ := rules.Judge(policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
 	return v
 }
@@ -61,7 +60,7 @@ func (g Gate) UndecidedHosts(rules RuleSets, command string) (hosts []string, ne
 }
 
 // NoNetwork returns a sentence for people and models that says why a command reached no host.
-func NoNetwork(named []hostport.Address) string {
+func NoNetwork(named []policy.Address) string {
 	host := "its hosts"
 	if len(named) > 0 {
 		host = named[0].Host
@@ -79,5 +78,5 @@ func HostPattern(command string) string {
 	if at := named[0]; !at.Web() {
 		return at.String()
 	}
-	return hostport.Bracketed(named[0].Host)
+	return policy.Bracketed(named[0].Host)
 }
