@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/bridge/watch"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/projections/queries"
 )
 
 func (s *System) wireSchedules() {
@@ -15,7 +14,7 @@ func (s *System) wireSchedules() {
 }
 
 func (s *System) previews() schedule.Previews {
-	return schedule.Previews{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
+	return schedule.Previews{Gate: s.gate, ChatsOf: s.model.ChatsOf}
 }
 
 // watchSchedules runs on each node that handles commands. They start each run once.

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"strings"
 
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission"
@@ -258,7 +257,7 @@ func (t *Turn) Grant(ask string) {
 }
 
 func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
-	p := payload.Read(d)
+	p := Read(d)
 	switch d.Type {
 	case events.PermissionReplied:
 		t.denied = t.denied || p.Reply == "reject"
@@ -310,7 +309,7 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 }
 
 // part applies a part of the assistant message that began last.
-func (t *Turn) part(p payload.Part) {
+func (t *Turn) part(p Part) {
 	if p.MessageID != t.answer {
 		return
 	}

@@ -1,10 +1,4 @@
-// Package payload decodes the fields of OpenCode's events that the terminal shows.
-//
-// Promises: of a payload with another shape it returns the fields that it can read. The other fields are not shown, and
-// stay in the log.
-//
-// It must not know how a payload is shown.
-package payload
+package turn
 
 import (
 	"encoding/json"
