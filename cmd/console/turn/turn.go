@@ -1,5 +1,5 @@
 // Package turn follows the events of a chat. It reports whether the person or the assistant must act, and how the last
-// turn ended.
+// turn ended. It also decodes the fields of OpenCode's events that the terminal shows.
 //
 // It must not know how events are read or shown.
 package turn
