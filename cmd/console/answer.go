@@ -135,7 +135,7 @@ func (c *conversation) removeDecided(e events.Event) {
 	case events.OpenCode:
 		switch d.Type {
 		case events.PermissionReplied, events.QuestionReplied, events.QuestionRejected:
-			c.remove(turn.Read(d).RequestID, -1)
+			c.remove(turn.ReadPayload(d).RequestID, -1)
 		}
 	}
 }

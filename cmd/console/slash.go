@@ -340,7 +340,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (turnPromp
 			}
 		case events.OpenCode:
 			if d.Type == "message.removed" {
-				removed[turn.Read(d).MessageID] = true
+				removed[turn.ReadPayload(d).MessageID] = true
 			}
 		}
 		return nil

@@ -25,7 +25,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		}
 		return
 	}
-	p := turn.Read(d)
+	p := turn.ReadPayload(d)
 	switch d.Type {
 	case "session.created", "session.updated":
 		r.session(p)

@@ -147,7 +147,7 @@ func TestTranscriptOfASubagentEndsWithItsTurn(t *testing.T) {
 	s, all := openLogWithTrace(t, "child-shell")
 	var child string
 	for _, e := range all {
-		p := turn.Read(events.OpenCode{Properties: e.Data})
+		p := turn.ReadPayload(events.OpenCode{Properties: e.Data})
 		if e.Subject.Kind == "opencode.session.created" && p.Info.ParentID != "" {
 			child = p.SessionID
 		}

@@ -80,7 +80,7 @@ func newFold() *fold { return &fold{indexes: map[string]int{}, removed: map[stri
 func (f *fold) apply(e events.Event) {
 	s := entry{key: e.ID, event: e}
 	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
-		p := turn.Read(events.OpenCode{Type: typ, Properties: e.Data})
+		p := turn.ReadPayload(events.OpenCode{Type: typ, Properties: e.Data})
 		switch typ {
 		case "session.created", "session.updated":
 			s.key = p.SessionID
@@ -139,7 +139,7 @@ func pendingQuestions(all []events.Event) []string {
 		case events.OpenCode:
 			switch d.Type {
 			case events.QuestionReplied, events.QuestionRejected:
-				closeQuestion(open, turn.Read(d).RequestID)
+				closeQuestion(open, turn.ReadPayload(d).RequestID)
 			}
 		}
 	}

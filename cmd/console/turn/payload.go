@@ -52,8 +52,8 @@ type Status struct {
 	opencode.Retry
 }
 
-// Read reads a payload, as far as it can be read.
-func Read(d events.OpenCode) Payload {
+// ReadPayload reads a payload, as far as it can be read.
+func ReadPayload(d events.OpenCode) Payload {
 	var p Payload
 	_ = json.Unmarshal(d.Properties, &p)
 	return p

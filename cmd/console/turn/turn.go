@@ -257,7 +257,7 @@ func (t *Turn) Grant(ask string) {
 }
 
 func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
-	p := Read(d)
+	p := ReadPayload(d)
 	switch d.Type {
 	case events.PermissionReplied:
 		t.denied = t.denied || p.Reply == "reject"

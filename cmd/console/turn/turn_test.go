@@ -30,7 +30,7 @@ func TestExitStatusOfATurn(t *testing.T) {
 // turnOf follows a trace whose first session is the chat's own.
 func turnOf(t *testing.T, all []events.Event) *Turn {
 	t.Helper()
-	f := New(Read(events.OpenCode{Properties: all[0].Data}).SessionID)
+	f := New(ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID)
 	for _, e := range all {
 		f.Apply(e)
 	}
