@@ -66,11 +66,11 @@ func (m *Model) PastRequests(ctx context.Context, chat string, each func(events.
 
 // outcome returns what has become of a request. An approval that expired later counts as an approval.
 func (p Permission) outcome() events.RequestOutcome {
-	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == PermissionAuthorized || p.ApprovedBy != ""
+	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == events.Authorized || p.ApprovedBy != ""
 	switch {
-	case p.Status == PermissionDraft:
+	case p.Status == events.Draft:
 		return events.RequestWaiting
-	case p.DecidedBy == "" || byRule && p.Status == PermissionExpired:
+	case p.DecidedBy == "" || byRule && p.Status == events.Expired:
 		return events.RequestExpired
 	case strings.HasPrefix(p.DecidedBy, events.EngineActor("")):
 		return events.RequestElsewhere
@@ -117,7 +117,7 @@ func (m *Model) ActiveDelegates(ctx context.Context) (ids []string, err error) {
 // person.
 func (m *Model) EvaluatedThrough(ctx context.Context) (uint64, error) {
 	through := m.Seq() // first: the list includes each request up to here
-	waiting, err := m.Permissions(ctx, "", PermissionDraft)
+	waiting, err := m.Permissions(ctx, "", events.Draft)
 	for _, p := range waiting {
 		if !p.Referred {
 			through = min(through, uint64(p.AskedSeq)-1)

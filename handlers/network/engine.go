@@ -214,7 +214,7 @@ func (n *Engine) fetched(ctx context.Context, at policy.Address) (found bool, er
 
 // fetchedBy returns the address that a request for webfetch is about; none for another request.
 func fetchedBy(a events.PermissionAsk) (at policy.Address) {
-	if a.Permission != "webfetch" || len(a.Patterns) != 1 {
+	if a.Permission != events.KindWebfetch || len(a.Patterns) != 1 {
 		return at
 	}
 	u, err := url.Parse(a.Patterns[0])

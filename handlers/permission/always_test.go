@@ -228,7 +228,7 @@ func TestBudgetIsExceededByNoRule(t *testing.T) {
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"budget","pattern":"*","action":"allow","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{By: events.ActorPolicy,
-		Data: events.PermissionRequested{Permission: "b1", Type: permission.TypeBudget, Patterns: []string{"daily"}}})
+		Data: events.PermissionRequested{Permission: "b1", Type: events.KindBudget, Patterns: []string{"daily"}}})
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "b1" })
 	found, _ := g.Decisions("b1")
 	is.Equal(len(found), 0)
