@@ -75,8 +75,8 @@ const (
 )
 
 // Search returns the texts of chats that have all words of a query: titles, then the newest messages, then the newest
-// decisions. All words must be in a text, in any order and case; the last one may be the beginning of a word. Nothing in
-// a query is an operator of FTS5. A query without a word finds nothing.
+// decisions. All words must be in a text, in any order and case; the last one may be the beginning of a word. Nothing
+// in a query is an operator of FTS5. A query without a word finds nothing.
 func Search(ctx context.Context, db dbx.Builder, chats []string, query string) (hits []Hit, err error) {
 	ids, _ := json.Marshal(chats) // texts
 	params := dbx.Params{"query": searchExpression(query), "chats": string(ids), "n": MaxHits}
@@ -109,7 +109,7 @@ func oncePerMessage(found []Hit) (hits []Hit) {
 
 const maxSearchWords = 16
 
-// searchExpression returns a query as an searchExpression of FTS5: each word as a string, which FTS5 splits into tokens.
+// searchExpression returns a query as an expression of FTS5: each word as a string, which FTS5 splits into tokens.
 func searchExpression(query string) string {
 	words := strings.Fields(strings.ReplaceAll(strings.ToValidUTF8(query, " "), "\x00", " "))
 	if len(words) > maxSearchWords {

@@ -142,7 +142,8 @@ func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, 
 	if err != nil {
 		return "", 0, err
 	}
-	seq, err = h.chat(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+	f := h.chat(ctx, c.Chat)
+	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
 		switch {
 		case s.Deleted != 0:
 			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s was deleted", c.Chat)

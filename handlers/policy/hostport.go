@@ -33,8 +33,8 @@ func Bracketed(host string) string {
 
 func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 
-// ParseAddress parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an address that
-// may not be what a person sees.
+// ParseAddress parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an
+// address that may not be what a person sees.
 func ParseAddress(s string) (a Address, err error) {
 	if cause := display.Misleading(s, false); cause != "" {
 		return a, errors.New("the address cannot be trusted: " + cause)
@@ -132,7 +132,8 @@ func prefixes(list ...string) (all []netip.Prefix) {
 	return all
 }
 
-// IsPublic reports whether an address is on the internet. Addresses of cloud metadata services are link-local or private.
+// IsPublic reports whether an address is on the internet. Addresses of cloud metadata services are link-local or
+// private.
 func IsPublic(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(specialAddresses, func(p netip.Prefix) bool {

@@ -15,9 +15,9 @@
 // gets a reply subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream
 // itself would store its answer there as an event (measured, nats-server 2.15.2).
 //
-// The observer cannot create consumers. A push consumer delivers stored events to any subject that APP has a subscription
-// to, and the observer's subscription to an imported subject is one, so EVENTS would store them again (measured, too). The
-// same request also changes the filter of a consumer of core.
+// The observer cannot create consumers. A push consumer delivers stored events to any subject that APP has a
+// subscription to, and the observer's subscription to an imported subject is one, so EVENTS would store them again
+// (measured, too). The same request also changes the filter of a consumer of core.
 //
 // A server older than the last security repairs that matter here is refused (see CheckVersion), the embedded one too.
 //

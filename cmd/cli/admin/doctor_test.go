@@ -34,7 +34,8 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())
 	env, out := clitest.Environment(nil)
-	err := Doctor(t.Context(), env, []string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
+	err := Doctor(t.Context(), env,
+		[]string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
 	is.True(errors.Is(err, cli.ExitCode(1)))
 	var checks []check
 	is.NoErr(json.Unmarshal(out.Bytes(), &checks))
