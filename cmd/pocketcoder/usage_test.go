@@ -12,7 +12,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/ops/expect"
 )
@@ -118,7 +117,7 @@ func TestFormerNamesOfCommandsStillWork(t *testing.T) {
 
 func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 	is := is.New(t)
-	env, output := clitest.Environment(nil)
+	env, output := environment(nil)
 	is.Equal(run(t.Context(), env, []string{"chats"}), cli.ErrUsage)
 	is.Equal(output.String(), "pocketcoder: chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
 }
@@ -194,4 +193,12 @@ func TestTheVersionIsAFlagToo(t *testing.T) {
 	stdout, _, err := runApp(t, "--version")
 	is.NoErr(err)
 	is.Equal(stdout, want)
+}
+
+// environment returns an environment without a terminal and with these variables, and the buffer that stdout and
+// stderr go to.
+func environment(variables map[string]string) (cli.Environment, *bytes.Buffer) {
+	var out bytes.Buffer
+	return cli.Environment{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
+		Getenv: func(name string) string { return variables[name] }}, &out
 }
