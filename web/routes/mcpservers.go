@@ -3,8 +3,8 @@ package routes
 import (
 	"net/http"
 
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/web/api"
+	"pocketcoder/web/mcpstate"
 )
 
 // Servers returns how the MCP servers work.

@@ -14,9 +14,9 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
+	"pocketcoder/web/mcpstate"
 )
 
 const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may call. Each call still asks for a permission, as for any tool.
