@@ -139,7 +139,7 @@ func (a PermissionAsk) Text() string { return cmp.Or(a.Subject(), strings.Join(a
 func (a PermissionAsk) Line() string {
 	text := a.Text()
 	if a.Permission == KindTask {
-		text += " " + a.About().Description
+		text = cmp.Or(a.About().Description, text)
 	}
 	if text = strings.Join(strings.Fields(text), " "); text != "" {
 		return a.Permission + ": " + text

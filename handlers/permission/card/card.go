@@ -44,7 +44,7 @@ type Card struct {
 	Details   []Detail           // what the request holds besides
 	Risks     []string           // sentences about what the rest of the card does not show
 	NoNetwork bool               // the command needs a network, but has none
-	Where     string             // the folder; of a command, an approval holds for it alone
+	Where     string             // the folder; of a command, an approval holds for it alone. Empty if not known
 	Why       string
 	Whole     bool // the card shows all that an approval would allow
 }
@@ -114,8 +114,8 @@ func (c *Card) command(r Request) {
 	}
 	if r.Direct {
 		c.Where = ""
-	} else {
-		c.Where, c.Whole = cmp.Or(r.Cwd, "an unknown folder"), c.Whole && r.Cwd != ""
+	} else if r.Cwd == "" {
+		c.Whole = false
 	}
 	var others []string
 	for _, f := range r.Files {
@@ -139,8 +139,7 @@ func (c *Card) command(r Request) {
 // change describes a change of files by its diff.
 func (c *Card) change(r Request) {
 	about := r.About()
-	diff := strings.TrimRight(about.Diff, "\n")
-	c.Diff = display.Diff(diff)
+	c.Diff = display.Diff(strings.TrimRight(about.Diff, "\n") + "\n")
 	verb, isHead := "Edit", func(l display.DiffLine) bool { return l.Kind == '@' }
 	if first := slices.IndexFunc(c.Diff, isHead); first >= 0 && strings.HasPrefix(c.Diff[first].Text, "@@ -0,0 ") {
 		verb = "Write"
@@ -148,7 +147,7 @@ func (c *Card) change(r Request) {
 			c.Diff = c.Diff[1:] // the line numbers of a new file say nothing
 		}
 	}
-	c.Title = fmt.Sprintf("%s %s (%s)", verb, path.Base(about.File()), events.ChangedLines(diff))
+	c.Title = fmt.Sprintf("%s %s (%s)", verb, path.Base(about.File()), events.ChangedLines(about.Diff))
 	switch n := len(about.Files); {
 	case n > 1:
 		c.Title, c.Whole = fmt.Sprintf("Change %d files", n), false
@@ -179,7 +178,7 @@ func (c *Card) change(r Request) {
 // use describes a request by what it names.
 func (c *Card) use(r Request) {
 	subject := r.Subject()
-	c.Text = cmp.Or(subject, strings.Join(r.Patterns, "\n"), r.Message, r.Permission)
+	c.Text = cmp.Or(subject, onLines(r.Patterns), r.Message, r.Permission)
 	switch name := oneLine(c.Text); r.Permission {
 	case events.KindRead:
 		c.Title = "Read " + path.Base(name)
@@ -193,6 +192,15 @@ func (c *Card) use(r Request) {
 		c.addPatterns(r, subject)
 	}
 	c.addMetadata(r)
+}
+
+// onLines returns texts, each on a line of its own.
+func onLines(texts []string) string {
+	lines := make([]string, len(texts))
+	for i, text := range texts {
+		lines[i] = strings.ReplaceAll(text, "\n", "␊")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // toolTitle names a tool of PocketCoder, or the MCP server of another tool.
@@ -212,7 +220,7 @@ func (c *Card) addPatterns(r Request, shown ...string) {
 		}
 	}
 	if len(others) > 0 {
-		c.Details = append(c.Details, Detail{"patterns", strings.Join(others, "\n")})
+		c.Details = append(c.Details, Detail{"patterns", onLines(others)})
 	}
 }
 
