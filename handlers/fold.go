@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // State is the state that a decision needs. It is folded from events, and Apply cannot refuse an event.

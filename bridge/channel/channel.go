@@ -25,9 +25,9 @@ import (
 
 	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // Platform is the connection of one channel to its messenger. Its methods are safe for concurrent use.

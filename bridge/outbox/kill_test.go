@@ -21,10 +21,10 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 // outside is the system to which effects go: a push service, a messenger, a target of webhooks, or OpenCode.

@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // RetryAfter are the pauses between the tries of an effect: 155 s in all.

@@ -15,11 +15,11 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/watch"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"os"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/secret"
 	"pocketcoder/web/api"
 )

@@ -44,6 +44,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
+	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
@@ -324,7 +325,7 @@ func (s *System) wire() {
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
 		HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter,
-		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, permission.TypeKeep) },
+		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, events.KindKeep) },
 		HasTurn: func(ctx context.Context, chat string) (bool, error) {
 			c, _, err := s.model.Chat(ctx, chat)
 			return c.Turn == projections.TurnAssistant, err

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/web/webtest"
 )
 
@@ -77,7 +76,7 @@ func TestApproveAnswersInPlaceOfThePerson(t *testing.T) {
 			referred := func(id string) handlerstest.Fact {
 				return handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id}}
 			}
-			keep := events.PermissionRequested{Permission: "keep_1", Type: permission.TypeKeep, Patterns: []string{".envrc"},
+			keep := events.PermissionRequested{Permission: "keep_1", Type: events.KindKeep, Patterns: []string{".envrc"},
 				Metadata: events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc"}})}
 			for _, fact := range []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), referred("per_1"),
 				handlerstest.AsksTwo, {By: events.ActorSandbox, Data: keep}, referred("keep_1")} {

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestExitStatusOfAScriptedConversation(t *testing.T) {

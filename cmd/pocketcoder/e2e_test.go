@@ -28,7 +28,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/web/chromiumtest"
 )

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // publishUntilSeen publishes d again and again until a follower has it. A follower receives only fragments published

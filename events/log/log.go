@@ -28,8 +28,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/direct"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/events/secret"
-	"pocketcoder/sleep"
 )
 
 // MaxInline is the largest body, in bytes, that is stored in the message itself.

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // While nothing is published, the pause between two requests of a poll doubles from pollMin to pollMax. The server

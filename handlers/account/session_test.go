@@ -14,8 +14,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 )
 
 func TestTokenIsReadableByPocketBaseClients(t *testing.T) {

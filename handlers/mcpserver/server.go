@@ -313,7 +313,7 @@ func (s Server) checkHosts() error {
 			}
 			continue
 		}
-		if err := (policy.Rule{Permission: "network", Pattern: pattern}).Check(); err != nil {
+		if err := (policy.Rule{Permission: events.KindNetwork, Pattern: pattern}).Check(); err != nil {
 			return refuse("%q is no host such as api.example.org, *.example.org or git.example.org:22: %s", pattern, err)
 		}
 	}

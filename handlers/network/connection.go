@@ -207,7 +207,7 @@ type networkMetadata struct {
 func (x *Execution) request(permissionID string, at hostport.Address) events.PermissionRequested {
 	metadata, _ := json.Marshal(networkMetadata{x.requested.Exec, at.Host, at.Port, x.requested.Command})
 	return events.PermissionRequested{
-		Permission: permissionID, Type: permission.TypeNetwork, Patterns: []string{at.String()}, Metadata: metadata,
+		Permission: permissionID, Type: events.KindNetwork, Patterns: []string{at.String()}, Metadata: metadata,
 		Message: "May this reach " + at.String() + "? " + cmp.Or(strings.Join(strings.Fields(x.requested.Command), " "), "A person's shell"),
 		Session: x.requested.Session, MessageID: x.tool.MessageID, Call: x.requested.Call,
 	}

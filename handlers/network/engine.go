@@ -215,7 +215,7 @@ func (n *Engine) fetched(ctx context.Context, at hostport.Address) (found bool, 
 
 // fetchedBy returns the address that a request for webfetch is about; none for another request.
 func fetchedBy(a events.PermissionAsk) (at hostport.Address) {
-	if a.Permission != "webfetch" || len(a.Patterns) != 1 {
+	if a.Permission != events.KindWebfetch || len(a.Patterns) != 1 {
 		return at
 	}
 	u, err := url.Parse(a.Patterns[0])

@@ -271,7 +271,7 @@ func (n *Sandbox) mayAttach(ctx context.Context) (found bool, err error) {
 	if n.Mode != permission.NetworkOff || slices.ContainsFunc(n.Gate.Rules, permission.AllowsHosts) {
 		return true, nil
 	}
-	return rule.Has(ctx, n.Gate.Records, permission.TypeNetwork)
+	return rule.Has(ctx, n.Gate.Records, events.KindNetwork)
 }
 
 // identify looks up the tool call and the agent of the command.

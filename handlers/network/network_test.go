@@ -13,12 +13,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {

@@ -146,7 +146,7 @@ func (s *Server) Private(at hostport.Address) bool {
 func (s *Server) reaches(at hostport.Address) bool {
 	rules := make([]policy.Rule, len(s.hosts))
 	for i, pattern := range s.hosts {
-		rules[i] = policy.Rule{Permission: permission.TypeNetwork, Pattern: pattern, Action: policy.Allow}
+		rules[i] = policy.Rule{Permission: events.KindNetwork, Pattern: pattern, Action: policy.Allow}
 	}
 	return permission.EvaluateAddress(permission.RuleSets{rules}, at).Action == policy.Allow
 }

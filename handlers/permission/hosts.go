@@ -3,13 +3,10 @@ package permission
 import (
 	"slices"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/hostport"
 )
-
-// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a
-// person or a rule allows it.
-const TypeNetwork = "network"
 
 // NetworkMode decides a connection that no rule matches.
 type NetworkMode string
@@ -22,7 +19,7 @@ const (
 )
 
 func AllowsHosts(r policy.Rule) bool {
-	return r.Permission == TypeNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
+	return r.Permission == events.KindNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
 }
 
 // AllowHosts reports whether each set has a rule that allows any host.
@@ -37,7 +34,7 @@ func (sets RuleSets) AllowHosts() bool {
 
 // EvaluateAddress returns the policy's verdict on a connection to an address.
 func EvaluateAddress(rules RuleSets, at hostport.Address) policy.Verdict {
-	v, _ := rules.Judge(policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
+	v, _ := rules.Judge(policy.Ask{Type: events.KindNetwork, Patterns: []string{at.String()}, Address: at.String()})
 	return v
 }
 

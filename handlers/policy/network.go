@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/hostport"
@@ -76,7 +77,7 @@ func (e *evaluation) network() Verdict {
 	if err != nil {
 		return Verdict{Action: Deny, Reason: err.Error()}
 	}
-	types := []string{"network"}
+	types := []string{events.KindNetwork}
 	v, done := e.forbid(types, func(r *compiledRule) bool { return r.coversAll() || r.host.matches(at, false) })
 	if cause := at.Private(); cause != "" && v.Action != Deny {
 		return Verdict{Action: Deny, Reason: cause}

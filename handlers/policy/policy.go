@@ -156,8 +156,9 @@ var AskedTools = []string{"schedule_task", "pause_task", "resume_task", "cancel_
 // Defaults allow reading in the workspace, the model's own notes, and PocketCoder's own tools. Commands
 // that run the project's code (go test, npm, make) need a rule of a person.
 var Defaults = slices.Concat(ownTools(), []Rule{
-	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
-	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},
+	{Permission: events.KindRead, Pattern: Inside}, {Permission: events.KindList, Pattern: Inside},
+	{Permission: events.KindGlob, Pattern: Inside}, {Permission: events.KindGrep, Pattern: Inside},
+	{Permission: events.KindTodowrite, Pattern: "*"}, {Permission: events.KindTodoread, Pattern: "*"},
 }, commands(
 	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*",
 	"git describe*", "git shortlog*",
@@ -171,14 +172,14 @@ var Defaults = slices.Concat(ownTools(), []Rule{
 
 func ownTools() (rules []Rule) {
 	for _, name := range OwnTools {
-		rules = append(rules, Rule{Permission: "mcp", Pattern: events.OwnTools + name})
+		rules = append(rules, Rule{Permission: events.KindMCP, Pattern: events.OwnTools + name})
 	}
 	return rules
 }
 
 func commands(patterns ...string) (rules []Rule) {
 	for _, p := range patterns {
-		rules = append(rules, Rule{Permission: "bash", Pattern: p})
+		rules = append(rules, Rule{Permission: events.KindBash, Pattern: p})
 	}
 	return rules
 }

@@ -76,7 +76,7 @@ func LastOfExecution(m *projections.Model) func(ctx context.Context, exec string
 func Evaluated(m *projections.Model) func(context.Context) (uint64, error) {
 	return func(ctx context.Context) (uint64, error) {
 		through := m.Seq() // first: the list includes each request up to here
-		waiting, err := m.Permissions(ctx, "", projections.PermissionDraft)
+		waiting, err := m.Permissions(ctx, "", events.Draft)
 		for _, p := range waiting {
 			if !p.Referred {
 				through = min(through, uint64(p.AskedSeq)-1)
@@ -88,12 +88,12 @@ func Evaluated(m *projections.Model) func(context.Context) (uint64, error) {
 
 // outcome returns what has become of a request. An approval that expired later counts as an approval.
 func outcome(p projections.Permission) events.RequestOutcome {
-	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == projections.PermissionAuthorized ||
+	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == events.Authorized ||
 		p.ApprovedBy != ""
 	switch {
-	case p.Status == projections.PermissionDraft:
+	case p.Status == events.Draft:
 		return events.RequestWaiting
-	case p.DecidedBy == "" || byRule && p.Status == projections.PermissionExpired:
+	case p.DecidedBy == "" || byRule && p.Status == events.Expired:
 		return events.RequestExpired
 	case strings.HasPrefix(p.DecidedBy, events.EngineActor("")):
 		return events.RequestElsewhere

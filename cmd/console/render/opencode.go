@@ -128,7 +128,7 @@ func (r *Renderer) tool(part payload.Part) {
 	r.inputs[part.SessionID+"/"+part.CallID] = part.State.Input
 	switch part.State.Status {
 	case "running":
-		if part.Tool != "bash" && part.Tool != "question" && part.Tool != "todowrite" {
+		if part.Tool != events.KindBash && part.Tool != events.KindQuestion && part.Tool != events.KindTodowrite {
 			r.Note(part.SessionID, Bold, "● %s %s", part.Tool, toolSummary(part))
 		}
 	case "completed":
@@ -143,9 +143,9 @@ func (r *Renderer) tool(part payload.Part) {
 // toolCompleted leaves out what executions, subagents and questions show themselves.
 func (r *Renderer) toolCompleted(part payload.Part, before string) {
 	switch {
-	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == "question", part.Tool == "task":
-	case part.Tool == "todowrite" && r.todo(part):
-	case part.Tool == "bash":
+	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == events.KindQuestion, part.Tool == events.KindTask:
+	case part.Tool == events.KindTodowrite && r.todo(part):
+	case part.Tool == events.KindBash:
 		r.Note(part.SessionID, Bold, "$ %s", payload.Argument(part.State.Input, "command"))
 		r.toolOutput(part.SessionID, part.State.Output)
 	default:

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -134,11 +133,11 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 
 // byPolicy reports whether the policy itself made the request. Its message describes the request completely.
 func (a *Request) byPolicy() bool {
-	return a.Content.Permission == permission.TypeNetwork || a.Content.Permission == permission.TypeBudget
+	return a.Content.Permission == events.KindNetwork || a.Content.Permission == events.KindBudget
 }
 
 // Keeps reports whether the request is to keep a protected name that a command created.
-func (a *Request) Keeps() bool { return a.Content.Permission == permission.TypeKeep }
+func (a *Request) Keeps() bool { return a.Content.Permission == events.KindKeep }
 
 // keepDetails shows what the name is, with its content as far as it is text. It returns the number of rows.
 func (r *Renderer) keepDetails(a *Request) (rows int) {

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

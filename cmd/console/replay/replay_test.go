@@ -18,7 +18,7 @@ import (
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

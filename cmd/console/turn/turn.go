@@ -11,7 +11,6 @@ import (
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -163,7 +162,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		t.session.Undelivered(t.session.Awaiting)
 		return true
 	case events.PermissionRequested:
-		if d.Type == permission.TypeBudget {
+		if d.Type == events.KindBudget {
 			t.unreferred[d.Permission] = true
 		}
 	case events.PermissionReferred:
@@ -233,11 +232,11 @@ func (t *Turn) applyBudgetRequest(ask string) (mayEnd bool) {
 
 // Deny notes that a request of a type was denied. With a reason the turn goes on.
 func (t *Turn) Deny(typ, reason string) {
-	if typ == permission.TypeKeep { // the turn does not wait for it
+	if typ == events.KindKeep { // the turn does not wait for it
 		return
 	}
 	t.denied, t.ended = true, t.ended || reason == ""
-	t.refused = t.refused || typ == permission.TypeBudget
+	t.refused = t.refused || typ == events.KindBudget
 }
 
 // resumeKey stands in the outbox for the prompt that resumes a turn, until that has its own id.

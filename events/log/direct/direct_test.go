@@ -16,7 +16,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/direct"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // A server that looks for the next match among millions of events answers late. A late answer and that of a repeated
