@@ -53,7 +53,9 @@ func endNotification(t *tables, notification, device, state string) {
 	}
 }
 
-func notificationID(notification, device string) string { return store.RecordID(notification + "/" + device) }
+func notificationID(notification, device string) string {
+	return store.RecordID(notification + "/" + device)
+}
 
 // OpenNotifications returns the notifications that wait to be sent, the oldest first.
 func (m *Model) OpenNotifications(ctx context.Context) ([]Notification, error) {
