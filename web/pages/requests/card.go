@@ -52,11 +52,11 @@ func describeServer(s *timeline.Server) (fields []card.Detail, difference, defin
 	var values map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(s.Fields), &values) // the column is an object
 	text := func(name string) string { return card.Text(json.RawMessage(cmp.Or(string(values[name]), `""`))) }
-	fields = []card.Detail{{"name", text("name")}}
+	fields = []card.Detail{{Name: "name", Value: text("name")}}
 	for _, name := range []string{"command", "programs", "url", "image", "catalog", "environment", "hosts", "limits",
 		"reason", "requested_by"} {
 		if value := text(name); value != "" && value != "null" && value != "[]" && value != "{}" {
-			fields = append(fields, card.Detail{strings.ReplaceAll(name, "_", " "), value})
+			fields = append(fields, card.Detail{Name: strings.ReplaceAll(name, "_", " "), Value: value})
 		}
 	}
 	return fields, text("difference"), text("definition")
