@@ -106,7 +106,8 @@ func TestTheTitleOfAChangeNamesItsFile(t *testing.T) {
 		`{"diff":"x","files":[{"filePath":"/a","movePath":"/b"}]}`:   "Move /a to /b",
 		`{"diff":"x","files":[{"filePath":"/a"},{"filePath":"/b"}]}`: "Change 2 files",
 	} {
-		c := card.Of(card.Request{PermissionAsk: events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)}})
+		ask := events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)}
+		c := card.Of(card.Request{PermissionAsk: ask})
 		if c.Title != title || strings.Contains(c.Text, "\n") {
 			t.Errorf("%s: %q", metadata, c.Title)
 		}
