@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events/atomicfile"
@@ -17,7 +18,7 @@ func (s *System) wirePush() {
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.gate.Decide, Logger: s.o.Logger,
 		Sender:     service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
 		Present:    func(user, chat string) bool { return s.web.Realtime.IsViewing(user, chat) },
-		RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
+		RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
 }
 

@@ -37,6 +37,7 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/opencode/snapshots"
+	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
@@ -340,7 +341,8 @@ func (s *System) wire(ctx context.Context) {
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger,
-		Launcher: program.Launcher, Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose, MCP: s.renewTools,
+		Launcher: program.Launcher, Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change,
+		Expose: s.o.Expose, MCP: s.renewTools,
 		Conceal:      func(password string) { s.log.Conceal(secret.System, "opencode", password) },
 		Proxy:        func() *url.URL { return s.engineNetwork.Renew() },
 		Allow:        func(hosts []string) { s.engineNetwork.Allow(hosts) },
@@ -366,7 +368,7 @@ func (s *System) wire(ctx context.Context) {
 	}
 	s.outbox = &outbox.Outbox{
 		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
+		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: effects.RetryAfter,
 		Rules: s.gate.RulesOf, BeforeEdit: s.exec.ExpectEdit,
 		Snapshots: &snapshots.Snapshots{Workspace: s.o.Workspace, Dir: s.engine.SnapshotDir(),
 			Kept: filepath.Join(s.o.engineState(), "kept"), Git: s.engine.RunGit},
