@@ -330,7 +330,7 @@ func TestAMessageWakesNoMoreDelegatesThanMayRun(t *testing.T) {
 	s.delegates.Limits = delegate.Limits{PerChat: 2}
 	s.delegates.Active = func(ctx context.Context) ([]string, error) {
 		s.Drained()
-		return watch.ActiveDelegates(ctx, s.Model)
+		return s.Model.ActiveDelegates(ctx)
 	}
 	s.watch(0)
 	one, first := s.delegate("one")

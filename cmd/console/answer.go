@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -136,7 +136,7 @@ func (c *conversation) removeDecided(e events.Event) {
 	case events.OpenCode:
 		switch d.Type {
 		case events.PermissionReplied, events.QuestionReplied, events.QuestionRejected:
-			c.remove(payload.Read(d).RequestID, -1)
+			c.remove(turn.ReadPayload(d).RequestID, -1)
 		}
 	}
 }

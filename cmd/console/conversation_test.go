@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -25,7 +24,7 @@ func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
 	is := is.New(t)
 	system := webtest.NewSystem(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
-	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
+	session := turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = append([]events.Event{
 		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}),
 		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),

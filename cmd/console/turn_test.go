@@ -8,7 +8,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/projections"
@@ -31,7 +30,7 @@ func TestExitStatusOfATurn(t *testing.T) {
 // turnOf follows a trace whose first session is the chat's own.
 func turnOf(t *testing.T, all []events.Event) *turn.Turn {
 	t.Helper()
-	f := turn.New(payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID)
+	f := turn.New(turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID)
 	for _, e := range all {
 		f.Apply(e)
 	}

@@ -24,7 +24,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 )
 
 // The statuses of a server.
@@ -306,7 +305,7 @@ func (s Server) checkHosts() error {
 		return refuse("An MCP server may have at most %d hosts.", maxHosts)
 	}
 	for _, pattern := range s.Hosts {
-		at, err := hostport.Parse(pattern)
+		at, err := policy.ParseAddress(pattern)
 		if err == nil && at.Private() != "" {
 			if _, err := netip.ParseAddr(at.Host); err != nil {
 				return refuse("%s; a private host is named by its IP address.", at.Private())

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/permission/permissiontest"
-	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 )
 
@@ -139,14 +139,14 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	at, expires := hostport.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at, expires := policy.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := permission.NewState()
 	handlerstest.Given(t, s,
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "p1",
 			Type: events.KindNetwork, Patterns: []string{at.String()}}},
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1",
 			Type: events.KindNetwork, Decision: events.Authorized, Expires: expires}})
-	waited := &Execution{requests: map[hostport.Address]string{at: "p1"}}
+	waited := &Execution{requests: map[policy.Address]string{at: "p1"}}
 	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
 		before, after := x.decideByPerson(s, at, expires.Add(-1)), x.decideByPerson(s, at, expires)
 		// for each

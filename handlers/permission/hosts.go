@@ -5,7 +5,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 )
 
 // NetworkMode decides a connection that no rule matches.
@@ -33,7 +32,7 @@ func (sets RuleSets) AllowHosts() bool {
 }
 
 // EvaluateAddress returns the policy's verdict on a connection to an address.
-func EvaluateAddress(rules RuleSets, at hostport.Address) policy.Verdict {
+func EvaluateAddress(rules RuleSets, at policy.Address) policy.Verdict {
 	v, _ := rules.Judge(policy.Ask{Type: events.KindNetwork, Patterns: []string{at.String()}, Address: at.String()})
 	return v
 }
@@ -58,7 +57,7 @@ func (g Gate) UndecidedHosts(rules RuleSets, command string) (hosts []string, ne
 }
 
 // NoNetwork returns a sentence for people and models that says why a command reached no host.
-func NoNetwork(named []hostport.Address) string {
+func NoNetwork(named []policy.Address) string {
 	host := "its hosts"
 	if len(named) > 0 {
 		host = named[0].Host
@@ -76,5 +75,5 @@ func HostPattern(command string) string {
 	if at := named[0]; !at.Web() {
 		return at.String()
 	}
-	return hostport.Bracketed(named[0].Host)
+	return policy.Bracketed(named[0].Host)
 }

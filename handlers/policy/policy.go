@@ -8,10 +8,11 @@
 //     the rules, if the parser cannot read all of it, or if it runs or writes more than its words show.
 //   - Paths are compared by component after symlinks are resolved. Only a person allows writing the configuration of
 //     programs or reading secrets.
+//   - An address that a person could take for another one is refused.
 //   - An evaluation ends after some seconds. If a part of the request is still unknown, it asks.
 //
-// It must not know how a request arrives, where rules are stored, or what happens after the verdict. Its packages bash,
-// program, files and hostport know no rules.
+// It must not know how a request arrives, where rules are stored, or what happens after the verdict. Its packages bash
+// and program know no rules.
 package policy
 
 import (

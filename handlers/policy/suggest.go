@@ -8,7 +8,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/handlers/policy/files"
-	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/policy/program"
 )
 
@@ -32,16 +31,16 @@ func Suggest(a Ask, always []string) []Rule {
 	case about(t) == events.AboutURL:
 		if u, cause := readURL(a.URL); cause == "" {
 			host := u.host
-			if _, port := hostport.SplitPort(strings.SplitN(a.URL, "/", 4)[2]); port != "" {
+			if _, port := SplitPort(strings.SplitN(a.URL, "/", 4)[2]); port != "" {
 				host += ":" + port
 			}
 			rules = []Rule{{Permission: t, Pattern: u.scheme + "://" + host + "/*"}}
 		}
 	case about(t) == events.AboutHost:
-		if at, err := hostport.Parse(a.Address); err == nil {
+		if at, err := ParseAddress(a.Address); err == nil {
 			rules = []Rule{{Permission: t, Pattern: at.String()}}
 			if at.Web() {
-				rules[0].Pattern = hostport.Bracketed(at.Host)
+				rules[0].Pattern = Bracketed(at.Host)
 			}
 		}
 	case about(t) == events.AboutNothing:

@@ -1,5 +1,5 @@
 // Package turn follows the events of a chat. It reports whether the person or the assistant must act, and how the last
-// turn ended.
+// turn ended. It also decodes the fields of OpenCode's events that the terminal shows.
 //
 // It must not know how events are read or shown.
 package turn
@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"strings"
 
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections"
@@ -257,7 +256,7 @@ func (t *Turn) Grant(ask string) {
 }
 
 func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
-	p := payload.Read(d)
+	p := ReadPayload(d)
 	switch d.Type {
 	case events.PermissionReplied:
 		t.denied = t.denied || p.Reply == "reject"
@@ -309,7 +308,7 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 }
 
 // part applies a part of the assistant message that began last.
-func (t *Turn) part(p payload.Part) {
+func (t *Turn) part(p Part) {
 	if p.MessageID != t.answer {
 		return
 	}
