@@ -81,7 +81,7 @@ func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 		return all[slices.IndexFunc(all, func(r projections.Permission) bool { return r.EnginePermission == "per_2" })]
 	}
 	is.Equal(second().Status, events.Draft) // it was not decided
-	s.typeText("y\r")                                      // now it is shown
+	s.typeText("y\r")                       // now it is shown
 	expect.Eventually(t, "it is decided", func() bool { return second().Status == events.Authorized })
 	is.Equal(second().DecidedBy, "user:operator")
 }
