@@ -120,12 +120,12 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	p.turnEnds(t, chat)
 
 	// at the command line
-	change("pocketcoder policy revoke tool_permissions/", "allow", "bash: touch *", "--chat", chat, "--for", "1h")
+	change("pocketcoder policy delete tool_permissions/", "allow", "bash: touch *", "--chat", chat, "--for", "1h")
 	created := p.rulesOf(t, chat)
 	is.Equal(len(created), 1)
 	is.Equal([]any{created[0].Rule, created[0].State, created[0].Expires != "", created[0].Author},
 		[]any{"bash: touch *", "active", true, "operator"})
-	change("pocketcoder policy revoke tool_permissions/", "deny", "deny bash: touch *", "--chat", chat)
+	change("pocketcoder policy delete tool_permissions/", "deny", "deny bash: touch *", "--chat", chat)
 	now := p.rulesOf(t, chat) // the same rule with another action, without an end
 	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, created[0].ID, "deny bash: touch *", ""})
 	p.submit(t, chat, bash("touch four"))
