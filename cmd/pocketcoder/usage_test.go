@@ -16,7 +16,6 @@ import (
 	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/expect"
-	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 )
 
@@ -156,7 +155,7 @@ func TestEachFieldOfATypeHasAFlag(t *testing.T) {
 			all := f.Parts
 			if len(all) == 0 {
 				f.Name = cmp.Or(g.Flags[f.Name], f.Name)
-				all = []record.Field{f}
+				all = append(all, f)
 			}
 			for _, one := range all {
 				name := "\n  -" + strings.ReplaceAll(one.Name, "_", "-")
