@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
@@ -443,7 +444,7 @@ func (r *Records) list(ctx context.Context, _ []string) error {
 	for _, f := range columns {
 		header += "\t" + strings.ToUpper(strings.ReplaceAll(f.Name, "_", " "))
 	}
-	empty := "no records: " + r.Line()
+	empty := "no " + lowerFirst(t.Title)
 	if t.Create != nil {
 		empty += "; see: pocketcoder " + r.Group.Name + " -h"
 	}
@@ -454,6 +455,14 @@ func (r *Records) list(ctx context.Context, _ []string) error {
 		}
 		return row
 	})
+}
+
+// lowerFirst returns a title within a sentence. SSH stays as it is.
+func lowerFirst(title string) string {
+	if len(title) > 1 && unicode.IsUpper(rune(title[1])) {
+		return title
+	}
+	return strings.ToLower(title[:min(1, len(title))]) + title[min(1, len(title)):]
 }
 
 // printStored prints records in the form that --json has.

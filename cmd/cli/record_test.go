@@ -75,7 +75,7 @@ func TestATypeOfRecordsHasACommand(t *testing.T) {
 	expect.Contains(t, list, "ID NAME SIZE ON UNTIL OWNER WORDS")
 	expect.Contains(t, list, id+" door 2.5 yes")
 	must("", "delete", "door")
-	expect.Contains(t, must("", "list"), "no records")
+	expect.Contains(t, must("", "list"), "no things; see: pocketcoder thing -h")
 	for want, args := range map[string][]string{
 		`there is no "paint"; want delete, disable, enable, list, set, show`: {"paint"},
 		"wrong number of arguments":        {"delete"},
