@@ -104,19 +104,6 @@ func (m *Model) OpenWorktrees(ctx context.Context) ([]DelegateWorktree, error) {
 			AND NOT EXISTS (SELECT 1 FROM executions x WHERE x.chat=c.id AND x.status='executing') ORDER BY c.first_seq`, nil)
 }
 
-// ActiveDelegates lists the delegates that have a message that waits or a turn that runs.
-func (m *Model) ActiveDelegates(ctx context.Context) (ids []string, err error) {
-	rows, err := store.List[struct{ ID string }](ctx, m.Model, "active delegates", `SELECT c.id FROM chats c
-		WHERE c.parent<>'' AND NOT c.removed AND c.rowid IN (
-			SELECT t.rowid FROM sessions s JOIN chats t ON t.ai_engine_session_id=s.id WHERE s.turn_state IN ('queued', 'running', 'waiting')
-			UNION SELECT t.rowid FROM messages m JOIN chats t ON t.id=m.chat WHERE m.user_message_status IN ('pending','sending') AND NOT m.removed)
-		ORDER BY c.first_seq`, nil)
-	for _, r := range rows {
-		ids = append(ids, r.ID)
-	}
-	return ids, err
-}
-
 // RunningCommands lists the executions that run in a chat, without the shells of people.
 func (m *Model) RunningCommands(ctx context.Context, chat string) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "running commands of "+chat,

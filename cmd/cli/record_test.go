@@ -10,8 +10,8 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

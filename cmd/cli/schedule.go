@@ -14,8 +14,8 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/money"
 	"pocketcoder/projections"
 )
 
@@ -71,7 +71,7 @@ func (c *scheduleCommand) list(ctx context.Context, _ []string) error {
 		"SCHEDULE\tNAME\tDUE\tNEXT\tLAST RUN\tCOST", func(r scheduleRow) []string {
 			last, cost := "-", "-"
 			if r.Last != nil {
-				last, cost = r.Last.State, money.Text(r.Last.Cost)
+				last, cost = r.Last.State, budget.Dollars(r.Last.Cost)
 			}
 			return []string{r.ID, printable.OneLine(r.Name, 30), printable.OneLine(dueText(r.Schedule), 40),
 				cmp.Or(printable.LocalTime(r.Next), either(r.Enabled, "-", "paused")), last, cost}
@@ -148,7 +148,7 @@ func (c *scheduleCommand) show(ctx context.Context, args []string) error {
 	printNextRuns(c.Env, next)
 	return PrintList(c.Env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
 		func(p projections.PricedRun) []string {
-			return []string{printable.LocalTime(p.Due), p.State, money.Text(p.Cost), cmp.Or(p.Chat, "-"),
+			return []string{printable.LocalTime(p.Due), p.State, budget.Dollars(p.Cost), cmp.Or(p.Chat, "-"),
 				printable.OneLine(p.Reason, 60)}
 		})
 }

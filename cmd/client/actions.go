@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/projections"
 	"pocketcoder/web/routes"
 )
 
@@ -73,13 +74,13 @@ func (s *System) AnswerQuestion(ctx context.Context, question string, index int,
 	if len(found) == 0 {
 		return handlers.Refuse(handlers.NotFound, "there is no question %s", question)
 	}
-	fields := map[string]string{"status": "rejected"}
+	fields := map[string]string{"status": projections.QuestionRejected}
 	if answers != nil {
 		reply, err := json.Marshal(answers)
 		if err != nil {
 			return err
 		}
-		fields = map[string]string{"status": "replied", "reply": string(reply)}
+		fields = map[string]string{"status": projections.QuestionReplied, "reply": string(reply)}
 	}
 	return s.Update(ctx, "questions", found[0].ID, fields)
 }

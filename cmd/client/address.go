@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/sleep"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/events/log/sleep"
 )
 
 // Address says which system is meant.

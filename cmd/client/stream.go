@@ -14,8 +14,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
-	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 

@@ -21,7 +21,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
-	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/sandbox/inside"
@@ -151,7 +150,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"backup":    admin.Backup,
 		"restore":   admin.Restore,
 		"admin":     admin.Run,
-		"doctor":    doctor.Run,
+		"doctor":    admin.Doctor,
 		"version":   cli.Version,
 	}[args[0]]; own != nil {
 		command, ok = own, true

@@ -15,8 +15,8 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // runApp runs the program in this process, with an empty data directory unless the arguments name another.

@@ -151,5 +151,5 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, caller Caller) erro
 	if err != nil {
 		return err
 	}
-	return WriteJSON(w, http.StatusOK, actAnswer{true, string(decision)})
+	return WriteJSON(w, http.StatusOK, actAnswer{true, decision})
 }
