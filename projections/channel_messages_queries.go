@@ -93,13 +93,6 @@ func (m *Model) OpenChannelMessages(ctx context.Context) ([]ChannelMessage, erro
 		"SELECT * FROM channel_messages WHERE state IN ('queued', 'sending') ORDER BY position, id", nil)
 }
 
-// OpenChannelMessagesOf returns the open messages of a conversation, the oldest first.
-func (m *Model) OpenChannelMessagesOf(ctx context.Context, channel, place string) ([]ChannelMessage, error) {
-	return store.List[ChannelMessage](ctx, m.Model, "open channel messages",
-		"SELECT * FROM channel_messages WHERE state IN ('queued', 'sending') AND channel={:channel} AND place={:place} ORDER BY position, id",
-		dbx.Params{"channel": channel, "place": place})
-}
-
 // ChannelPlace is a conversation of a channel.
 type ChannelPlace struct {
 	Channel string `db:"channel"`

@@ -22,6 +22,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/snapshots"
+	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -125,7 +126,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	}
 	out := &outbox.Outbox{
 		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		RetryAfter: outbox.DefaultRetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
+		RetryAfter: effects.RetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
 	}
 	out.Snapshots = &snapshots.Snapshots{Workspace: w.workspace, Dir: supervisor.SnapshotDir(), Kept: t.TempDir(),
 		Git: supervisor.RunGit}

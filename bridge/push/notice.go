@@ -174,7 +174,7 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	case err != nil || since == 0:
 		return err
 	case now.Status != mcpserver.Pending:
-		return p.withdraw(ctx, e, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
+		return p.withdraw(ctx, e, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
 	}
 	reached := ""
 	if len(now.Hosts) > 0 {
@@ -232,7 +232,7 @@ func (p *Push) withdrawDecided(ctx context.Context, e events.Event, n events.Not
 	if n.Question != "" {
 		n.Type = typeQuestion
 	}
-	return p.withdraw(ctx, e, ofChat(n.Chat), noticeID(n), n)
+	return p.withdraw(ctx, e, noticeID(n), n)
 }
 
 // peopleOf returns the accounts to notify: the owner, or all administrators if there is no owner.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events/atomicfile"
@@ -17,7 +18,7 @@ func (s *System) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.gate.Decide, Logger: s.o.Logger,
 		Sender:  service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
-		Present: s.web.Realtime.IsViewing, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
+		Present: s.web.Realtime.IsViewing, RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
 	s.engineNode.Push = s.push
 	s.web.API.Push = api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act}

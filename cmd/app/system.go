@@ -37,6 +37,7 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/opencode/snapshots"
+	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
@@ -316,7 +317,7 @@ func (s *System) wire() {
 	}
 	s.outbox = &outbox.Outbox{
 		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
+		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: effects.RetryAfter,
 	}
 	s.ingest.Resend = s.outbox.Resend
 	s.ingest.Compare, s.ingest.Uncertain = s.holdUncertain, s.nats.Uncertain

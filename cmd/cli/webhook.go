@@ -51,7 +51,7 @@ func renewToken(ctx context.Context, r *Records, name string) error {
 	case handlers.CodeOf(err) != handlers.NotFound:
 		return err
 	}
-	var made record.Token
+	var made record.NewToken
 	err = r.Send(ctx, http.MethodPost, "/api/pocketcoder/"+path+"/token", nil, &made)
 	if handlers.CodeOf(err) == handlers.NotFound {
 		err = fmt.Errorf("there is no webhook with the id %q, and no target of this name", name)

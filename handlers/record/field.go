@@ -55,6 +55,7 @@ type Field struct {
 	Parts    []Field // the values of a JSON object: a form shows each
 	Absent   string  // text of a part that its object does not have
 	Hidden   bool    // it is stored, and shown to no client
+	Admins   bool    // only administrators and the operator see it
 	// Assistant describes the field to the model, which may set it by a tool; empty for a field that it may not set.
 	Assistant string
 	Argument  bool // it is part of a command, and not stored
