@@ -213,7 +213,8 @@ func TestATypeOfRecordsHasATool(t *testing.T) {
 	_, failed := callTool(t, session, tool, map[string]any{"caller": sign(f.Key, tool, "ses_1", "c1", "1"), "name": "door",
 		"secret": "x"})
 	is.True(failed)
-	text, failed := callTool(t, session, tool, map[string]any{"caller": sign(f.Key, tool, "ses_1", "c2", "2"), "name": "door"})
+	text, failed := callTool(t, session, tool, map[string]any{"caller": sign(f.Key, tool, "ses_1", "c2", "2"),
+		"name": "door"})
 	is.Equal([]any{failed, strings.HasPrefix(text, `{"id":"`)}, []any{false, true})
 	all, err := record.All[struct{ Name string }](t.Context(), f.Records, "things")
 	is.NoErr(err)

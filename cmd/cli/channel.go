@@ -92,7 +92,8 @@ func pairWith(ctx context.Context, r *Records, name, user string) error {
 		return err
 	}
 	var code channel.Code
-	err = r.Send(ctx, http.MethodPost, "/api/pocketcoder/pair", map[string]string{"channel": name, "user": owner.ID}, &code)
+	err = r.Send(ctx, http.MethodPost, "/api/pocketcoder/pair",
+		map[string]string{"channel": name, "user": owner.ID}, &code)
 	if err != nil {
 		return err
 	}

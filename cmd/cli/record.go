@@ -416,7 +416,8 @@ func (r *Records) Find(ctx context.Context, name string) (record.Type, record.Va
 			filter += fmt.Sprintf(" && %s = %q", unique, other)
 		}
 	}
-	all, err := client.List[record.Values](ctx, r.System, t.Name, selected(t, client.Select{Filter: filter, Sort: "created,id"}))
+	all, err := client.List[record.Values](ctx, r.System, t.Name,
+		selected(t, client.Select{Filter: filter, Sort: "created,id"}))
 	switch {
 	case err != nil:
 		return t, nil, err

@@ -57,16 +57,16 @@ func TestATypeOfRecordsHasACommand(t *testing.T) {
 	}
 	expect.Lacks(t, help, "-seen")
 
-	id := must("kR7wq2xZ9vJh4-8231\n", "set", "door", "--size", "2", "--owner", "root@example.org", "--until", "1h", "--words", "a b",
-		"--words", "c", "--left", "x", "--right-side", "3")
+	id := must("kR7wq2xZ9vJh4-8231\n", "set", "door", "--size", "2", "--owner", "root@example.org", "--until", "1h",
+		"--words", "a b", "--words", "c", "--left", "x", "--right-side", "3")
 	stored, err := s.Records.Secret(t.Context(), "things", id)
 	is.NoErr(err)
 	is.Equal(stored, "kR7wq2xZ9vJh4-8231")
 	must("", "set", "door", "--left", "", "--size", "2.5")
 	must("", "disable", "door")
 	shown := must("", "show", "door")
-	for _, want := range []string{"Name of the thing door", "Size of the thing 2.5", "Enabled no", "Owner root@example.org",
-		"Words a b, c", `Edges {"right_side":3}`, "Ends 20"} {
+	for _, want := range []string{"Name of the thing door", "Size of the thing 2.5", "Enabled no",
+		"Owner root@example.org", "Words a b, c", `Edges {"right_side":3}`, "Ends 20"} {
 		expect.Contains(t, shown, want)
 	}
 	expect.Contains(t, must("", "show", id, "--json"), `"size": 2.5`)

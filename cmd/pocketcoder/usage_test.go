@@ -177,7 +177,7 @@ func TestEachTypeHasTheSameVerbs(t *testing.T) {
 		_, hasSwitch := typ.Switch()
 		for verb, want := range map[string]bool{"list": true, "show": true, "set": typ.Update != nil, "enable": hasSwitch,
 			"disable": hasSwitch, "delete": typ.Delete != nil} {
-			if has := slices.Contains(strings.FieldsFunc(stderr, func(r rune) bool { return strings.ContainsRune(" ,\n", r) }), verb); has != want {
+			if has := slices.Contains(regexp.MustCompile(`[a-z]+`).FindAllString(stderr, -1), verb); has != want {
 				t.Errorf("%s %s: %t, want %t: %s", g.Name, verb, has, want, stderr)
 			}
 		}

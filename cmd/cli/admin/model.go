@@ -28,7 +28,8 @@ var Model = cli.Group{Name: "model", Usage: modelUsage, Former: map[string]strin
 		m := modelCommand{Records: r}
 		fs.StringVar(&m.chat, "chat", "", "list, set, delete: only for this `chat`")
 		fs.StringVar(&m.user, "user", "", "set, delete: only for the chats of the account with this `email`")
-		return map[string]cli.Verb{"list": cli.Takes(0, 0, m.list), "set": cli.Takes(1, 1, m.set), "delete": cli.Takes(0, 0, m.reset)}
+		return map[string]cli.Verb{"list": cli.Takes(0, 0, m.list), "set": cli.Takes(1, 1, m.set),
+			"delete": cli.Takes(0, 0, m.reset)}
 	}}
 
 type modelCommand struct {
