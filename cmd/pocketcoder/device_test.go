@@ -19,7 +19,9 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
+func TestDevicesAreAddedTestedAndRemoved(t *testing.T) {
+	t.Parallel()
+	p := startAPI(t)
 	is := is.New(t)
 	phone := newPhone(t)
 	must := func(args ...string) string {

@@ -23,7 +23,7 @@ const Collection = "ssh_keys"
 
 // Type is the type of the records of keys. A fingerprint is unique among all accounts: a key identifies one.
 var Type = record.Type{Name: Collection, Command: "key", Title: "SSH keys",
-	About: "that give people access to the sandbox",
+	About:  "that give people access to the sandbox",
 	Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
 	Unique: []string{"fingerprint"}, Complete: complete,
 	Fields: []record.Field{
