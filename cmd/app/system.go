@@ -270,7 +270,7 @@ type System struct {
 	nc        *nats.Conn
 	disk      *logDisk
 	log       *log.Log
-	quorum    *log.QuorumWatch
+	quorum    log.QuorumWatch
 	opened    uint64 // sequence of the last event when the log was opened
 	uncertain bool   // events were lost, and what followed from those before was not compared
 	model     *projections.Model
@@ -326,7 +326,7 @@ type System struct {
 // OpenCode and its tools, the gate and the tools, the tools and the gateway, push and the web server. There the earlier
 // part gets a function that finds the later one when it is called, which is after wire.
 func (s *System) wire(ctx context.Context) {
-	s.quorum = &log.QuorumWatch{Log: s.log}
+	s.quorum.Log = s.log
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.leading = make(chan struct{})
 	s.tail = tail.New(s.log)
