@@ -26,8 +26,8 @@ import (
 // CodeLife is how long a person has to confirm a code.
 const CodeLife = 10 * time.Minute
 
-// Limits of the logins that wait to be confirmed. Beyond maxCodes, a new login replaces the oldest of the address with
-// the most logins that no person has confirmed, so that many logins from some addresses do not keep out another address.
+// Limits of the logins that have begun. Beyond maxCodes, a new login replaces the oldest one of the address with the most
+// logins, so that many logins from some addresses do not keep out another address. It never replaces a confirmed one.
 const (
 	maxCodesOfAddress = 10
 	maxCodes          = 200
