@@ -26,7 +26,7 @@ import (
 // CodeLife is how long a person has to confirm a code.
 const CodeLife = 10 * time.Minute
 
-// Limits of the logins that have begun. Beyond maxCodes, a new login replaces the oldest one of the address with the most
+// Limits of the logins that have begun. Beyond maxCodes, a new login replaces the oldest of the address with the most
 // logins, so that many logins from some addresses do not keep out another address. It never replaces a confirmed one.
 const (
 	maxCodesOfAddress = 10
