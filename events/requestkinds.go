@@ -35,7 +35,7 @@ const (
 	AboutTool    RequestSubject = iota // an MCP tool: the kind is its name
 	AboutCommand                       // the metadata hold it
 	AboutPath
-	AboutSearch // a folder, and a pattern that says nothing of a place
+	AboutSearch // a folder, and a pattern to search for, which is no path
 	AboutURL
 	AboutHost
 	AboutName // of a subagent, a skill, or a tool

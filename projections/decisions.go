@@ -12,20 +12,23 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Decisions are made on the log. Those that are made on a read model use one of these queries:
+// Decisions are made on the log. Those that are made on a read model use one of these queries, for the reason beside it:
 //
-//	PastRequests, LastOfExecution,     they wait until the read model holds what is in the log
+//	PastRequests, LastOfExecution,     the query waits until the read model holds what is in the log
 //	ActiveDelegates
 //	EvaluatedThrough, DecisionsDone    a model that is behind returns an earlier sequence, and the events after it are
-//	                                   looked at once more
+//	                                   evaluated once more
 //	CountWaiting, IsSubmitted          each sender waits for the model after its own message; several at the same time may
 //	                                   exceed the limit by one message each. A message that is submitted again is stored
 //	                                   once, because it has the same id
 //	ToolCall, AwaitToolCall            the gate waits for the call of a request, and asks a person if it stays unknown
 //	Session                            ingest knows the sessions of this process; older ones are in the model
-//	Chat, for the state of its turn    commands end if the chat had no event for longer than a model is behind
+//	Chat, for the state of its turn    background commands end only after a time without events that is longer than a
+//	                                   model is behind
+//	OpenScheduleRuns                   each start waits for the model. A run that has just ended may still count as open:
+//	                                   then the next one may be skipped
 //	Spending                           OpenCode reports a cost at the end of a step, so a step exceeds a limit anyway
-//	ChatsOf                            it is for a preview, which decides nothing
+//	ChatsOf                            a preview decides nothing
 //	ArchivedSince                      contents that were moved can be read as before
 
 // historyColumns are the columns of a past request. A page of all columns takes longer to read.

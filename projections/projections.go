@@ -12,12 +12,7 @@
 //   - A removed row stays in its table, marked as removed.
 //
 // The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. A decision must not
-// depend on a read model, because it can be behind the log. The exceptions are:
-//   - the arguments of a tool call and the directory of a session that the gate looks at
-//   - what a chat has spent
-//   - the number of running delegates, and of messages that wait in the chat of a conversation, for their limits
-//   - whether a turn runs in a chat whose background commands are idle
-//   - whether the last run of a schedule is over
+// depend on a read model, because it can be behind the log. The file decisions.go names the exceptions.
 package projections
 
 import (

@@ -34,8 +34,8 @@ func (h *Hub) notify(ctx context.Context, m projections.ChannelMessage, what, te
 }
 
 // deliver sends a message and records the result. It sends nothing if no reader is left or the request is decided. It
-// returns an error if the message must be sent later. A message whose sending an earlier process began is unknown: a
-// platform cannot be asked whether it has the message.
+// returns an error if the message must be sent later. If an earlier process began to send the message, the result is
+// unknown, because a platform cannot be asked whether it has the message.
 func (h *Hub) deliver(ctx context.Context, e outbox.Effect[projections.ChannelMessage]) error {
 	m := e.Of
 	if m.State == projections.ChannelMessageSending {

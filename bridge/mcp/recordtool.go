@@ -12,11 +12,11 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// recordTool is the function of a tool that makes a record. set are the arguments of the call.
+// recordTool is the function of a tool that creates a record. set are the arguments of the call.
 type recordTool func(ctx context.Context, c call, set record.Values) (string, error)
 
-// createRecord returns the function of the tool of a type that needs no more than its record. The record belongs to the
-// person of the chat.
+// createRecord returns the function of a tool that does no more than create a record of a type. The record belongs to
+// the account that owns the chat.
 func (s *Server) createRecord(t record.Type) recordTool {
 	return func(ctx context.Context, c call, set record.Values) (string, error) {
 		if f, has := t.Field("user"); has && f.Settable() && !t.AllUsers {
@@ -35,7 +35,7 @@ func (s *Server) createRecord(t record.Type) recordTool {
 	}
 }
 
-// addRecordTool adds the tool that makes records of a type. Its arguments are the fields that the type describes to
+// addRecordTool adds the tool that creates records of a type. Its arguments are the fields that the type describes to
 // assistants. Those with a default are set if the model leaves them out.
 func addRecordTool(s *Server, to *start, t record.Type, run recordTool) {
 	name, description := t.ToolName()

@@ -1,10 +1,10 @@
 // Package outbox carries out effects: work outside the system that events require, such as a notification, a message of
-// a channel, a webhook, or a message to OpenCode. Each kind gives a Loop the open effects, a try of one, and in it the
-// event that records the outcome.
+// a channel, a webhook, or a message to OpenCode. A Loop carries out the effects of one kind with these functions of
+// the kind:
 //
-//	Open   lists the open effects. They follow from the log: an event opened each, and none has ended it yet
-//	Plan   chooses those that are tried now
-//	Try    tries one and records its outcome, after which it is not open any more
+//	Open   lists the open effects. An event has opened each of them, and no event has ended it yet
+//	Plan   chooses the effects that are tried now
+//	Try    tries an effect and appends the event that records the outcome and ends the effect
 //
 // Promises:
 //   - The state of a Loop is not needed after a restart: a new one on the same log repeats no effect whose outcome is
@@ -37,8 +37,8 @@ var RetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Se
 // Effect is an open effect.
 type Effect[T any] struct {
 	Key    string        // identifies it
-	Target string        // whose effects are tried one at a time
-	Pause  time.Duration // between its tries, instead of those of the Loop; 0 for those
+	Target string        // the effects of one target are tried one at a time
+	Pause  time.Duration // between its tries; 0 for the pauses of the Loop
 	Of     T
 	Progress
 }
@@ -47,7 +47,7 @@ type Effect[T any] struct {
 type Progress struct {
 	Tried     int       // tries that failed
 	After     time.Time // when it may be tried again
-	Succeeded bool      // the event that ends the effect is still to come
+	Succeeded bool      // a try has succeeded, but the event that ends the effect has not arrived yet
 }
 
 // Again is the error of a try that does not count. The effect may be tried again after a pause.
@@ -70,17 +70,17 @@ type Loop[T any] struct {
 	// the latest after next.
 	Open func(ctx context.Context) (open []Effect[T], next time.Duration, err error)
 	Try  func(ctx context.Context, e Effect[T]) error
-	// Plan returns the open effects that are tried now. running are those whose try has not ended. InOrder if it is nil.
+	// Plan returns the open effects that are tried now. running are those whose try has not ended. nil means InOrder.
 	Plan func(open, running []Effect[T], now time.Time) []Effect[T]
 
-	// Most limits how many effects of a target wait. Drop records that one was dropped: the oldest except for the first,
-	// which may be on its way. 0 for no limit
+	// Most limits how many effects of a target wait; 0 is no limit. Beyond it, Drop records that the oldest was dropped.
+	// The first is not dropped, because its try may have begun.
 	Most int
 	Drop func(ctx context.Context, e Effect[T]) error
 
 	Woken <-chan struct{} // what else may have changed the open effects; may be nil
-	// Ready waits until effects can be tried. It returns a channel that is closed once no effect has to wait for its
-	// next try any more. It may be nil.
+	// Ready waits until effects can be tried. The channel that it returns is closed when effects that failed may be
+	// tried again at once. It may be nil.
 	Ready func(ctx context.Context) (<-chan struct{}, error)
 }
 
@@ -98,7 +98,7 @@ type state[T any] struct {
 type result[T any] struct {
 	Effect[T]
 	err   error
-	reset <-chan struct{} // when the try began
+	reset <-chan struct{} // the channel of Ready when the try began
 }
 
 // failPause is the pause after the open effects could not be listed.
@@ -127,7 +127,7 @@ func (l *Loop[T]) Run(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// start begins the tries that are due. It returns the time after which others may be.
+// start begins the tries that are due. It returns the time after which more may be due.
 func (s *state[T]) start(ctx context.Context) (next time.Duration, err error) {
 	if err := s.Model.CatchUp(ctx); err != nil { // read models that are being rebuilt are behind the log
 		return 0, err
@@ -267,7 +267,7 @@ func (p *Progress) fail(err error, pauses []time.Duration, logger *slog.Logger) 
 	logger.Warn("carry out an effect", "try", p.Tried, "again", pause, "err", err)
 }
 
-// Pause returns the pause after a number of tries and one more have failed.
+// Pause returns the pause after a failed try. tried is the number of tries that failed before it.
 func Pause(pauses []time.Duration, tried int) time.Duration {
 	if len(pauses) == 0 {
 		return failPause
@@ -298,8 +298,8 @@ const (
 	recordPause   = time.Second // before an outcome that could not be recorded is recorded again
 )
 
-// Patient returns a context for the request of a try. After the end of ctx a response may still come for a moment:
-// without it, a new process would send the request again.
+// Patient returns a context for the request of a try. It ends shutdownGrace after ctx: a response that still arrives
+// then keeps a new process from sending the request again.
 func Patient(ctx context.Context) (patient context.Context, cancel func()) {
 	patient, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, end) })

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxQueue = 50             // notifications that wait for a device
-	maxAge   = 24 * time.Hour // of a notification that is sent, and of a request of which a new process notifies
+	maxAge   = 24 * time.Hour // older notifications are not sent, and a new process does not notify of older requests
 )
 
 // queue appends notification.queued, unless the notification was queued before.

@@ -195,7 +195,7 @@ type stop struct {
 // onClose adds a stop. close runs the stops in reverse order.
 func (s *System) onClose(name string, fn func() error) { s.stops = append(s.stops, stop{name, fn}) }
 
-// without returns a function without an error.
+// without returns fn as a function that returns no error.
 func without(fn func()) func() error { return func() error { fn(); return nil } }
 
 // close closes the foundations in reverse order. An actor may have closed its listener before.
@@ -322,9 +322,9 @@ type System struct {
 	changed       chan struct{} // a part's state may have changed
 }
 
-// wire makes the parts of the system, each of parts that are ready. Some parts need each other: ingest and the outbox,
-// OpenCode and its tools, the gate and the tools, the tools and the gateway, push and the web server. There the earlier
-// part gets a function that finds the later one when it is called, which is after wire.
+// wire creates the parts of the system, each from parts that exist already. Some parts need each other: ingest and the
+// outbox, OpenCode and its tools, the gate and the tools, the tools and the gateway, push and the web server. The part
+// that is created first gets a function that looks up the other one. No such function is called before wire returns.
 func (s *System) wire(ctx context.Context) {
 	s.quorum.Log = s.log
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})

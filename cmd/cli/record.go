@@ -30,13 +30,13 @@ type Command = func(context.Context, Environment, []string) error
 type Group struct {
 	Name     string
 	Types    []record.Type     // RecordCommands sets them; verbs without COLLECTION/ID concern the first
-	Usage    string            // what -h says about the verbs of its own, with examples
+	Usage    string            // text of -h about the group's own verbs, with examples
 	Former   map[string]string // verbs by their former names
 	Flags    map[string]string // names of flags by field, if they are not those of the fields
-	Default  string            // verb of a call without one; empty for none
+	Default  string            // verb if the arguments name none; empty to require one
 	NoCreate bool              // set changes records, and creates none
-	Created  string            // format of the message about a new record with its name; empty for its id
-	// Own returns the verbs of its own, which replace those of the types. It may add flags.
+	Created  string            // format of the message about a new record, for its name; empty to print its id
+	// Own returns the group's own verbs. They replace verbs of the types with the same name. Own may add flags.
 	Own func(*Records, *flag.FlagSet) map[string]Verb
 	// Separate are verbs with flags of their own.
 	Separate map[string]Command
@@ -46,8 +46,7 @@ type Group struct {
 	Stored func() any
 }
 
-// RecordCommands returns the commands on the records of all types: those of the groups, and one for the types of each
-// other command.
+// RecordCommands returns the commands on the records of all types, by name: see GroupsOf.
 func RecordCommands(types []record.Type, groups ...Group) map[string]Command {
 	all := map[string]Command{}
 	for _, g := range GroupsOf(types, groups...) {
@@ -56,7 +55,7 @@ func RecordCommands(types []record.Type, groups ...Group) map[string]Command {
 	return all
 }
 
-// GroupsOf returns the groups with their types, and one for the types of each other command.
+// GroupsOf returns the groups with their types. It adds a group for each command of a type that has none.
 func GroupsOf(types []record.Type, groups ...Group) []Group {
 	all := slices.Clone(groups)
 	for _, t := range types {
@@ -533,7 +532,7 @@ func (r *Records) set(ctx context.Context, args []string) error {
 		t = r.Types[0]
 	}
 	if found == nil && r.NoCreate && err == nil {
-		return handlers.Refuse(handlers.Invalid, "which record? pocketcoder %s list lists them", r.Group.Name)
+		return handlers.Refuse(handlers.Invalid, "name a record; list them with: pocketcoder %s list", r.Group.Name)
 	}
 	if found == nil && r.NoCreate {
 		return err

@@ -141,7 +141,7 @@ type unreachable struct {
 
 func (u unreachable) Unwrap() error { return u.error }
 
-// requestKey is the key of the context with the id of a request.
+// requestKey is the context key of the id of a request.
 type requestKey struct{}
 
 // SendOnce is Send for a request that the server carries out once, however often it arrives: it sets a value, it has

@@ -72,7 +72,8 @@ const caughtUp = "caught-up"
 
 // Read calls each with the events of a chat that are stored after a sequence, and with new ones until ctx ends or each
 // returns an error. A batch whose Behind is 0 says that every stored event came. It connects again after the connection
-// is lost, and says so on the channel of Connected. With kinds, which may have wildcards, the others are left out.
+// is lost, and says so on the channel of Connected. If kinds are given, events of other kinds are left out; a kind may
+// have wildcards.
 func (s *System) Read(ctx context.Context, chat string, after uint64, each func(log.Batch) error,
 	kinds ...string) error {
 	behind := uint64(1)
@@ -168,8 +169,8 @@ func deltaOf(b []byte) (d log.Delta, err error) {
 }
 
 // Fold calls each with the raw JSON of the events of a chat that are stored after a sequence, and returns the sequence
-// up to which there are no more. ErrStop of each ends it without an error. With kinds, the others are left out; one of
-// them must be in every chat.
+// up to which there are no more. ErrStop of each ends it without an error. If kinds are given, events of other kinds are
+// left out; every chat must have an event of one of the kinds.
 func (s *System) Fold(ctx context.Context, chat string, after uint64,
 	each func(e events.Event, raw []byte) error, kinds ...string) (last uint64, err error) {
 	query, found := url.Values{"after": {fmt.Sprint(after)}, "kinds": {strings.Join(kinds, ",")}}, false

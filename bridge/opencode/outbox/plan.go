@@ -45,7 +45,7 @@ type budgetState struct {
 
 // planner is the state of plan.
 type planner struct {
-	turns    map[string]int // that run, by account
+	turns    map[string]int // running turns, by account
 	maxTurns int            // 0 is no limit
 	now      time.Time
 	chats    map[string]*chatEffects
@@ -55,7 +55,8 @@ type planner struct {
 }
 
 // plan returns the open effects that are tried now, at most one of each chat. Replies come after the others of a chat.
-// turns counts the running turns of each account, of which maxTurns may run. The plan follows from these values alone.
+// turns has the number of running turns of each account; all accounts together may have maxTurns. The plan depends on
+// these arguments alone.
 func plan(open, running []effect, turns map[string]int, maxTurns int, now time.Time) (due []effect) {
 	takeTurns(open, now)
 	p := &planner{turns: turns, maxTurns: maxTurns, now: now, chats: effectsByChat(open), busy: map[string]bool{},
@@ -101,8 +102,8 @@ func (p *planner) mayTry(e *effect, isLater bool) bool {
 	return true
 }
 
-// takeTurns orders the messages among effects in log order, so that accounts take turns, and the chats of an account
-// do: first the one that began a turn least recently. Messages that cannot begin a turn now come last, so that they
+// takeTurns orders the messages among effects in log order. Accounts take turns, and so do the chats of an account: the
+// one that began a turn least recently comes first. Messages that cannot begin a turn now come last, so that they
 // do not take the turn of another chat of their account. The messages of a chat keep their order. Apart from budgets
 // and failed tries, the order follows from the log alone.
 func takeTurns(open []effect, now time.Time) {

@@ -37,7 +37,7 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 // schedule is the state of CarryOut. A new process needs none of it.
 type schedule struct {
 	*Outbox
-	turns map[string]int // that run, by account
+	turns map[string]int // running turns, by account
 	day   string
 
 	mu     sync.Mutex
@@ -77,8 +77,8 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, next time.Du
 	return open, untilTomorrow(now), err
 }
 
-// budgetsOf returns what the last checks mean for messages, and forgets those of other messages, and of another day:
-// daily budgets start from zero. woken is the value of Model.Woken before the messages were listed.
+// budgetsOf returns the budget states of messages. It drops the checks of other messages, and all checks on a new day,
+// because daily budgets start from zero then. woken is the value of Model.Woken before the messages were listed.
 func (s *schedule) budgetsOf(messages []projections.PendingMessage, woken uint64) map[string]budgetState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *schedule) budgetsOf(messages []projections.PendingMessage, woken uint64
 	return states
 }
 
-// try tries an effect. A check of the budgets does not count as a try, since no message is sent, nor does a try while
-// the log does not store commands.
+// try tries an effect. Two results do not count as a failed try: a check of the budgets sends no message, and the log
+// or OpenCode may not answer at present.
 func (s *schedule) try(ctx context.Context, e effect) error {
 	if err := s.WaitConnected(ctx); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 		return err
 	}
 	until := map[string]uint64{}
-	// names of those consumers
+	// The kinds are the names of those consumers.
 	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} {
 		if until[kind], err = o.Log.LastAcked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)

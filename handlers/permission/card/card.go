@@ -1,8 +1,8 @@
 // Package card describes a permission request as a person decides on it. Pages, notifications, messengers and the
 // terminal show the same card, each in its own form.
 //
-// Promises: only a request for a command is described as one, whatever the metadata of others hold. What an approval
-// would allow stands on the card byte for byte, or Whole is false. The texts are as they came from outside: package
+// Promises: only a request for a command is described as a command, whatever its metadata hold. The card shows what an
+// approval would allow byte for byte, or Whole is false. The texts are as they came from outside: package
 // display makes them visible.
 //
 // It must not know how a card is shown.
@@ -30,7 +30,7 @@ type Request struct {
 	Message   string // of a direct request
 	Arguments string // of the call of a tool of PocketCoder or of an MCP server, a JSON object; empty if not known
 	Cwd       string // where its command would run; empty if not known
-	Why       string // the policy left it to a person
+	Why       string // the reason why the policy left it to a person; empty if not known
 	Files     []events.RequestFile
 }
 
@@ -44,7 +44,7 @@ type Card struct {
 	Details   []Detail           // what the request holds besides
 	Risks     []string           // sentences about what the rest of the card does not show
 	NoNetwork bool               // the command needs a network, but has none
-	Where     string             // the folder; of a command, an approval holds for it alone. Empty if not known
+	Where     string             // the folder; empty if not known. An approval of a command holds in this folder only
 	Why       string
 	Whole     bool // the card shows all that an approval would allow
 }
@@ -138,8 +138,8 @@ func (c *Card) command(r Request) {
 	c.addMetadata(r, "command", "description", "network")
 }
 
-// change describes a change of files by its diff. The policy judges the files of a patch for the kind edit alone, and
-// the one file of other requests.
+// change describes a change of files by its diff. The policy evaluates the list of files only in requests of the kind
+// edit, and one file in all others.
 func (c *Card) change(r Request) {
 	about := r.About()
 	if r.Permission != events.KindEdit {
@@ -222,7 +222,7 @@ func toolTitle(permission string) string {
 	return "Use " + permission
 }
 
-// addPatterns adds the patterns that are not what the card shows already, nor the end of such a path.
+// addPatterns adds the patterns that the card does not show yet, not even as the end of a path.
 func (c *Card) addPatterns(r Request, shown ...string) {
 	var others []string
 	for _, p := range r.Patterns {
@@ -235,8 +235,8 @@ func (c *Card) addPatterns(r Request, shown ...string) {
 	}
 }
 
-// addMetadata adds what the metadata hold besides what the card shows already. A folder is always added, even if it is
-// named like what is searched for in it.
+// addMetadata adds the metadata that the card does not show yet. It always adds a folder, even if the folder has the
+// name that is searched for in it.
 func (c *Card) addMetadata(r Request, but ...string) {
 	var metadata map[string]json.RawMessage
 	if json.Unmarshal(r.Metadata, &metadata) != nil && len(r.Metadata) > 0 {
@@ -249,7 +249,7 @@ func (c *Card) addMetadata(r Request, but ...string) {
 	}
 }
 
-// Text returns a JSON text as it is, and any other value as JSON.
+// Text returns the text of a JSON string, and any other value as JSON.
 func Text(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
