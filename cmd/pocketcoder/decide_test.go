@@ -119,7 +119,7 @@ func TestRulesAreMadeAndChangedWithCommands(t *testing.T) {
 		is.Equal([]any{code, stderr}, []any{0, ""})
 		expect.Contains(t, stdout, want)
 	}
-	change("pocketcoder policy revoke tool_permissions/", "allow", "bash: touch *", "--chat", chat, "--for", "1h")
+	change("pocketcoder policy delete tool_permissions/", "allow", "bash: touch *", "--chat", chat, "--for", "1h")
 	created := p.rulesOf(t, chat)
 	is.Equal(len(created), 1)
 	is.Equal([]any{created[0].Rule, created[0].State, created[0].Expires != "", created[0].Author},
@@ -128,7 +128,7 @@ func TestRulesAreMadeAndChangedWithCommands(t *testing.T) {
 	is.Equal(p.rulesOf(t, chat)[0].State, "paused")
 	change("", "resume", created[0].ID)
 	is.Equal(p.rulesOf(t, chat)[0].State, "active")
-	change("pocketcoder policy revoke tool_permissions/", "deny", "deny bash: touch *", "--chat", chat)
+	change("pocketcoder policy delete tool_permissions/", "deny", "deny bash: touch *", "--chat", chat)
 	now := p.rulesOf(t, chat) // the same rule with another action, without an end
 	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, created[0].ID, "deny bash: touch *", ""})
 	stdout, _, code := p.cli(t, "", "policy", "list", "--all")

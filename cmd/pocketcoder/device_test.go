@@ -15,7 +15,7 @@ import (
 	"github.com/matryer/is"
 	cryptossh "golang.org/x/crypto/ssh"
 
-	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
 )
 
@@ -32,7 +32,7 @@ func TestDevicesAreAddedTestedAndRemoved(t *testing.T) {
 		}
 		return stdout
 	}
-	devices := func() (all []device.Device) {
+	devices := func() (all []channel.Device) {
 		t.Helper()
 		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
 		return all
@@ -79,9 +79,9 @@ func TestDevicesAreAddedTestedAndRemoved(t *testing.T) {
 		"must be that of an ntfy topic": {"add", "x", "topic", "--user", ann.email},
 		"needs a name":                  {"add", " ", "--user", ann.email},
 		"there is no account":           {"add", "x", "--user", "nobody@example.org"},
-		"there is no record":            {"remove", "nothing"},
+		"there is no device":            {"remove", "nothing"},
 		"wrong number of arguments":     {"test"},
-		"want add, list, remove, test":  {"delete"},
+		"want add, delete, disable":     {"drop"},
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
 		is.True(code != 0)

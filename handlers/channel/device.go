@@ -1,9 +1,4 @@
-// Package device registers the devices that get notifications.
-//
-// Promises: no list shows a push token, which is enough to read the notifications.
-//
-// It must not know how a notification is sent.
-package device
+package channel
 
 import (
 	"pocketcoder/handlers/record"
@@ -11,29 +6,38 @@ import (
 
 // The config collections of the devices that get notifications, and of the rules of an account on which it gets.
 const (
-	Collection = "devices"
-	Rules      = "notification_rules"
+	Devices           = "devices"
+	NotificationRules = "notification_rules"
 )
 
-// Types are the types of the records of devices and of the rules on notifications.
-var Types = []record.Type{
-	{Name: Collection, Title: "Devices", About: "that receive notifications",
+// DeviceTypes are the types of the records of devices and of the rules on notifications.
+var DeviceTypes = []record.Type{
+	{Name: Devices, Command: "device", Title: "Devices", About: "that receive notifications",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user", "push_token"}, Upsert: true,
 		Fields: []record.Field{
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-			{Name: "push_token", Kind: record.Text, Label: "Address for notifications", Required: true},
+			{Name: "push_token", Kind: record.Text, Label: "Address for notifications", Required: true, Detail: true},
 			{Name: "push_service", Kind: record.Select, Label: "Notification service", Values: []string{"fcm", ServiceUnifiedPush, "webpush"}, Required: true},
-			{Name: "is_active", Kind: record.Bool, Label: "Enabled"},
+			{Name: "is_active", Kind: record.Bool, Label: "Enabled", Switch: true},
 		}},
-	{Name: Rules, Title: "Notification rules", About: "what you are notified about",
+	{Name: NotificationRules, Command: "notification-rule", Title: "Notification rules", About: "what you are notified about",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user"}, Upsert: true,
 		Fields: []record.Field{
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
-			{Name: "rules", Kind: record.JSON, Label: "Rules, as JSON"},
+			{Name: "rules", Kind: record.JSON, Label: "Notify about", Parts: []record.Field{
+				notified("permission", "permission requests"), notified("question", "questions"),
+				notified("task_complete", "turns that are over"), notified("task_error", "turns that failed"),
+				notified("mcp_request", "requested MCP servers"), notified("provider_key", "provider keys that fail"),
+			}},
 		}},
+}
+
+// notified is the part of the rules on a type of notifications. All types are enabled unless the rules disable them.
+func notified(name, label string) record.Field {
+	return record.Field{Name: name, Kind: record.Bool, Label: label, Absent: "true"}
 }
 
 // ServiceUnifiedPush is the push service of ntfy and of UnifiedPush distributors: the token is a URL.
