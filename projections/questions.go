@@ -139,7 +139,7 @@ func (t questionTable) add(e events.Event, b events.QuestionAsk, own bool) {
 			labels, descriptions = append(labels, o.Label), append(descriptions, o.Description)
 		}
 		q.EngineQuestion, q.Index, q.Session, q.Chat = b.ID, int64(i), b.SessionID, e.Subject.ID
-		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
+		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.ContentHash()
 		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
 		q.Own = own
 		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)

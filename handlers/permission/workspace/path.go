@@ -126,11 +126,11 @@ func irregular(path string) string {
 	return "not a regular file"
 }
 
-// Ask returns a request of a session that works in a directory, as the policy looks at it. The command of a request
+// Input returns a request of a session that works in a directory, as the policy looks at it. The command of a request
 // would run there.
-func Ask(a events.PermissionAsk, directory string) policy.Ask {
+func Input(a events.PermissionAsk, directory string) policy.Input {
 	about := a.About()
-	in := policy.Ask{
+	in := policy.Input{
 		Type: a.Permission, Patterns: a.Patterns, Path: about.Filepath, URL: about.URL, Resolve: RealPath,
 		List: ListFolder, Tracked: TrackedFiles, Irregular: irregular,
 	}

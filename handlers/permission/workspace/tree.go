@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// ListFolder returns the names in a folder for policy.Ask: at most so many, and none for what is no folder.
+// ListFolder returns the names in a folder for policy.Input: at most so many, and none for what is no folder.
 func ListFolder(folder string, most int) (entries []files.Entry, ok bool) {
 	f, err := os.OpenFile(folder, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
