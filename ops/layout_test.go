@@ -38,7 +38,6 @@ var borders = []border{
 	{from: "projections/...", to: "handlers/... sandbox/... bridge/... web/... ops/... cmd/...",
 		because: "a read model follows from the log alone"},
 	{from: "handlers/...", to: "projections/...",
-		except:  []string{"handlers/mcpstate projections"},
 		because: "a decision follows from the log: a read model can be behind it"},
 	{from: "handlers/...", to: "bridge/... web/... ops/... cmd/...",
 		because: "the same decisions serve the API, the terminal and the tools of the model"},

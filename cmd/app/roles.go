@@ -72,7 +72,6 @@ func (o Options) shellSocket() string { return filepath.Join(o.engineState(), "r
 // openLease opens the lease of the engine. A system without Options.Roles owns its data alone. It needs no lease and
 // leads at once.
 func (s *System) openLease(ctx context.Context) (err error) {
-	s.leading = make(chan struct{})
 	if s.o.Roles == nil {
 		return s.lead()
 	}

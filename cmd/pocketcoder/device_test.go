@@ -19,7 +19,9 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
+func TestDevicesAreAddedTestedAndRemoved(t *testing.T) {
+	t.Parallel()
+	p := startAPI(t)
 	is := is.New(t)
 	phone := newPhone(t)
 	must := func(args ...string) string {
@@ -77,9 +79,9 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 		"must be that of an ntfy topic": {"add", "x", "topic", "--user", ann.email},
 		"needs a name":                  {"add", " ", "--user", ann.email},
 		"there is no account":           {"add", "x", "--user", "nobody@example.org"},
-		"there is no record":            {"remove", "nothing"},
+		"there is no device":            {"remove", "nothing"},
 		"wrong number of arguments":     {"test"},
-		"want add, list, remove, test":  {"delete"},
+		"want add, delete, disable":     {"drop"},
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
 		is.True(code != 0)

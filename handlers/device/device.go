@@ -17,23 +17,32 @@ const (
 
 // Types are the types of the records of devices and of the rules on notifications.
 var Types = []record.Type{
-	{Name: Collection, Title: "Devices", About: "that receive notifications",
+	{Name: Collection, Command: "device", Title: "Devices", About: "that receive notifications",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user", "push_token"}, Upsert: true,
 		Fields: []record.Field{
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-			{Name: "push_token", Kind: record.Text, Label: "Address for notifications", Required: true},
+			{Name: "push_token", Kind: record.Text, Label: "Address for notifications", Required: true, Detail: true},
 			{Name: "push_service", Kind: record.Select, Label: "Notification service", Values: []string{"fcm", ServiceUnifiedPush, "webpush"}, Required: true},
-			{Name: "is_active", Kind: record.Bool, Label: "Enabled"},
+			{Name: "is_active", Kind: record.Bool, Label: "Enabled", Switch: true},
 		}},
-	{Name: Rules, Title: "Notification rules", About: "what you are notified about",
+	{Name: Rules, Command: "notification-rule", Title: "Notification rules", About: "what you are notified about",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user"}, Upsert: true,
 		Fields: []record.Field{
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
-			{Name: "rules", Kind: record.JSON, Label: "Rules, as JSON"},
+			{Name: "rules", Kind: record.JSON, Label: "Notify about", Parts: []record.Field{
+				notified("permission", "permission requests"), notified("question", "questions"),
+				notified("task_complete", "turns that are over"), notified("task_error", "turns that failed"),
+				notified("mcp_request", "requested MCP servers"), notified("provider_key", "provider keys that fail"),
+			}},
 		}},
+}
+
+// notified is the part of the rules on a type of notifications. All types are enabled unless the rules disable them.
+func notified(name, label string) record.Field {
+	return record.Field{Name: name, Kind: record.Bool, Label: label, Absent: "true"}
 }
 
 // ServiceUnifiedPush is the push service of ntfy and of UnifiedPush distributors: the token is a URL.

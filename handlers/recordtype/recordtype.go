@@ -36,7 +36,7 @@ func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
 	return record.Open(l, All(programs)...)
 }
 
-var healthChecks = record.Type{Name: HealthChecks,
+var healthChecks = record.Type{Name: HealthChecks, Command: "health",
 	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},

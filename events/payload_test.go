@@ -1,4 +1,4 @@
-package opencode
+package events_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/ops/expect"
 )
 
@@ -21,16 +22,16 @@ func TestDecodeReturnsTheTypeOfThePayload(t *testing.T) {
 		properties string
 		want       any
 	}{
-		"session.deleted":        {`{"sessionID":"ses_1","more":1}`, SessionDeleted{"ses_1"}},
-		"message.removed":        {`{"sessionID":"ses_1","messageID":"msg_1"}`, MessageRemoved{"ses_1", "msg_1"}},
-		"message.part.removed":   {`{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1"}`, PartRemoved{"ses_1", "msg_1", "prt_1"}},
-		events.PermissionReplied: {`{"sessionID":"ses_1","requestID":"per_1","reply":"once"}`, PermissionReplied{"ses_1", "per_1", "once"}},
-		events.QuestionRejected:  {`{"sessionID":"ses_1","requestID":"que_1"}`, QuestionReplied{"ses_1", "que_1", nil}},
+		"session.deleted":        {`{"sessionID":"ses_1","more":1}`, opencode.SessionDeleted{SessionID: "ses_1"}},
+		"message.removed":        {`{"sessionID":"ses_1","messageID":"msg_1"}`, opencode.MessageRemoved{SessionID: "ses_1", MessageID: "msg_1"}},
+		"message.part.removed":   {`{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1"}`, opencode.PartRemoved{SessionID: "ses_1", MessageID: "msg_1", PartID: "prt_1"}},
+		events.PermissionReplied: {`{"sessionID":"ses_1","requestID":"per_1","reply":"once"}`, opencode.PermissionReplied{SessionID: "ses_1", RequestID: "per_1", Reply: "once"}},
+		events.QuestionRejected:  {`{"sessionID":"ses_1","requestID":"que_1"}`, opencode.QuestionReplied{SessionID: "ses_1", RequestID: "que_1"}},
 		events.QuestionAsked:     {`{"sessionID":"ses_1","id":"que_1"}`, events.QuestionAsk{ID: "que_1", SessionID: "ses_1"}},
-		"not.known":              {`{"sessionID":"ses_1"}`, OtherPayload{"ses_1"}},
-		"server.connected":       {`{}`, OtherPayload{}},
+		"not.known":              {`{"sessionID":"ses_1"}`, opencode.OtherPayload{SessionID: "ses_1"}},
+		"server.connected":       {`{}`, opencode.OtherPayload{}},
 	} {
-		got, err := Decode(payload(typ, c.properties))
+		got, err := opencode.Decode(payload(typ, c.properties))
 		is.NoErr(err)
 		is.Equal(got, c.want)
 	}
@@ -46,11 +47,11 @@ func TestDecodeRefusesAPayloadWithoutItsIDs(t *testing.T) {
 		"message.part.removed": `{"sessionID":"ses_1","messageID":"msg_1"}`,
 		"permission.asked":     `{"id":"per_1"}`,
 	} {
-		_, err := Decode(payload(typ, properties))
+		_, err := opencode.Decode(payload(typ, properties))
 		is.New(t).True(err != nil)
 		expect.Contains(t, err.Error(), "a "+typ+" without a required field")
 	}
-	_, err := Decode(payload("session.deleted", `{"sessionID":1}`))
+	_, err := opencode.Decode(payload("session.deleted", `{"sessionID":1}`))
 	is.New(t).True(err != nil)
 }
 
@@ -58,7 +59,7 @@ func TestPartKeepsItsText(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const part = `{"id":"prt_1", "messageID":"msg_1","type":"tool","state":{"status":"running"},"later":[1]}`
-	p, err := Read[PartUpdated](payload("message.part.updated", `{"sessionID":"ses_1","part":`+part+`}`))
+	p, err := opencode.Read[opencode.PartUpdated](payload("message.part.updated", `{"sessionID":"ses_1","part":`+part+`}`))
 	is.NoErr(err)
 	is.Equal(p.Part.Raw, part)
 	is.Equal(string(p.Part.State), `{"status":"running"}`)
@@ -79,7 +80,7 @@ func TestErrorIsReadWhateverItsShape(t *testing.T) {
 		`{"error":"a text, and no object"}`:                                       {true, false, ""},
 	} {
 		is := is.New(t)
-		p, err := Read[SessionError](payload("session.error", text))
+		p, err := opencode.Read[opencode.SessionError](payload("session.error", text))
 		is.NoErr(err)
 		is.Equal(p.Error.Exists(), want.exists)
 		is.Equal(p.Error.Aborted(), want.aborted)

@@ -1,4 +1,4 @@
-package blob_test
+package log_test
 
 import (
 	"bytes"

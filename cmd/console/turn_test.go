@@ -1,4 +1,4 @@
-package turn
+package console_test
 
 import (
 	"encoding/json"
@@ -8,14 +8,15 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/projections"
 )
 
 func TestExitStatusOfATurn(t *testing.T) {
-	for name, want := range map[string]End{
-		"perm-bash-once": Completed, "perm-bash-reject": Denied, "perm-bash-reject-message": Completed,
-		"child-shell": Completed, "abort-text": Aborted, "error-401": Failed, "error-nomodel": Failed,
+	for name, want := range map[string]turn.End{
+		"perm-bash-once": turn.Completed, "perm-bash-reject": turn.Denied, "perm-bash-reject-message": turn.Completed,
+		"child-shell": turn.Completed, "abort-text": turn.Aborted, "error-401": turn.Failed, "error-nomodel": turn.Failed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -27,9 +28,9 @@ func TestExitStatusOfATurn(t *testing.T) {
 }
 
 // turnOf follows a trace whose first session is the chat's own.
-func turnOf(t *testing.T, all []events.Event) *Turn {
+func turnOf(t *testing.T, all []events.Event) *turn.Turn {
 	t.Helper()
-	f := New(ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID)
+	f := turn.New(turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID)
 	for _, e := range all {
 		f.Apply(e)
 	}
@@ -47,7 +48,7 @@ func TestTurnIsTheAssistantsUntilItsEnd(t *testing.T) {
 	f.Begin()
 	is.True(f.Apply(cmdtest.Own(t, 101, "user:u", events.MessageFailed{Message: "m2", Error: "no OpenCode"})))
 	is.Equal(f.Whose(), projections.TurnUser)
-	is.Equal(f.End(), End(Failed))
+	is.Equal(f.End(), turn.End(turn.Failed))
 }
 
 func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
@@ -56,18 +57,18 @@ func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		happens []events.Data
-		want    End
+		want    turn.End
 	}{
-		"nothing was denied":          {nil, Pending},
-		"denied":                      {[]events.Data{deny("bash", "")}, Denied},
-		"denied with a reason":        {[]events.Data{deny("bash", "not today")}, Pending},
-		"one of each":                 {[]events.Data{deny("bash", ""), deny("bash", "not today")}, Denied},
-		"a created name is deleted":   {[]events.Data{deny(events.KindKeep, "")}, Pending},
-		"more budget is denied":       {[]events.Data{deny(events.KindBudget, "enough")}, Denied},
-		"in the turn that is resumed": {[]events.Data{deny("bash", ""), events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, Pending},
+		"nothing was denied":          {nil, turn.Pending},
+		"denied":                      {[]events.Data{deny("bash", "")}, turn.Denied},
+		"denied with a reason":        {[]events.Data{deny("bash", "not today")}, turn.Pending},
+		"one of each":                 {[]events.Data{deny("bash", ""), deny("bash", "not today")}, turn.Denied},
+		"a created name is deleted":   {[]events.Data{deny(events.KindKeep, "")}, turn.Pending},
+		"more budget is denied":       {[]events.Data{deny(events.KindBudget, "enough")}, turn.Denied},
+		"in the turn that is resumed": {[]events.Data{deny("bash", ""), events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, turn.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := New("ses_1")
+			f := turn.New("ses_1")
 			for i, d := range c.happens {
 				f.Apply(cmdtest.Own(t, i+1, "user:u", d))
 			}
@@ -78,7 +79,7 @@ func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
 
 func TestQueueThatAStopHoldsDoesNotKeepTheTurn(t *testing.T) {
 	is := is.New(t)
-	f, seq := New("ses_1"), 0
+	f, seq := turn.New("ses_1"), 0
 	apply := func(d events.Data) events.Event {
 		seq++
 		e := cmdtest.Own(t, seq, "user:u", d)
@@ -102,21 +103,21 @@ func TestQueueThatAStopHoldsDoesNotKeepTheTurn(t *testing.T) {
 
 func TestTurnThatIsStoppedBeforeItsMessageIsSentIsAborted(t *testing.T) {
 	is := is.New(t)
-	f := New("")
+	f := turn.New("")
 	for i, d := range []events.Data{events.MessageSubmitted{Message: "m1"}, events.AbortRequested{}} {
 		f.Apply(cmdtest.Own(t, i+1, "user:u", d))
 	}
 	is.Equal(f.Whose(), projections.TurnUser)
-	is.Equal(f.End(), End(Aborted))
+	is.Equal(f.End(), turn.End(turn.Aborted))
 
-	f = New("ses_1") // a stop when nothing runs or waits stops no turn
+	f = turn.New("ses_1") // a stop when nothing runs or waits stops no turn
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.AbortRequested{}))
-	is.Equal(f.End(), End(Completed))
+	is.Equal(f.End(), turn.End(turn.Completed))
 }
 
 func TestDismissedQuestionOfAToolCountsAsADenial(t *testing.T) {
 	is := is.New(t)
-	f, seq := New("ses_1"), 0
+	f, seq := turn.New("ses_1"), 0
 	apply := func(e events.Event) {
 		seq++
 		f.Apply(cmdtest.Numbered(e, seq))
@@ -131,20 +132,20 @@ func TestDismissedQuestionOfAToolCountsAsADenial(t *testing.T) {
 	}
 	message("msg_1", "tool-calls")
 	apply(cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: "q1", Answers: []string{"yes"}}))
-	is.Equal(f.End(), End(Lost)) // the turn has no end yet
+	is.Equal(f.End(), turn.End(turn.Lost)) // the turn has no end yet
 	apply(cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: "q1", Rejected: true}))
-	is.Equal(f.End(), End(Denied))
+	is.Equal(f.End(), turn.End(turn.Denied))
 	message("msg_2", "stop") // the model goes on
-	is.Equal(f.End(), End(Completed))
+	is.Equal(f.End(), turn.End(turn.Completed))
 }
 
 func TestLostTurnIsResumedAsANewTurn(t *testing.T) {
 	is := is.New(t)
-	f := New("ses_1")
+	f := turn.New("ses_1")
 	is.True(f.Apply(cmdtest.Own(t, 1, "engine:local", events.TurnLost{Session: "ses_1"})))
-	is.Equal(f.End(), End(Lost))
+	is.Equal(f.End(), turn.End(turn.Lost))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageSubmitted{Message: "m2", Resumes: "per_1"}))
-	is.Equal(f.End(), End(Completed))
+	is.Equal(f.End(), turn.End(turn.Completed))
 	// a subagent's is not the chat's
 	is.True(!f.Apply(cmdtest.Own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"})))
 }
@@ -152,7 +153,7 @@ func TestLostTurnIsResumedAsANewTurn(t *testing.T) {
 // OpenCode ends a message like this when it is stopped while it waits to try the provider again.
 func TestTurnStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
 	is := is.New(t)
-	f := New("ses_1")
+	f := turn.New("ses_1")
 	take := func(kind, properties string) {
 		e, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
 			events.OpenCode{Type: kind, Properties: json.RawMessage(properties)})
@@ -164,27 +165,27 @@ func TestTurnStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
 	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1,"completed":2}}}`)
 	take("session.status", `{"sessionID":"ses_1","status":{"type":"idle"}}`)
 	is.Equal(f.Whose(), projections.TurnUser)
-	is.Equal(f.End(), End(Lost))
+	is.Equal(f.End(), turn.End(turn.Lost))
 	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_2","role":"assistant","finish":"stop","time":{"created":3,"completed":4}}}`)
-	is.Equal(f.End(), End(Completed))
+	is.Equal(f.End(), turn.End(turn.Completed))
 }
 
 func TestExitStatusOfATurnWithoutAWholeAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		finish, part string
-		want         End
+		want         turn.End
 	}{
-		"complete":        {"stop", `"type":"text","text":"all"`, Completed},
-		"cut":             {"length", `"type":"text","text":"half"`, Incomplete},
-		"empty":           {"stop", `"type":"text","text":" "`, Incomplete},
-		"broken off":      {"unknown", `"type":"text","text":"half"`, Lost},
-		"after a call":    {"tool-calls", `"type":"tool","tool":"bash","state":{"status":"completed"}`, Lost},
-		"blocked":         {"content-filter", `"type":"text","text":"half"`, Incomplete},
-		"of the provider": {"error", `"type":"text","text":"half"`, Lost},
+		"complete":        {"stop", `"type":"text","text":"all"`, turn.Completed},
+		"cut":             {"length", `"type":"text","text":"half"`, turn.Incomplete},
+		"empty":           {"stop", `"type":"text","text":" "`, turn.Incomplete},
+		"broken off":      {"unknown", `"type":"text","text":"half"`, turn.Lost},
+		"after a call":    {"tool-calls", `"type":"tool","tool":"bash","state":{"status":"completed"}`, turn.Lost},
+		"blocked":         {"content-filter", `"type":"text","text":"half"`, turn.Incomplete},
+		"of the provider": {"error", `"type":"text","text":"half"`, turn.Lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			f := New("ses_1")
+			f := turn.New("ses_1")
 			for i, e := range [][2]string{
 				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_0","role":"assistant","finish":"tool-calls","time":{"completed":1}}}`},
 				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_0","messageID":"msg_0","type":"text","text":"before"}}`},
@@ -205,7 +206,7 @@ func TestExitStatusOfATurnWithoutAWholeAnswer(t *testing.T) {
 
 func TestAMessageThatALossHoldsWaitsUntilAPersonSendsIt(t *testing.T) {
 	is := is.New(t)
-	f := New("ses_1")
+	f := turn.New("ses_1")
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1"}))
 	is.Equal(f.Whose(), projections.TurnUser)
@@ -218,11 +219,11 @@ func TestAMessageThatALossHoldsWaitsUntilAPersonSendsIt(t *testing.T) {
 
 func TestDeniedBudgetRequestEndsAsDenied(t *testing.T) {
 	is := is.New(t)
-	f := New("ses_1")
+	f := turn.New("ses_1")
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
-	is.Equal(f.End(), End(Pending))
+	is.Equal(f.End(), turn.End(turn.Pending))
 	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: events.KindBudget,
 		Decision: events.Denied}))
-	is.Equal(f.End(), End(Denied))
+	is.Equal(f.End(), turn.End(turn.Denied))
 }

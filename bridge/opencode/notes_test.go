@@ -1,4 +1,4 @@
-package notes_test
+package opencode_test
 
 import (
 	"bytes"

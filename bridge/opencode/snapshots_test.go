@@ -1,4 +1,4 @@
-package snapshots_test
+package opencode_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package ports_test
+package web_test
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package records_test
+package web_test
 
 import (
 	"testing"

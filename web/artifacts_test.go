@@ -1,4 +1,4 @@
-package stream_test
+package web_test
 
 import (
 	"io"
