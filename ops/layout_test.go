@@ -42,7 +42,7 @@ var borders = []border{
 	{from: "handlers/...", to: "bridge/... web/... ops/... cmd/...",
 		because: "the same decisions serve the API, the terminal and the tools of the model"},
 	{from: "handlers/record",
-		to: "handlers/agent handlers/budget handlers/channel handlers/chat handlers/device handlers/exec handlers/mcpserver " +
+		to: "handlers/agent handlers/budget handlers/channel handlers/chat handlers/exec handlers/mcpserver " +
 			"handlers/model handlers/network handlers/note handlers/permission/... handlers/policy/... handlers/proposal " +
 			"handlers/recordtype handlers/rule handlers/schedule handlers/sshkey handlers/delegate",
 		because: "a type of records stands beside the decisions that use it, and is passed to record.Open"},

@@ -69,10 +69,11 @@ func (s *System) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.Egress) // checked by Options.Check
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.tail}
-	s.engineNetwork = &network.Engine{Network: s.network}
+	var models []string
 	if address := s.provider.ModelAddress(); address != "" {
-		s.engineNetwork.Models = []string{address}
+		models = []string{address}
 	}
+	s.engineNetwork = &network.Engine{Network: s.network, Models: models}
 }
 
 // wireGateway makes the gateway to MCP servers.

@@ -15,7 +15,7 @@ import (
 	"github.com/matryer/is"
 	cryptossh "golang.org/x/crypto/ssh"
 
-	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
 )
 
@@ -32,7 +32,7 @@ func TestDevicesAreAddedTestedAndRemoved(t *testing.T) {
 		}
 		return stdout
 	}
-	devices := func() (all []device.Device) {
+	devices := func() (all []channel.Device) {
 		t.Helper()
 		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
 		return all

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/note"
@@ -27,8 +26,8 @@ const HealthChecks = "healthchecks"
 
 // All returns all types of configuration records.
 func All(programs mcpserver.Programs) []record.Type {
-	return slices.Concat(agent.Types, rule.Types, proposal.Types, device.Types, channel.Types, model.Types, []record.Type{
-		note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
+	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
+		model.Types, []record.Type{note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.

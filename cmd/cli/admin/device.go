@@ -21,7 +21,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/web/api"
 )
 
@@ -65,8 +65,8 @@ func (d deviceCommand) add(ctx context.Context, args []string) error {
 	if strings.TrimSpace(args[0]) == "" {
 		return errors.New(`a device needs a name, such as "My phone"`)
 	}
-	id, err := d.Create(ctx, device.Collection, map[string]any{"user": owner.ID, "name": args[0],
-		"push_service": device.ServiceUnifiedPush, "push_token": address, "is_active": true})
+	id, err := d.Create(ctx, channel.Devices, map[string]any{"user": owner.ID, "name": args[0],
+		"push_service": channel.ServiceUnifiedPush, "push_token": address, "is_active": true})
 	if err != nil {
 		return err
 	}
@@ -93,21 +93,21 @@ func (d deviceCommand) showQR(address string) {
 
 // storedDevice is a device with its push token.
 type storedDevice struct {
-	device.Device
+	channel.Device
 	Token string `json:"push_token"`
 }
 
 // host returns the server of the push service, "" if the token is no URL.
 func (d storedDevice) host() string {
 	u, err := url.Parse(d.Token)
-	if err != nil || d.Service != device.ServiceUnifiedPush {
+	if err != nil || d.Service != channel.ServiceUnifiedPush {
 		return ""
 	}
 	return u.Host
 }
 
 // listedDevice is a device with the host in place of the push token, which no list shows.
-type listedDevice struct{ device.Device }
+type listedDevice struct{ channel.Device }
 
 func (d *listedDevice) UnmarshalJSON(b []byte) error {
 	var s storedDevice
@@ -117,7 +117,7 @@ func (d *listedDevice) UnmarshalJSON(b []byte) error {
 }
 
 func (d deviceCommand) test(ctx context.Context, args []string) error {
-	one, err := client.View[storedDevice](ctx, d.System, device.Collection, args[0])
+	one, err := client.View[storedDevice](ctx, d.System, channel.Devices, args[0])
 	var result api.PushAnswer
 	if err == nil {
 		err = d.Send(ctx, http.MethodPost, "/api/pocketcoder/push/test", map[string]any{"device": args[0], "wait": true},

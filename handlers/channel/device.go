@@ -1,9 +1,4 @@
-// Package device registers the devices that get notifications.
-//
-// Promises: no list shows a push token, which is enough to read the notifications.
-//
-// It must not know how a notification is sent.
-package device
+package channel
 
 import (
 	"pocketcoder/handlers/record"
@@ -11,13 +6,13 @@ import (
 
 // The config collections of the devices that get notifications, and of the rules of an account on which it gets.
 const (
-	Collection = "devices"
-	Rules      = "notification_rules"
+	Devices           = "devices"
+	NotificationRules = "notification_rules"
 )
 
-// Types are the types of the records of devices and of the rules on notifications.
-var Types = []record.Type{
-	{Name: Collection, Command: "device", Title: "Devices", About: "that receive notifications",
+// DeviceTypes are the types of the records of devices and of the rules on notifications.
+var DeviceTypes = []record.Type{
+	{Name: Devices, Command: "device", Title: "Devices", About: "that receive notifications",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user", "push_token"}, Upsert: true,
 		Fields: []record.Field{
@@ -27,7 +22,7 @@ var Types = []record.Type{
 			{Name: "push_service", Kind: record.Select, Label: "Notification service", Values: []string{"fcm", ServiceUnifiedPush, "webpush"}, Required: true},
 			{Name: "is_active", Kind: record.Bool, Label: "Enabled", Switch: true},
 		}},
-	{Name: Rules, Command: "notification-rule", Title: "Notification rules", About: "what you are notified about",
+	{Name: NotificationRules, Command: "notification-rule", Title: "Notification rules", About: "what you are notified about",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user"}, Upsert: true,
 		Fields: []record.Field{
