@@ -17,7 +17,8 @@ import (
 
 const heartbeat = "server.heartbeat" // every 10 s
 
-// ignoredTypes holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
+// ignoredTypes holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it
+// starts.
 var ignoredTypes = map[string]bool{
 	heartbeat: true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
 }
