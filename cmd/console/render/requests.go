@@ -35,7 +35,7 @@ type Request struct {
 // AddRequest adds a request that OpenCode or the API has made, unless it is known.
 func (r *Renderer) AddRequest(content events.PermissionAsk, seq uint64) *Request {
 	if r.requests[content.ID] == nil { // it is seen again after a reconnect
-		r.requests[content.ID] = &Request{Content: content, seq: seq, Hash: content.Request()}
+		r.requests[content.ID] = &Request{Content: content, seq: seq, Hash: content.ContentHash()}
 	}
 	return r.requests[content.ID]
 }

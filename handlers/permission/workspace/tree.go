@@ -114,7 +114,7 @@ func readRegular(path string, most int64) (body []byte, ok bool) {
 	return body, err == nil
 }
 
-// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. A submodule has a
+// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Input. A submodule has a
 // slash at the end of its path. It reads the index itself: git would obey the repository's configuration.
 func TrackedFiles(folder string) (paths []string, ok bool) {
 	for top := folder; ; top = filepath.Dir(top) {
