@@ -316,7 +316,8 @@ func (s *System) wire() {
 		KeepOriginal: s.permissions.KeepOriginal,
 	}
 	s.outbox = &outbox.Outbox{
-		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
+		Ingest: s.ingest, Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		Pause: ingest.DefaultPause, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
 		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: effects.RetryAfter,
 	}
 	s.ingest.Resend = s.outbox.Resend

@@ -126,7 +126,7 @@ func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 	expect.Eventually(s.T, "as many appended as stored", func() bool {
 		var appended uint64
 		for _, b := range bridges {
-			appended += b.Condition().Stored
+			appended += b.Ingest.Condition().Stored
 		}
 		return appended == last
 	})
