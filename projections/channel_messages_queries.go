@@ -158,9 +158,3 @@ func (m *Model) IsSubmitted(ctx context.Context, message string) (bool, error) {
 	}](ctx, m.Model, "message "+message, "SELECT count(*) AS n FROM messages WHERE id={:id}", dbx.Params{"id": message})
 	return row.N > 0, err
 }
-
-// ChannelMessages returns the newest messages, the newest first.
-func (m *Model) ChannelMessages(ctx context.Context, limit int) ([]ChannelMessage, error) {
-	return store.List[ChannelMessage](ctx, m.Model, "channel messages",
-		"SELECT * FROM channel_messages ORDER BY position DESC, id LIMIT {:limit}", dbx.Params{"limit": limit})
-}

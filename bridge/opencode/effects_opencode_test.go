@@ -79,6 +79,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 		stage{"an abort ends a turn with a steered message", abortEndsATurnWithASteeredMessage},
 		stage{"tools that rules deny wholly are not offered to the model", toolsThatRulesDenyWhollyAreNotOfferedToTheModel},
 		stage{"tool calls cannot block OpenCode", toolCallsCannotBlockOpenCode},
+		stage{"many tool calls cannot block OpenCode", manyCallsCannotBlockOpenCode},
 		stage{"a refused picture is left out", refusedPictureIsLeftOut},
 		stage{"an abort while OpenCode connects its tools ends no other turn", abortWhileOpenCodeConnectsItsTools},
 		stage{"a turn whose end OpenCode cannot store is lost", turnWhoseEndOpenCodeCannotStoreIsLost},

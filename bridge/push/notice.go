@@ -40,7 +40,7 @@ func ofChat(chat string) events.Subject { return events.Subject{Scope: events.Sc
 
 // notifyRequest notifies the people of a chat of a pending permission request or question. cause is the id of the event
 // that made it pending, "" if unknown.
-func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice, why string) error {
+func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice) error {
 	waiting, err := p.isPending(ctx, n)
 	if err != nil || !waiting {
 		return err
@@ -62,7 +62,7 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 		if err != nil {
 			return err
 		}
-		p.describeRequest(&n, request, arguments, chat.Title, why)
+		p.describeRequest(&n, request, arguments, chat.Title)
 	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
 		return err
 	}

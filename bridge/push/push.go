@@ -122,13 +122,13 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	chat := e.Subject.ID
 	switch d := d.(type) {
 	case events.PermissionReferred:
-		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionDecided:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.QuestionRequested:
-		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: d.Question}, "")
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionAnswered:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionExpired:
@@ -156,7 +156,7 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	chat := e.Subject.ID
 	switch b := body.(type) {
 	case events.QuestionAsk:
-		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID})
 	case opencode.QuestionReplied:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})
 	case opencode.PermissionReplied:

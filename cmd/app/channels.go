@@ -11,7 +11,7 @@ import (
 	"pocketcoder/handlers/channel"
 )
 
-// wireChannels creates the channels to messengers. It comes before the web server, which changes their records.
+// wireChannels creates the channels to messengers.
 func (s *System) wireChannels() {
 	s.channels = &channel.Channels{
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Decide: s.gate.Decide,
