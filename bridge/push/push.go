@@ -103,7 +103,7 @@ func (p *Push) Run(ctx context.Context) error {
 	p.withdrawals, p.woken = map[string]delivery{}, make(chan struct{}, 1)
 	p.oldest = time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
 	loop := outbox.Loop[delivery]{Name: "notifications", Model: p.Model, Logger: p.Logger, Pauses: p.RetryAfter,
-		Open: p.open, Try: p.try, Most: maxQueue, Drop: p.drop, Woken: p.woken}
+		Open: p.open, Plan: outbox.InOrder[delivery], Try: p.try, Most: maxQueue, Drop: p.drop, Woken: p.woken}
 	busy.Go(func() { _ = loop.Run(ctx) }) // until ctx ends
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })

@@ -83,7 +83,7 @@ func TestATurnIsNotLostWhileItsMessageMayEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)
-	s.Start(func(b *outbox.Outbox) { b.IdleLimit = time.Hour }).Connected()
+	s.Start(func(b *outbox.Outbox) { b.Ingest.IdleLimit = time.Hour }).Connected()
 	s.Asking("ses_1")
 	fail(s, "ses_1")
 	for range 3 {

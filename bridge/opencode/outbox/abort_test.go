@@ -132,7 +132,7 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	before := len(s.Requests("POST", "/abort"))
 
 	s.Disconnect()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Ingest.Condition().Connected })
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	s.Reconnect()
 	expect.Eventually(t, "the other is taken", func() bool { return len(s.Requests("POST", "/abort")) == before+1 })
