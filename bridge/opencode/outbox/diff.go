@@ -51,7 +51,9 @@ func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error)
 	if err != nil || session == "" {
 		return emptyList, err
 	}
-	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Ingest.Current().Todo(ctx, session) })
+	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) {
+		return o.Ingest.Current().Todo(ctx, session)
+	})
 }
 
 // sessionOf returns the session of a chat, "" if it has none yet.

@@ -145,7 +145,8 @@ func (o *Outbox) dropQuestion(ctx context.Context, q projections.PendingQuestion
 	if err != nil || q.Interrupted || q.Own {
 		return err
 	}
-	if err := o.Ingest.Current().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
+	err = o.Ingest.Current().Dismiss(ctx, q.Directory, q.EngineQuestion)
+	if err != nil && !errors.Is(err, client.ErrGone) {
 		o.Logger.Warn("dismiss question", "err", err)
 	}
 	return nil
