@@ -62,6 +62,7 @@ func (a Again) Unwrap() error { return a.Err }
 // Loop carries out effects of one kind. Fields without a comment must be set.
 type Loop[T any] struct {
 	Name   string // of the effects, for the log
+	Log    *log.Log
 	Model  *projections.Model
 	Logger *slog.Logger
 	Pauses []time.Duration // between tries; the last one repeats
@@ -90,20 +91,26 @@ type Loop[T any] struct {
 	reset    <-chan struct{} // the result of Ready
 }
 
-// failPause is the pause after the open effects could not be listed.
-const failPause = time.Second
+const (
+	failPause   = time.Second     // after the open effects could not be listed, or one could not be dropped
+	lastTimeout = 2 * time.Second // of the request for the end of the log
+	maxDropped  = 20              // effects that are dropped before others are tried
+)
 
 // Run carries out effects until ctx ends, and waits for the tries that it began. The read models must have caught up.
-func (l *Loop[T]) Run(ctx context.Context) (err error) {
+func (l *Loop[T]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l.progress, l.running, l.ended = map[string]Progress{}, map[string]Effect[T]{}, make(chan func())
 	defer l.trying.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
 		if l.Ready != nil {
-			if l.reset, err = l.Ready(ctx); err != nil {
+			reset, err := l.Ready(ctx)
+			if err != nil {
 				return err
 			}
+			l.forgetPauses() // the earlier channel may have been closed meanwhile
+			l.reset = reset
 		}
 		woken := l.Model.Woken()
 		next, err := l.start(ctx)
@@ -118,16 +125,22 @@ func (l *Loop[T]) Run(ctx context.Context) (err error) {
 
 // start begins the tries that are due. It returns the time after which others may be.
 func (l *Loop[T]) start(ctx context.Context) (next time.Duration, err error) {
-	if err := l.Model.CatchUp(ctx); err != nil { // read models that are being rebuilt are behind the log
+	asking, cancel := context.WithTimeout(ctx, lastTimeout)
+	last, err := l.Log.Last(asking)
+	cancel()
+	if err == nil {
+		err = l.Model.Wait(ctx, last) // read models that are being rebuilt are behind the log
+	}
+	if err != nil {
 		return 0, err
 	}
-	seq := l.Model.Seq()
 	open, next, err := l.Open(ctx)
-	if err != nil || l.Model.Seq() < seq { // a rebuild began meanwhile; its end wakes the loop
+	if err != nil || l.Model.Seq() < last { // a rebuild began meanwhile; its end wakes the loop
 		return next, err
 	}
-	if open, err = l.drop(ctx, open); err != nil {
-		return next, err
+	open, isLeft := l.drop(ctx, open)
+	if isLeft {
+		next = min(next, failPause)
 	}
 	known, now := map[string]Progress{}, time.Now()
 	for i, e := range open {
@@ -152,27 +165,34 @@ func (l *Loop[T]) start(ctx context.Context) (next time.Duration, err error) {
 	return next, nil
 }
 
-// drop drops the effects of targets for which too many wait, and returns the others.
-func (l *Loop[T]) drop(ctx context.Context, open []Effect[T]) (rest []Effect[T], err error) {
+// drop drops effects of targets for which too many wait, and returns the others. isLeft reports whether some of these
+// must still be dropped: drop drops maxDropped at most, and none of a target for which that fails.
+func (l *Loop[T]) drop(ctx context.Context, open []Effect[T]) (rest []Effect[T], isLeft bool) {
 	if l.Most == 0 {
-		return open, nil
+		return open, false
 	}
-	waiting, isLater := map[string]int{}, map[string]bool{}
+	waiting, isLater, hasFailed, dropped := map[string]int{}, map[string]bool{}, map[string]bool{}, 0
 	for _, e := range open {
 		waiting[e.Target]++
 	}
 	for _, e := range open {
-		if waiting[e.Target] > l.Most && isLater[e.Target] {
-			waiting[e.Target]--
-			if err := l.Drop(ctx, e); err != nil {
-				return nil, err
+		_, runs := l.running[e.Key]
+		if waiting[e.Target] > l.Most && isLater[e.Target] && !runs {
+			if isLeft = isLeft || dropped == maxDropped; dropped < maxDropped && !hasFailed[e.Target] {
+				err := l.Drop(ctx, e)
+				if err == nil {
+					waiting[e.Target]--
+					dropped++
+					continue
+				}
+				l.Logger.Warn("drop one of the "+l.Name, "effect", e.Key, "target", e.Target, "err", err)
+				hasFailed[e.Target], isLeft = true, true
 			}
-			continue
 		}
 		isLater[e.Target] = true
 		rest = append(rest, e)
 	}
-	return rest, nil
+	return rest, isLeft
 }
 
 // InOrder returns the first effect of each target, if it may be tried now.
@@ -202,10 +222,7 @@ func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 	case end := <-l.ended:
 		end()
 	case <-l.reset:
-		for key, p := range l.progress {
-			p.After = time.Time{}
-			l.progress[key] = p
-		}
+		l.forgetPauses()
 	case <-l.Woken:
 	case <-awake:
 	}
@@ -216,6 +233,18 @@ func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 		default:
 			return
 		}
+	}
+}
+
+// forgetPauses lets no effect wait for its next try any more, if reset is closed.
+func (l *Loop[T]) forgetPauses() {
+	select {
+	case <-l.reset:
+		for key, p := range l.progress {
+			p.After = time.Time{}
+			l.progress[key] = p
+		}
+	default:
 	}
 }
 

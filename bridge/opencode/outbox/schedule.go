@@ -22,8 +22,8 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 		return err
 	}
 	s := &schedule{Outbox: o}
-	loop := outbox.Loop[work]{Name: "effects in OpenCode", Model: o.Model, Logger: o.Logger, Pauses: o.RetryAfter,
-		Open: s.openEffects, Try: s.try,
+	loop := outbox.Loop[work]{Name: "effects in OpenCode", Log: o.Log, Model: o.Model, Logger: o.Logger,
+		Pauses: o.RetryAfter, Open: s.openEffects, Try: s.try,
 		Plan: func(open, running []effect, now time.Time) []effect {
 			return plan(open, running, s.turns, o.MaxTurns, now)
 		},
