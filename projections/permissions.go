@@ -145,6 +145,9 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 // one.
 func (t *tables) putPermission(p Permission) {
 	t.permissions.Put(p)
+	if p.Status == PermissionDenied && p.Reason == "" {
+		t.deny(p.Chat, p.EngineMessage)
+	}
 	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.WaitsForPerson() && !p.Interrupted)
 }
 

@@ -46,7 +46,7 @@ func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	}
 	// the events are on their way
 	s.AppendUnsent(busy(goesOn))
-	s.AppendUnsent(s.Durably(ends, "message.updated", answering(ends, "msg_ses_3", `{"created":1,"completed":2}`))...)
+	s.AppendUnsent(s.Durably(ends, "message.updated", answering(ends, "msg_ses_3", `{"created":1,"completed":2},"finish":"stop"`))...)
 	var once atomic.Bool
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if r.Path == "/pocketcoder/history" && once.CompareAndSwap(false, true) { // after the statuses were read
@@ -58,9 +58,9 @@ func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	})
 	lost := func(session string) int { return len(bridgetest.Facts[events.TurnLost](s, s.ChatOf(session))) }
 	state := func(session string) string {
-		row, _, err := s.Model.Session(t.Context(), session)
+		row, _, err := s.Model.LastTurn(t.Context(), s.ChatOf(session))
 		is.NoErr(err)
-		return row.TurnState
+		return row.State
 	}
 	expect.Eventually(t, "the turn is lost", func() bool { beat(s); return lost(left) == 1 })
 	for range 3 {
@@ -73,7 +73,7 @@ func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	is.Equal(len(s.Requests("GET", "/global/event")), 1) // the stream went on
 
 	// OpenCode ends the message after all
-	s.Happen(s.Durably(left, "message.updated", answering(left, "msg_ses_1", `{"created":1,"completed":2}`))...)
+	s.Happen(s.Durably(left, "message.updated", answering(left, "msg_ses_1", `{"created":1,"completed":2},"finish":"stop"`))...)
 	s.Drained()
 	is.Equal(state(left), turnstate.Completed)
 }
