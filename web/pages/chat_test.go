@@ -48,8 +48,6 @@ func messageEvents(t *testing.T, chat, message string, parts ...map[string]any) 
 		webtest.Check(t, err)
 		all = append(all, e)
 	}
-	status := func(typ string) { add("session.status", `{"sessionID":"ses_`+chat+`","status":{"type":"`+typ+`"}}`) }
-	status("busy")
 	add("message.updated", `{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
 		`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
 	for i, p := range parts {
@@ -58,7 +56,6 @@ func messageEvents(t *testing.T, chat, message string, parts ...map[string]any) 
 		webtest.Check(t, err)
 		add("message.part.updated", string(body))
 	}
-	status("idle")
 	return all
 }
 
