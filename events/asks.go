@@ -111,7 +111,7 @@ func (m PermissionMetadata) Patched() (paths []string) {
 
 // Command returns the command of a bash request, "" for others.
 func (a PermissionAsk) Command() string {
-	if a.Permission != "bash" {
+	if a.Permission != KindBash {
 		return ""
 	}
 	return a.About().Command

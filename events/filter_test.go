@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"pgregory.net/rapid"
 
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 )
 
 func TestFilterFromOutside(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // The stored form is a promise: what these files hold stays readable for ever.

@@ -17,10 +17,10 @@ type RequestOutcome string
 // The outcomes of a request.
 const (
 	RequestWaiting    RequestOutcome = "waiting"
-	RequestAuthorized RequestOutcome = "authorized" // by a person
-	RequestDenied     RequestOutcome = "denied"
+	RequestAuthorized RequestOutcome = Authorized // by a person
+	RequestDenied     RequestOutcome = Denied
 	RequestAllowed    RequestOutcome = "authorized by a rule"
 	RequestRefused    RequestOutcome = "denied by a rule"
-	RequestExpired    RequestOutcome = "expired"
+	RequestExpired    RequestOutcome = Expired
 	RequestElsewhere  RequestOutcome = "answered in OpenCode"
 )

@@ -20,12 +20,15 @@ type PermissionRequested struct {
 	Call       string          `json:"call,omitempty"`
 }
 
-// Decision is the outcome of a decision about a permission request. Clients write these values.
-type Decision string
+// Decision is the outcome of a decision about a permission request: Authorized or Denied.
+type Decision = string
 
+// The statuses of a permission request, and of a question that expired. Clients write Authorized and Denied.
 const (
-	Authorized Decision = "authorized"
-	Denied     Decision = "denied"
+	Draft      = "draft" // no decision yet
+	Authorized = "authorized"
+	Denied     = "denied"
+	Expired    = "expired" // it allows nothing any more, or needs no answer
 )
 
 // PermissionDecided is the one decision about a permission request. It repeats the content of the request, so that an

@@ -9,12 +9,12 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 const reviewer = `---

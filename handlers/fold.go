@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // State is the state that a decision needs. It is folded from events, and Apply cannot refuse an event.
@@ -234,10 +234,10 @@ type cachedFold[S State] struct {
 // MaxFolds is the maximal number of cached folds. A further one replaces the one that was used least recently.
 const MaxFolds = 256
 
-// Get returns the cached fold of an id, or begins one. A transaction gets a fold of its own, because its events may
-// never be stored.
+// Get returns the cached fold of an id, or begins one. A transaction that has decided events gets a fold of its own,
+// because they may never be stored. So no command keeps a fold for a second decision.
 func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *Fold[S] {
-	if InTransaction(ctx) {
+	if t := transactionOf(ctx); t != nil && len(t.writes) > 0 {
 		return begin()
 	}
 	k.mu.Lock()

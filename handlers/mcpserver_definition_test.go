@@ -7,8 +7,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

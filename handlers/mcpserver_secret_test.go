@@ -12,11 +12,11 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // The event of a server may be damaged, or on no replica that this node reads. Its values are not lost with it.

@@ -8,13 +8,13 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // servers gives commands about the MCP server lab.

@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/chat"
@@ -18,6 +17,7 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 // openWithModels is a system whose OpenCode knows three providers, one of them without a key.

@@ -9,12 +9,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // openNotes returns notes over a log of its own, with the agent Reviewer.

@@ -8,13 +8,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 const (

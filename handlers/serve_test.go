@@ -10,9 +10,9 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 )
 
 // number is a command of the tests.

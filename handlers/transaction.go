@@ -7,7 +7,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// MaxTransaction is the most commands a transaction takes. Each one folds its state again.
+// MaxTransaction is the most commands a transaction takes. Each one after the first folds its state again.
 const MaxTransaction = 200
 
 // transaction holds the events that commands have decided together and not yet appended.

@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )

@@ -19,7 +19,7 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 		Metadata: []byte(`{"command": "ls -l"}`),
 		Session:  ses, MessageID: "msg_a", Call: "call_1"}),
 		s.own(events.PermissionRequested{Permission: "intent2", Type: "edit", Message: "May I?"}))
-	asks, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
+	asks, err := m.Permissions(t.Context(), chatID, events.Draft)
 	is.NoErr(err)
 	p := asks[0]
 	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source},
@@ -35,8 +35,8 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}),
 		s.own(events.PermissionExpired{Permission: "intent2", Reason: "too late"}))
 	all, _ := rows[projections.Permission](t, m, "permissions")
-	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{projections.PermissionAuthorized, "ann"})
-	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "too late"})
+	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{events.Authorized, "ann"})
+	is.Equal([]string{all[1].Status, all[1].Reason}, []string{events.Expired, "too late"})
 	unreplied, err := m.DecidedRequests(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0)
@@ -126,7 +126,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	is.Equal(worse, bad)
 	is.Equal(len(after), len(before)+1)
 	for _, p := range after {
-		is.Equal(p.Status == projections.PermissionAuthorized, p.Chat == "chat2")
+		is.Equal(p.Status == events.Authorized, p.Chat == "chat2")
 	}
 	unreplied, err := m.DecidedRequests(t.Context())
 	is.NoErr(err)

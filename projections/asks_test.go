@@ -111,7 +111,7 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.asks("per_1", ses, "echo  hi\nls"))
-	all, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
+	all, err := m.Permissions(t.Context(), chatID, events.Draft)
 	is.NoErr(err)
 	p := all[0]
 	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission},
@@ -123,7 +123,7 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"},
 		Metadata: []byte(`{"command":"echo  hi\nls"}`)}
 	is.Equal(p.Request, ask.Request())
-	none, err := m.Permissions(t.Context(), "", projections.PermissionDenied)
+	none, err := m.Permissions(t.Context(), "", events.Denied)
 	is.NoErr(err)
 	is.Equal(len(none), 0)
 }

@@ -103,17 +103,6 @@ func (m *Model) OpenWorktrees(ctx context.Context) ([]DelegateWorktree, error) {
 			AND NOT EXISTS (SELECT 1 FROM executions x WHERE x.chat=c.id AND x.status='executing') ORDER BY c.first_seq`, nil)
 }
 
-// ActiveDelegates lists the delegates that have a message that waits or a turn that runs.
-func (m *Model) ActiveDelegates(ctx context.Context) (ids []string, err error) {
-	rows, err := store.List[struct{ ID string }](ctx, m.Model, "active delegates", `SELECT c.id FROM chats c
-		WHERE c.parent<>'' AND NOT c.removed AND c.id IN (SELECT chat FROM turns WHERE state IN ('queued', 'running', 'waiting'))
-		ORDER BY c.first_seq`, nil)
-	for _, r := range rows {
-		ids = append(ids, r.ID)
-	}
-	return ids, err
-}
-
 // RunningCommands lists the executions that run in a chat, without the shells of people.
 func (m *Model) RunningCommands(ctx context.Context, chat string) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "running commands of "+chat,

@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestAnErasedChatIsARowWithoutText(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )

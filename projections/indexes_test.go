@@ -6,7 +6,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // The log of BenchmarkFirstLoad: chats go on at the same time, one event of each after the other, in an order of

@@ -6,7 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )

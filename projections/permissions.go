@@ -80,18 +80,10 @@ func (p Permission) RequestFiles() (all []RequestFile) {
 	return all
 }
 
-// The statuses of a permission request.
-const (
-	PermissionDraft      = "draft"
-	PermissionAuthorized = string(events.Authorized)
-	PermissionDenied     = string(events.Denied)
-	PermissionExpired    = "expired"
-)
-
 // WaitsForPerson reports whether a person has to decide the request: the policy has left it to a person, or OpenCode
 // restarted and forgot it. The policy has not decided the other drafts yet. The view waiting_requests says the same.
 func (p Permission) WaitsForPerson() bool {
-	return p.Status == PermissionDraft && !p.Removed && (p.Referred || p.Interrupted)
+	return p.Status == events.Draft && !p.Removed && (p.Referred || p.Interrupted)
 }
 
 // Ask returns the content of the request in the form of the event.
@@ -123,8 +115,8 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 		return t.changePermission(e, b.Permission, func(p *Permission) { p.Applied, p.Failure = b.Error == "", b.Error })
 	case events.PermissionExpired:
 		return t.changePermission(e, b.Permission, func(p *Permission) {
-			if !p.Replied || p.Status == PermissionDraft || p.Status == PermissionExpired {
-				p.Status, p.Reason = PermissionExpired, b.Reason
+			if !p.Replied || p.Status == events.Draft || p.Status == events.Expired {
+				p.Status, p.Reason = events.Expired, b.Reason
 			}
 		})
 	}
@@ -145,7 +137,7 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 // one.
 func (t *tables) putPermission(p Permission) {
 	t.permissions.Put(p)
-	if p.Status == PermissionDenied && p.Reason == "" {
+	if p.Status == events.Denied && p.Reason == "" {
 		t.deny(p.Chat, p.EngineMessage)
 	}
 	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.WaitsForPerson() && !p.Interrupted)
@@ -176,7 +168,7 @@ func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.ID, b.SessionID, e.Subject.ID, b.Permission
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), encodedList(b.Always)
 	p.EngineMessage, p.Call = b.Tool.MessageID, b.Tool.CallID
-	p.Status, p.Source, p.Message = PermissionDraft, engineType, b.Line()
+	p.Status, p.Source, p.Message = events.Draft, engineType, b.Line()
 	p.Request, p.Files, p.AskedSeq = b.Request(), "[]", int64(e.Seq)
 	t.permissions.Put(p)
 	return nil
@@ -198,7 +190,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
 	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
-	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, SourceAPI, true, cmp.Or(b.Message, ask.Line())
+	p.Status, p.Source, p.Replied, p.Message = events.Draft, SourceAPI, true, cmp.Or(b.Message, ask.Line())
 	p.Files = "[]"
 	t.permissions.Put(p)
 	return nil
@@ -207,7 +199,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 // recordReferred records that a user must decide. A request whose id another request has has no row, so nothing is
 // recorded.
 func recordReferred(t *tables, e events.Event, b events.PermissionReferred) {
-	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
+	if p, found := t.permission(e, b.Permission); found && p.Status == events.Draft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
 		p.Files, p.FilesHash = encoded(RequestFiles(b)), events.HashFiles(b.Files)
 		p.decideBy(b.RuleRef)
@@ -242,8 +234,8 @@ func recordDecision(t *tables, e events.Event, b events.PermissionDecided) error
 		}
 	}
 	return t.changePermission(e, b.Permission, func(p *Permission) {
-		if p.Status == PermissionDraft {
-			p.decide(string(b.Decision), e)
+		if p.Status == events.Draft {
+			p.decide(b.Decision, e)
 			p.Reason, p.Cwd, p.Edited, p.Device = b.Reason, b.Cwd, b.Edited, b.Client.Device
 			p.decideBy(b.RuleRef)
 			if !b.Expires.IsZero() {
@@ -268,15 +260,15 @@ func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error 
 		return fmt.Errorf("permission %s was asked in chat %s", b.RequestID, p.Chat)
 	}
 	p.Replied = true
-	if p.Status == PermissionAuthorized && b.Reply == "reject" {
-		p.Status, p.Reason = PermissionExpired, "it was rejected in OpenCode after the approval"
+	if p.Status == events.Authorized && b.Reply == "reject" {
+		p.Status, p.Reason = events.Expired, "it was rejected in OpenCode after the approval"
 	}
-	if p.Status == PermissionDraft {
+	if p.Status == events.Draft {
 		if b.Reply == "reject" {
-			p.decide(PermissionDenied, e)
+			p.decide(events.Denied, e)
 			p.Reason = "rejected in OpenCode: by another client, or together with another request of the session"
 		} else {
-			p.decide(PermissionAuthorized, e)
+			p.decide(events.Authorized, e)
 			p.Reason = "allowed in OpenCode by another client"
 		}
 	}
@@ -286,7 +278,7 @@ func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error 
 
 func (p *Permission) decide(status string, e events.Event) {
 	p.Status, p.DecidedBy, p.DecidedSeq = status, e.Actor, int64(e.Seq)
-	if user, ok := strings.CutPrefix(e.Actor, events.UserActor("")); ok && status == PermissionAuthorized {
+	if user, ok := strings.CutPrefix(e.Actor, events.UserActor("")); ok && status == events.Authorized {
 		p.ApprovedBy, p.ApprovedAt = user, e.Time.UTC().Format(events.TimeFormat)
 	}
 }

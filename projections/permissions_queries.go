@@ -5,6 +5,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/projections/store"
 )
 
@@ -12,7 +13,7 @@ import (
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
 	by := dbx.Params{"chat": chat, "status": status}
 	where := store.Narrowed(by)
-	if status == PermissionDraft { // a parameter would not choose the index of the few requests that wait
+	if status == events.Draft { // a parameter would not choose the index of the few requests that wait
 		where += " AND status='draft'"
 	}
 	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+where+" ORDER BY asked_seq", by)

@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {

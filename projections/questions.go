@@ -46,7 +46,7 @@ const (
 	QuestionAsked    = "asked"
 	QuestionReplied  = "replied"
 	QuestionRejected = "rejected"
-	QuestionExpired  = "expired"
+	QuestionExpired  = events.Expired
 )
 
 // WaitsForPerson reports whether a person has to answer the question. The view waiting_questions says the same.

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestTheQueueIsInThePersonsOrder(t *testing.T) {

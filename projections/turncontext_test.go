@@ -11,8 +11,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 )

@@ -14,9 +14,9 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Turn is a turn of a chat: a message, and all that follows until OpenCode is idle. Its state and its ending follow from
-// the rows of its message, its session and its last step, in whatever order their events come. A turn that is over stays
-// over.
+// Turn is a turn of a chat: a message, and all that follows until OpenCode is idle. Its state and its ending follow
+// from the rows of its message, its session and its last step, in whatever order their events come. A turn that is over
+// stays over.
 type Turn struct {
 	store.Record                  // the id is that of the message; that of the session if OpenCode named none
 	Chat         string           `db:"chat"`

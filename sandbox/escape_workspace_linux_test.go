@@ -15,7 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/protected"
 	"pocketcoder/sandbox/wire"

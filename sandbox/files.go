@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pocketcoder/realdir"
+	"pocketcoder/sandbox/realdir"
 	"pocketcoder/sandbox/wire"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/proc"

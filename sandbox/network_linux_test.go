@@ -19,7 +19,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )

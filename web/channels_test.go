@@ -18,11 +18,11 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

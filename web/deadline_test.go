@@ -14,8 +14,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )

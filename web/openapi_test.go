@@ -10,8 +10,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/records"

@@ -9,8 +9,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/push"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

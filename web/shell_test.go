@@ -15,10 +15,10 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/exec"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/routes"
 	"pocketcoder/web/webtest"

@@ -24,9 +24,9 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // Platform is the connection of one channel to its messenger. Its methods are safe for concurrent use.

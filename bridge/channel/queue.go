@@ -102,7 +102,8 @@ func (h *Hub) describePermission(ctx context.Context, p projections.PendingChann
 		return d, err
 	}
 	title, text, whole := push.Describe(request.Ask(), request.Message, arguments)
-	if request.Permission == "bash" && request.Source != projections.SourceAPI { // an approval covers the folder too
+	// an approval covers the folder too
+	if request.Permission == events.KindBash && request.Source != projections.SourceAPI {
 		text += "\nin " + cmp.Or(oneLine(request.Cwd), "an unknown folder")
 		whole = whole && request.Cwd != ""
 	}
@@ -113,7 +114,7 @@ func (h *Hub) describePermission(ctx context.Context, p projections.PendingChann
 	}
 	title = string(h.Channels.Log.Redactor().Bytes([]byte(title)))
 	d.Text = cut(title, 200) + "\n\n" + clean
-	if request.Permission != "keep" { // the assistant has done it
+	if request.Permission != events.KindKeep { // the assistant has done it
 		d.Text = "May the assistant do this? " + d.Text
 	}
 	if request.ReferredReason != "" {

@@ -11,9 +11,9 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // closeInterrupted records the messages that an earlier process was sending as unknown. A platform cannot be asked

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"pocketcoder/events/log"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Tries limits the work for one update of a messenger, so that no update stops its channel.

@@ -13,7 +13,7 @@ import (
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestAnUpdateThatFailsEachTimeIsSkipped(t *testing.T) {

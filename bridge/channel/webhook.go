@@ -22,9 +22,9 @@ import (
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // WebhookSender posts events to the enabled targets, which are the URLs that subscribe to their types. All fields but

@@ -22,11 +22,11 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -36,7 +36,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/network"
-	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/policy"
 )
 
 // Limits of a connection.
@@ -108,9 +108,9 @@ func (s *Server) debugLog() *log.Logger {
 // client is the owner of a request's credentials: a command, OpenCode itself, or an MCP server.
 type client interface {
 	Begin(context.Context) (connection context.Context, end func(), ok bool)
-	CheckAddress(ctx context.Context, address string) (hostport.Address, error)
-	Private(hostport.Address) bool
-	RecordBlocked(ctx context.Context, at hostport.Address, why error) error
+	CheckAddress(ctx context.Context, address string) (policy.Address, error)
+	Private(policy.Address) bool
+	RecordBlocked(ctx context.Context, at policy.Address, why error) error
 }
 
 // OwnHost is the host name with which OpenCode reaches Own through the proxy. It does not exist in the DNS.
@@ -178,7 +178,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 	}
 }
 
-func (s *Server) reach(ctx context.Context, x client, address string) (hostport.Address, error) {
+func (s *Server) reach(ctx context.Context, x client, address string) (policy.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.decisionTimeout, decisionTime))
 	defer cancel()
 	return x.CheckAddress(ctx, address)

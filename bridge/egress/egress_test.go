@@ -16,8 +16,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // site is a web server that says which request it got.

@@ -12,9 +12,9 @@ import (
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // engine lets OpenCode itself use the proxy, and returns a client with its credentials.

@@ -24,13 +24,13 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // proxyFixture is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows

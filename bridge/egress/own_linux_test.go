@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/bridge/egress"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestAPublicAddressOfThisMachineIsNotDialled(t *testing.T) {

@@ -20,13 +20,13 @@ import (
 	"time"
 
 	"pocketcoder/handlers/network"
-	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/policy"
 )
 
 type connection struct {
 	*Server
 	client client
-	at     hostport.Address
+	at     policy.Address
 }
 
 // ForbiddenError is the error for an address that may not be dialled.
@@ -51,7 +51,7 @@ func Guard(allowed func(netip.Addr) error) func(network, address string, c sysca
 // because a server that listens there may trust local callers. It reads the interfaces on each call, because their
 // addresses change.
 func Public(a netip.Addr) error {
-	if !hostport.Public(a) {
+	if !policy.IsPublic(a) {
 		return fmt.Errorf("%s is not a public address", a)
 	}
 	own, err := net.InterfaceAddrs()

@@ -18,9 +18,9 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"

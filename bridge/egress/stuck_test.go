@@ -16,8 +16,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // long is more than anything here takes, and less than for ever.

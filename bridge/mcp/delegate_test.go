@@ -19,11 +19,11 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/projectionstest"
 )
 

@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/realdir"
+	"pocketcoder/sandbox/realdir"
 )
 
 type fileArguments struct {

@@ -16,11 +16,11 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // openSending returns a fixture whose session works in a directory, with a rule against reading private files.

@@ -23,11 +23,11 @@ import (
 	"pocketcoder/bridge/mcp"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 // fixture is a server in which session ses_1 is of chat c1.

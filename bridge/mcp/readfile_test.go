@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // The names were resolved before, and a command has changed the directory since.

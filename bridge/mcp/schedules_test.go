@@ -10,11 +10,11 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/ops/expect"
 )
 
 func TestAnAssistantSchedulesForThePersonOfItsChatAlone(t *testing.T) {

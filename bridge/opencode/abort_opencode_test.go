@@ -16,8 +16,8 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // gitAsOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.

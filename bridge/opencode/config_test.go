@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,7 +21,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/expect"
+	"pocketcoder/events"
+	"pocketcoder/ops/expect"
 )
 
 func TestEnvironmentHasOnlyNeededVariables(t *testing.T) {
@@ -210,5 +212,18 @@ func TestForeignConfigurationIsRefused(t *testing.T) {
 			is.True(err != nil)
 			expect.Contains(t, err.Error(), c.want)
 		})
+	}
+}
+
+func TestThePluginNamesToolsAsTheirRequestsAre(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`\btool [!=]== "([^"]*)"`).FindAllStringSubmatch(pluginSource, -1)
+	for _, m := range named {
+		if _, known := events.RequestKinds[m[1]]; !known && m[1] != "apply_patch" { // it requests KindEdit
+			t.Errorf("plugin.js names the tool %q", m[1])
+		}
+	}
+	if len(named) == 0 {
+		t.Error("plugin.js names no tool")
 	}
 }

@@ -29,10 +29,10 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // OpenCode ends at a damaged database. What it stores there is not worth a system that does not start.

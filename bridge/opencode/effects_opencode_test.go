@@ -25,7 +25,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
@@ -33,6 +32,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // holdsHistory waits until the log has the durable events that POST /sync/history returns, unchanged, each once and in

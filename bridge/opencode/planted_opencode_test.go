@@ -16,7 +16,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart plants configuration where OpenCode, and what runs beside

@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/opencodetest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // signsCalls notes five calls in the plugin and then makes them. It prints which of them were signed.

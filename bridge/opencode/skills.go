@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 )
 
 // skillHashes is the file with the SHA-256 of each SKILL.md that was written last, by the name of the skill. OpenCode

@@ -12,7 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // A changed skill that cannot be proposed must not stop OpenCode, and must not be lost.

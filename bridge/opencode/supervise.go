@@ -31,8 +31,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/sleep"
 )
 
 // Supervisor runs OpenCode as a child of this process, at the level Isolation. OpenCode listens on a free loopback

@@ -30,7 +30,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // startModel starts the demo model behind a proxy that stores the requests.

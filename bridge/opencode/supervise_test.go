@@ -22,7 +22,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 )
 

@@ -128,7 +128,7 @@ func unguardedPermission(rules []client.AgentRule) string {
 		switch {
 		case rule.Permission == "*" && rule.Pattern == "*" && rule.Action != "allow":
 			found = ""
-		case rule.Action != "allow" || rule.Permission == "external_directory" &&
+		case rule.Action != "allow" || rule.Permission == events.KindExternalDirectory &&
 			strings.HasSuffix(rule.Pattern, "/tool-output/*"):
 			// OpenCode adds this one to every agent: where it keeps tool output that was too long. Reading there asks too.
 		case found == "":

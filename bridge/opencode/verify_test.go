@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // The errors name what a person can change.

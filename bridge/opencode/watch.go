@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // HealthLimits configure when an OpenCode that runs but does not respond is reported and restarted. A zero duration

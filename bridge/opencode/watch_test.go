@@ -15,7 +15,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestUnresponsiveOpenCodeIsReportedAndRestarted(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 )
 
 func TestAButtonDecidesOnceInTheNameOfItsOwner(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 )
 
 // appendFirstRequest creates an account with a device, and a chat of it with a permission request.

@@ -20,7 +20,8 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
 	n.Whole = n.Whole && !about.partial && !request.Ask().Redacted()
-	if request.Permission == "bash" && request.Source != projections.SourceAPI { // an approval covers the folder too
+	// an approval covers the folder too
+	if request.Permission == events.KindBash && request.Source != projections.SourceAPI {
 		where, whole := p.shown(request.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
 		n.Message += "\nin " + cmp.Or(where, "an unknown folder")
@@ -50,11 +51,11 @@ type description struct {
 func describe(permission events.PermissionAsk, message, arguments string) description {
 	about, patch := permission.About(), workspace.PatchLines(permission, "", func(string) bool { return false })
 	switch {
-	case permission.Permission == "budget":
+	case permission.Permission == events.KindBudget:
 		return description{title: "Allow more spending", text: message}
-	case permission.Permission == "network":
+	case permission.Permission == events.KindNetwork:
 		return description{title: "Connect to " + strings.Join(permission.Patterns, ", "), text: message}
-	case permission.Permission == "keep":
+	case permission.Permission == events.KindKeep:
 		return describeKeep(permission, message)
 	case permission.Command() != "":
 		return description{title: "Run " + oneLine(about.Command), text: about.Command}
@@ -95,11 +96,11 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 func verbOf(permission string) string {
 	switch permission {
-	case "edit", "write":
+	case events.KindEdit, events.KindWrite:
 		return "Write"
-	case "read":
+	case events.KindRead:
 		return "Read"
-	case "webfetch":
+	case events.KindWebfetch:
 		return "Fetch"
 	}
 	return "Use " + permission + ":"

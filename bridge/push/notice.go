@@ -13,6 +13,7 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
@@ -24,12 +25,6 @@ const (
 	typePermission = "permission"
 	typeQuestion   = "question"
 	typeServer     = "mcp_request"
-)
-
-// mcpServers is the collection of the tool servers that administrators let in, and pending what waits for one.
-const (
-	mcpServers    = "mcp_servers"
-	statusPending = "pending"
 )
 
 // identify returns the id of a notification. It depends only on what the notification is about, so it is the same for
@@ -157,27 +152,28 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 		Hosts                                     []string
 	}
 	since := uint64(0) // sequence at which the server began to wait
-	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpServers, e.Subject.ID, "*"), 0, func(one events.Event) error {
-		d, err := events.Decode(one)
-		if err != nil {
+	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpserver.Collection, e.Subject.ID, "*"), 0,
+		func(one events.Event) error {
+			d, err := events.Decode(one)
+			if err != nil {
+				return nil
+			}
+			before := now.Status
+			now.Status = ""
+			if saved, ok := d.(events.Saved); ok {
+				_ = json.Unmarshal(saved.Fields, &now) // fields of other types are left empty
+			}
+			if now.Status == mcpserver.Pending && before != mcpserver.Pending {
+				since = one.Seq
+			}
 			return nil
-		}
-		before := now.Status
-		now.Status = ""
-		if saved, ok := d.(events.Saved); ok {
-			_ = json.Unmarshal(saved.Fields, &now) // fields of other types are left empty
-		}
-		if now.Status == statusPending && before != statusPending {
-			since = one.Seq
-		}
-		return nil
-	})
-	about := events.Subject{Scope: events.ScopeConfig, Collection: mcpServers, ID: e.Subject.ID}
-	id := identify(mcpServers, e.Subject.ID, fmt.Sprint(since))
+		})
+	about := events.Subject{Scope: events.ScopeConfig, Collection: mcpserver.Collection, ID: e.Subject.ID}
+	id := identify(mcpserver.Collection, e.Subject.ID, fmt.Sprint(since))
 	switch {
 	case err != nil || since == 0:
 		return err
-	case now.Status != statusPending:
+	case now.Status != mcpserver.Pending:
 		return p.withdraw(ctx, e, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
 	}
 	reached := ""
@@ -210,8 +206,8 @@ func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 		}
 		return false, err
 	case n.Server != "":
-		record, found, err := p.configRecord(ctx, mcpServers, n.Server)
-		return found && record.text("status") == statusPending, err
+		record, found, err := p.configRecord(ctx, mcpserver.Collection, n.Server)
+		return found && record.text("status") == mcpserver.Pending, err
 	}
 	return true, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 )
 
@@ -136,7 +137,7 @@ func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
 		return err
 	}
 	for _, every := range []events.Subject{
-		{Scope: events.ScopeChat, ID: "*"}, {Scope: events.ScopeUser, ID: "*"}, {Scope: events.ScopeConfig, Collection: mcpServers, ID: "*"},
+		{Scope: events.ScopeChat, ID: "*"}, {Scope: events.ScopeUser, ID: "*"}, {Scope: events.ScopeConfig, Collection: mcpserver.Collection, ID: "*"},
 		{Scope: events.ScopeConfig, Collection: model.Providers, ID: "*"},
 	} {
 		open := map[target]job{}

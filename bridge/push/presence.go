@@ -75,7 +75,7 @@ func (p *Push) watchPresence(ctx context.Context) {
 
 // withholdPending records the owners of chats with a recent pending request as viewers who have just left.
 func (p *Push) withholdPending(ctx context.Context) error {
-	requests, err := p.Model.Permissions(ctx, "", projections.PermissionDraft)
+	requests, err := p.Model.Permissions(ctx, "", events.Draft)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 
 // notifyPending notifies the people of a chat of its pending requests. Devices that were notified already are skipped.
 func (p *Push) notifyPending(ctx context.Context, chat string) error {
-	requests, err := p.Model.Permissions(ctx, chat, projections.PermissionDraft)
+	requests, err := p.Model.Permissions(ctx, chat, events.Draft)
 	if err != nil {
 		return err
 	}

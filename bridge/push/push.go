@@ -35,6 +35,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	records "pocketcoder/handlers/record"
@@ -86,7 +87,7 @@ var filters = []string{
 	events.ChatSubject("*", "question.*"), events.ChatOpenCodeSubject("*", "question.*"),
 	events.ChatOpenCodeSubject("*", sessionStatus), events.ChatOpenCodeSubject("*", sessionError),
 	events.ChatSubject("*", events.TurnLost{}.Kind()), events.ChatSubject("*", events.MessageFailed{}.Kind()),
-	events.ConfigSubject(mcpServers, "*", "*"),
+	events.ConfigSubject(mcpserver.Collection, "*", "*"),
 	events.ConfigSubject(model.Providers, "*", events.Saved{}.Kind()),
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	records "pocketcoder/handlers/record"
-	"pocketcoder/sleep"
 )
 
 // job is an entry of a device's queue: a notification to send or to withdraw.

@@ -13,9 +13,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // body is the JSON that an app reads.
@@ -292,7 +291,7 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 	for i, cut := range []bool{false, true} { // the rest must be read first, elsewhere
 		id := fmt.Sprint("k", i)
 		keep.Cut = cut
-		s.append(chat, events.PermissionRequested{Permission: id, Type: permission.TypeKeep, Patterns: []string{".envrc"},
+		s.append(chat, events.PermissionRequested{Permission: id, Type: events.KindKeep, Patterns: []string{".envrc"},
 			Message: "A command created .envrc. Keep it?", Metadata: events.MustEncode(keep)})
 		s.append(chat, events.PermissionReferred{Permission: id, Reason: "a person decides"})
 		got = s.awaitRequest(r, 3+i)
@@ -329,7 +328,7 @@ func TestAdministratorsAreAskedAboutABudgetOfAllChats(t *testing.T) {
 	s.device("d2", root, "unifiedpush", roots.URL+"/topic")
 	chat := s.chat(ann, "ann's")
 	s.append(chat, events.PermissionRequested{
-		Permission: "more", Type: permission.TypeBudget, Patterns: []string{"daily"}, Message: "Allow 5 more?", Metadata: json.RawMessage(`{"administrators":true}`),
+		Permission: "more", Type: events.KindBudget, Patterns: []string{"daily"}, Message: "Allow 5 more?", Metadata: json.RawMessage(`{"administrators":true}`),
 	})
 	s.append(chat, events.PermissionReferred{Permission: "more"})
 	got := s.awaitRequest(roots, 0)

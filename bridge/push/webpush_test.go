@@ -21,8 +21,8 @@ import (
 
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 )
 
 // browser is a Web Push subscriber.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Limits of concurrent connections. Connections before the login have limits of their own, also for each address. So

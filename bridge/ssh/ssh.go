@@ -23,8 +23,8 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/events"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/sshkey"
 	"pocketcoder/projections"

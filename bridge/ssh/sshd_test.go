@@ -16,8 +16,8 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 )
 
 // serve runs an SSH server on the keys for as long as the test lasts.

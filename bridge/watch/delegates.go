@@ -172,14 +172,6 @@ func (w Delegates) silentOne(ctx context.Context, d projections.RunningDelegate)
 	return 0, w.awaitEvent(ctx, seq, err)
 }
 
-// ActiveDelegates returns the delegates that have a message that waits or a turn that runs, at the end of the log.
-func ActiveDelegates(ctx context.Context, m *projections.Model) ([]string, error) {
-	if err := m.CatchUp(ctx); err != nil {
-		return nil, err
-	}
-	return m.ActiveDelegates(ctx)
-}
-
 // killAfter is how long the commands of a stopped delegate have to end by themselves.
 const killAfter = 3 * time.Second
 

@@ -17,10 +17,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 )
 
 // system is a scripted OpenCode with everything around it, and a chat whose turn runs.
@@ -330,7 +330,7 @@ func TestAMessageWakesNoMoreDelegatesThanMayRun(t *testing.T) {
 	s.delegates.Limits = delegate.Limits{PerChat: 2}
 	s.delegates.Active = func(ctx context.Context) ([]string, error) {
 		s.Drained()
-		return watch.ActiveDelegates(ctx, s.Model)
+		return s.Model.ActiveDelegates(ctx)
 	}
 	s.watch(0)
 	one, first := s.delegate("one")

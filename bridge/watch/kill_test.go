@@ -19,9 +19,9 @@ import (
 	"pocketcoder/bridge/watch"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

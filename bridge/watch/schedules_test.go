@@ -15,11 +15,11 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/watch"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -50,7 +50,8 @@ func (s *scheduleSystem) watchAfter(loss bool) {
 }
 
 func (s *scheduleSystem) schedules() *schedule.Schedules {
-	return &schedule.Schedules{Log: s.Log, Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }}
+	now := func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+	return &schedule.Schedules{Log: s.Log, Chats: s.Chats, Now: now}
 }
 
 func (s *scheduleSystem) save(id string, set map[string]any) {

@@ -15,12 +15,7 @@ func (s *System) wireChannels() {
 	s.channels = &channel.Channels{
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Decide: s.gate.Decide,
 		AwaitReadModels: s.model.Wait,
-		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
-			return s.model.CountWaiting(ctx, chat)
-		},
-		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
-			return s.model.IsSubmitted(ctx, message)
-		},
+		CountWaiting:    s.model.CountWaiting, IsSubmitted: s.model.IsSubmitted,
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func (s *System) wireDelegates() {
 	s.delegates = &delegate.Delegates{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
 		Limits: delegate.Limits{All: s.o.MaxDelegates}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
-		Active: func(ctx context.Context) ([]string, error) { return watch.ActiveDelegates(ctx, s.model) }}
+		Active: s.model.ActiveDelegates}
 	s.tools.Delegates = s.delegates
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"

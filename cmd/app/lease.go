@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 const (

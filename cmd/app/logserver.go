@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections/store"

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	workspaces "pocketcoder/handlers/permission/workspace"
@@ -217,7 +218,7 @@ func (o Options) networkOption() string {
 		return "--network " + string(o.Network)
 	}
 	for _, r := range o.Rules {
-		if r.Permission == "network" && r.Action != policy.Deny {
+		if r.Permission == events.KindNetwork && r.Action != policy.Deny {
 			return fmt.Sprintf("--allow '%s'", r)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestAWorkspaceInTheDataDirectoryIsRefused(t *testing.T) {

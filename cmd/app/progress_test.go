@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestReadySaysWhatRunsWhere(t *testing.T) {

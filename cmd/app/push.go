@@ -5,9 +5,9 @@ import (
 	"errors"
 	"os"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/secret"
 	"pocketcoder/web/api"
 )

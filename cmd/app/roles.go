@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
-	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 

@@ -5,17 +5,16 @@ import (
 
 	"pocketcoder/bridge/watch"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/projections/queries"
 )
 
 func (s *System) wireSchedules() {
-	s.schedules = &schedule.Schedules{Log: s.log, Accounts: s.accounts}
+	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}
 	s.tools.Schedules, s.gate.NoteOn = s.schedules, s.tools.PreviewTask
 	s.tools.Preview = s.previews().Of
 }
 
 func (s *System) previews() schedule.Previews {
-	return schedule.Previews{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
+	return schedule.Previews{Gate: s.gate, ChatsOf: s.model.ChatsOf}
 }
 
 // watchSchedules runs on each node that handles commands. They start each run once.

@@ -10,8 +10,8 @@ import (
 	"github.com/matryer/is"
 	"rsc.io/qr"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 )
 
 var aSetup = account.Setup{Token: "T0k_en-of-the-setup", Expires: time.Now().Add(30 * time.Minute)}

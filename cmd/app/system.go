@@ -43,6 +43,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
+	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
@@ -59,7 +60,6 @@ import (
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
-	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
@@ -323,7 +323,7 @@ func (s *System) wire() {
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
 		HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter,
-		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, permission.TypeKeep) },
+		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, events.KindKeep) },
 		HasTurn: func(ctx context.Context, chat string) (bool, error) {
 			c, _, err := s.model.Chat(ctx, chat)
 			return c.Turn == projections.TurnAssistant, err
@@ -348,8 +348,8 @@ func (s *System) wire() {
 	s.engine.MCP = s.renewTools
 	s.gate = permission.Gate{
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
-		Call: findCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model), Logger: s.o.Logger,
-		Evaluated: queries.Evaluated(s.model),
+		Call: findCall(s.model), History: s.model.PastRequests, LastOfExecution: s.model.LastOfExecution, Logger: s.o.Logger,
+		Evaluated: s.model.EvaluatedThrough,
 		Network:   s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.outbox.Rules, s.tools.JudgeRead = s.gate.RulesOf, s.gate.JudgeRead
@@ -437,7 +437,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 			Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))
-	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
+	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: s.model.ArchivedSince,
 		Logger: s.o.Logger}
 	for _, run := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,

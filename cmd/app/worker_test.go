@@ -11,7 +11,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"pocketcoder/cmd/program"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 

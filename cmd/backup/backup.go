@@ -27,11 +27,11 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 )

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 )

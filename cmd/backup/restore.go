@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"

@@ -18,8 +18,8 @@ import (
 
 	"filippo.io/age"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/atomicfile"
 )
 
 // secrets is the content of the encrypted file: one line of JSON, then the messages of the bucket.

@@ -129,12 +129,16 @@ func ServerFlags(fs *flag.FlagSet, env Environment) *client.Address {
 	return at
 }
 
-// configDirectory returns the directory with the user's configuration of PocketCoder.
+// configDirectory returns the directory with the user's configuration of PocketCoder, "" if the environment names none.
 func configDirectory(env Environment) string {
-	if config := env.Getenv("XDG_CONFIG_HOME"); config != "" {
+	config, home := env.Getenv("XDG_CONFIG_HOME"), env.Getenv("HOME")
+	switch {
+	case config != "":
 		return filepath.Join(config, "pocketcoder")
+	case home != "":
+		return filepath.Join(home, ".config", "pocketcoder")
 	}
-	return filepath.Join(env.Getenv("HOME"), ".config", "pocketcoder")
+	return ""
 }
 
 // WrongUsage prints what is wrong with the arguments on stderr, and returns ErrUsage.

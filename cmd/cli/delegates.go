@@ -10,8 +10,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/money"
 	"pocketcoder/projections"
 )
 
@@ -72,7 +72,7 @@ func listDelegates(ctx context.Context, env Environment, args []string) error {
 }
 
 func delegateRow(w projections.Delegate) []string {
-	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), money.Text(w.Cost),
+	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), budget.Dollars(w.Cost),
 		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
 		printable.OneLine(cmp.Or(w.Remains(), w.Line), 60)}

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/console"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/limit"
 )
 

@@ -14,9 +14,10 @@ const loginUsage = `pocketcoder login URL: let this program act for your account
   pocketcoder chats --server https://code.example.org
   export POCKETCODER_SERVER=https://code.example.org    for all commands
 
-It shows a code. Open the page that it names, log in there, compare the code, and confirm it within ten minutes. The token is stored
-in $XDG_CONFIG_HOME/pocketcoder (~/.config/pocketcoder), and only you can read it. The login is listed on your account page,
-where you can end it; an administrator can end it with "pocketcoder user revoke". It ends by itself if it is not used for 14 days. A script can pass a token in
+It shows a code. Open the page that it names, log in there, type the code, and confirm it within ten minutes. The token
+is stored in $XDG_CONFIG_HOME/pocketcoder (~/.config/pocketcoder), and only you can read it. The login is listed on your
+account page, where you can end it; an administrator can end it with "pocketcoder user revoke". It ends by itself if it
+is not used for 14 days. It does not end when you log out in the browser. A script can pass a token in
 POCKETCODER_TOKEN instead.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
@@ -34,7 +35,7 @@ func Login(ctx context.Context, env Environment, args []string) error {
 	}
 	at := client.Address{Server: server, Config: configDirectory(env)}
 	email, err := client.Login(ctx, at, func(code, page string) {
-		fmt.Fprintf(env.Stdout, "Open this page and confirm the code %s:\n\n  %s\n\n", printable.OneLine(code, 40),
+		fmt.Fprintf(env.Stdout, "Open this page and type the code %s there:\n\n  %s\n\n", printable.OneLine(code, 40),
 			printable.OneLine(page, 300))
 	})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/web/webtest"
 )

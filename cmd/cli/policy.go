@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
 	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 )
@@ -109,7 +110,7 @@ type policyAnswer struct {
 func runPolicyTest(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "policy test", policyTestUsage)
 	at := ServerFlags(fs, env)
-	permission := fs.String("permission", "bash",
+	permission := fs.String("permission", events.KindBash,
 		"`type` of the request: bash, read, edit, write, webfetch, network, mcp, task, …")
 	cwd := fs.String("cwd", "", "`directory` in which the command would run; default the workspace")
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
@@ -196,11 +197,11 @@ func newRequest(permission, request, cwd, workspace string) (policy.Ask, error) 
 	a := policy.Ask{Type: permission, Patterns: []string{request}, Path: request, URL: request, Address: request,
 		Resolve: workspaces.RealPath, List: workspaces.ListFolder, Tracked: workspaces.TrackedFiles}
 	switch permission {
-	case "bash":
+	case events.KindBash:
 		a.Command = request
-	case "mcp":
+	case events.KindMCP:
 		a.Tool = request
-	case "glob", "grep": // the argument is a pattern, not a path
+	case events.KindGlob, events.KindGrep: // the argument is a pattern, not a path
 		a.Path = ""
 	}
 	var root, folder bool

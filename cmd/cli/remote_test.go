@@ -16,8 +16,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
@@ -132,4 +132,24 @@ func TestATokenIsNotSentWithoutEncryption(t *testing.T) {
 		return cli.Login(c.t.Context(), env, []string{"http://code.example.org"})
 	})
 	is.New(t).True(errors.Is(err, cli.ErrUsage))
+}
+
+func TestWithoutAHomeNoTokenIsStored(t *testing.T) {
+	is := is.New(t)
+	t.Chdir(t.TempDir())
+	c := terminal{t, ""}
+	for _, command := range []func(*terminal, cli.Environment) error{
+		func(c *terminal, env cli.Environment) error {
+			return cli.Login(c.t.Context(), env, []string{"https://code.example.org"})
+		},
+		func(c *terminal, env cli.Environment) error {
+			return cli.Chats(c.t.Context(), env, []string{"--server", "https://code.example.org"})
+		},
+	} {
+		_, err := c.run(command)
+		expect.Contains(t, fmt.Sprint(err), "HOME is not set")
+	}
+	files, err := os.ReadDir(".")
+	is.NoErr(err)
+	is.Equal(len(files), 0)
 }

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/money"
 	"pocketcoder/projections"
 )
 
@@ -90,7 +90,7 @@ func listSchedules(ctx context.Context, env Environment, args []string) error {
 		"SCHEDULE\tNAME\tDUE\tNEXT\tLAST RUN\tCOST", func(r scheduleRow) []string {
 			last, cost := "-", "-"
 			if r.Last != nil {
-				last, cost = r.Last.State, money.Text(r.Last.Cost)
+				last, cost = r.Last.State, budget.Dollars(r.Last.Cost)
 			}
 			return []string{r.ID, printable.OneLine(r.Name, 30), printable.OneLine(dueText(r.Schedule), 40),
 				cmp.Or(printable.LocalTime(r.Next), either(r.Enabled, "-", "paused")), last, cost}
@@ -196,7 +196,7 @@ func showSchedule(ctx context.Context, env Environment, args []string) error {
 		printNextRuns(env, next)
 		return PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
 			func(p projections.PricedRun) []string {
-				return []string{printable.LocalTime(p.Due), p.State, money.Text(p.Cost), cmp.Or(p.Chat, "-"),
+				return []string{printable.LocalTime(p.Due), p.State, budget.Dollars(p.Cost), cmp.Or(p.Chat, "-"),
 					printable.OneLine(p.Reason, 60)}
 			})
 	})

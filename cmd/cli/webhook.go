@@ -67,7 +67,7 @@ func (c *channelCommand) renewToken(ctx context.Context, name string) error {
 			path = channel.Targets + "/" + t.ID
 		}
 	}
-	var made record.Token
+	var made record.NewToken
 	err = c.Send(ctx, http.MethodPost, "/api/pocketcoder/"+path+"/token", nil, &made)
 	if handlers.CodeOf(err) == handlers.NotFound {
 		err = fmt.Errorf("there is no webhook with the id %q, and no target of this name", name)

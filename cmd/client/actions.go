@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/projections"
 	"pocketcoder/web/routes"
 )
 
@@ -55,7 +56,7 @@ func (s *System) AllowAlways(ctx context.Context, id string, a permission.AllowA
 	if err != nil {
 		return err
 	}
-	return s.Send(ctx, http.MethodPost, always(found.ID), routes.AlwaysRequest{Pattern: a.Pattern, Scope: a.Scope,
+	return s.SendOnce(ctx, http.MethodPost, always(found.ID), routes.AlwaysRequest{Pattern: a.Pattern, Scope: a.Scope,
 		For: a.For, ShownRequest: a.ShownRequest, ShownRules: a.ShownRules}, nil)
 }
 
@@ -73,13 +74,13 @@ func (s *System) AnswerQuestion(ctx context.Context, question string, index int,
 	if len(found) == 0 {
 		return handlers.Refuse(handlers.NotFound, "there is no question %s", question)
 	}
-	fields := map[string]string{"status": "rejected"}
+	fields := map[string]string{"status": projections.QuestionRejected}
 	if answers != nil {
 		reply, err := json.Marshal(answers)
 		if err != nil {
 			return err
 		}
-		fields = map[string]string{"status": "replied", "reply": string(reply)}
+		fields = map[string]string{"status": projections.QuestionReplied, "reply": string(reply)}
 	}
 	return s.Update(ctx, "questions", found[0].ID, fields)
 }
@@ -90,12 +91,12 @@ func actionOf(chat, action string) string {
 
 // Abort stops the turn of a chat.
 func (s *System) Abort(ctx context.Context, chat string) error {
-	return s.Send(ctx, http.MethodPost, actionOf(chat, "abort"), nil, nil)
+	return s.SendOnce(ctx, http.MethodPost, actionOf(chat, "abort"), nil, nil)
 }
 
 // Omit leaves out the files of a chat that the provider refused.
 func (s *System) Omit(ctx context.Context, chat string) error {
-	return s.Send(ctx, http.MethodPost, actionOf(chat, "omit"), nil, nil)
+	return s.SendOnce(ctx, http.MethodPost, actionOf(chat, "omit"), nil, nil)
 }
 
 // Revert takes back a message of a chat, by OpenCode's id, and all that followed it. Without a message it undoes the
@@ -103,7 +104,7 @@ func (s *System) Omit(ctx context.Context, chat string) error {
 // changed later, nothing happens, and Revert returns these.
 func (s *System) Revert(ctx context.Context, chat, message, changed string) (files, later []string, err error) {
 	var answer struct{ Files []string }
-	err = s.Send(ctx, http.MethodPost, actionOf(chat, "revert"), map[string]string{"message": message,
+	err = s.SendOnce(ctx, http.MethodPost, actionOf(chat, "revert"), map[string]string{"message": message,
 		"changed": changed}, &answer)
 	if r := (refusal{}); errors.As(err, &r) && r.Code == handlers.Conflict {
 		var problem struct {
@@ -119,13 +120,13 @@ func (s *System) Revert(ctx context.Context, chat, message, changed string) (fil
 // SelectModel selects the model of a chat, of the chats of an account, or of all chats if both are empty. An empty
 // model ends the selection.
 func (s *System) SelectModel(ctx context.Context, chat, user, model string) error {
-	return s.Send(ctx, http.MethodPut, "/api/pocketcoder/models/selected",
+	return s.SendOnce(ctx, http.MethodPut, "/api/pocketcoder/models/selected",
 		map[string]string{"chat": chat, "user": user, "model": model}, nil)
 }
 
 // Signal sends a signal to the processes of a command. An empty signal ends the command.
 func (s *System) Signal(ctx context.Context, exec, signal string) error {
-	return s.Send(ctx, http.MethodPost, "/api/executions/"+url.PathEscape(exec)+"/signal",
+	return s.SendOnce(ctx, http.MethodPost, "/api/executions/"+url.PathEscape(exec)+"/signal",
 		map[string]string{"signal": signal}, nil)
 }
 
@@ -170,7 +171,7 @@ func (s *System) NextRuns(ctx context.Context, schedule string) ([]time.Time, er
 // RunSchedule starts a run of a schedule and returns its chat.
 func (s *System) RunSchedule(ctx context.Context, schedule string) (chat string, err error) {
 	var started struct{ Chat string }
-	err = s.Send(ctx, http.MethodPost, scheduleAt(schedule, "run"), nil, &started)
+	err = s.SendOnce(ctx, http.MethodPost, scheduleAt(schedule, "run"), nil, &started)
 	return started.Chat, err
 }
 

@@ -14,9 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/sleep"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/events/log/sleep"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 )
 
 // Address says which system is meant.
@@ -87,33 +89,64 @@ func (a Address) logins() (map[string]login, error) {
 }
 
 // store stores a login at the server. Only the user can read it.
-func (a Address) store(l login) error {
+func (a Address) store(ctx context.Context, l login) error {
+	if err := os.MkdirAll(a.Config, 0o700); err != nil {
+		return err
+	}
+	unlock, err := a.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, err := a.logins()
 	if err != nil {
 		return err
 	}
 	all[a.Server] = l
 	b, err := json.MarshalIndent(all, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(a.Config, 0o700)
-	}
 	if err != nil {
 		return err
 	}
 	return atomicfile.Write(a.loginsPath(), b)
 }
 
+// lockTime limits the wait for another process that stores a login, and lockPause is the time between two tries.
+const (
+	lockTime  = 10 * time.Second
+	lockPause = 20 * time.Millisecond
+)
+
+// lock waits until this process alone may change the stored logins.
+func (a Address) lock(ctx context.Context) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	for {
+		unlock, err = atomicfile.Lock(a.loginsPath() + ".lock")
+		if !errors.Is(err, atomicfile.ErrLocked) || sleep.For(ctx, lockPause) != nil {
+			return unlock, err
+		}
+	}
+}
+
+// check returns the address with the URL of the server as CheckServer returns it.
+func (a Address) check() (_ Address, err error) {
+	if a.Config == "" {
+		return a, errors.New("HOME is not set; name a directory for your logins and your history with XDG_CONFIG_HOME")
+	}
+	a.Server, err = CheckServer(a.Server)
+	return a, err
+}
+
 // connectElsewhere returns a connection to the server, with the stored token.
 func connectElsewhere(ctx context.Context, at Address) (*System, error) {
-	server, err := CheckServer(at.Server)
+	at, err := at.check()
 	if err != nil {
 		return nil, err
 	}
-	at.Server = server
 	if err := os.MkdirAll(string(at.State()), 0o700); err != nil {
 		return nil, err
 	}
-	s := At(server)
+	s := At(at.Server)
 	s.Address = at
 	if at.Token != "" {
 		return s, nil
@@ -122,9 +155,9 @@ func connectElsewhere(ctx context.Context, at Address) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, known := all[server]
+	l, known := all[at.Server]
 	if !known {
-		return nil, fmt.Errorf("you are not logged in at %s; log in with: pocketcoder login %[1]s", server)
+		return nil, fmt.Errorf("you are not logged in at %s; log in with: pocketcoder login %[1]s", at.Server)
 	}
 	s.Token = l.Token
 	if time.Since(l.Refreshed) < refreshAfter {
@@ -135,7 +168,7 @@ func connectElsewhere(ctx context.Context, at Address) (*System, error) {
 		return nil, err
 	}
 	s.Token, l.Token, l.Refreshed = answer.Token, answer.Token, time.Now()
-	return s, at.store(l)
+	return s, at.store(ctx, l)
 }
 
 // loginPause is the time between two questions whether a person has confirmed a code.
@@ -144,7 +177,7 @@ const loginPause = 2 * time.Second
 // Login logs in at the server: show gets the code and the address of the page where a person confirms it. It stores the
 // token, and returns the email of the account.
 func Login(ctx context.Context, at Address, show func(code, page string)) (email string, err error) {
-	if at.Server, err = CheckServer(at.Server); err != nil {
+	if at, err = at.check(); err != nil {
 		return "", err
 	}
 	s := At(at.Server)
@@ -157,18 +190,26 @@ func Login(ctx context.Context, at Address, show func(code, page string)) (email
 		begun.Page = at.Server + begun.Page
 	}
 	show(begun.Code, begun.Page)
+	return at.awaitConfirmation(ctx, s, begun.Code, begun.Secret)
+}
+
+// awaitConfirmation waits until a person has confirmed the code, and stores the token. While the server cannot be
+// reached, it goes on until the code expires.
+func (a Address) awaitConfirmation(ctx context.Context, s *System, code, secret string) (email string, err error) {
+	expires := time.Now().Add(account.CodeLife)
 	for {
 		var answer struct {
 			Pending      bool
 			Token, Email string
 		}
-		err := s.Send(ctx, http.MethodPost, "/api/pocketcoder/logins/"+url.PathEscape(begun.Code)+"/token",
-			map[string]string{"secret": begun.Secret}, &answer)
-		if err != nil {
-			return "", err
+		err := s.Send(ctx, http.MethodPost, "/api/pocketcoder/logins/"+url.PathEscape(code)+"/token",
+			map[string]string{"secret": secret}, &answer)
+		if err == nil && !answer.Pending {
+			return answer.Email, a.store(ctx, login{answer.Token, answer.Email, time.Now()})
 		}
-		if !answer.Pending {
-			return answer.Email, at.store(login{answer.Token, answer.Email, time.Now()})
+		refused := handlers.CodeOf(err) != "" && handlers.CodeOf(err) != handlers.Unavailable
+		if refused || err != nil && time.Now().After(expires) {
+			return "", err
 		}
 		if err := sleep.For(ctx, loginPause); err != nil {
 			return "", err

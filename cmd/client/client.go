@@ -20,7 +20,9 @@ type System struct {
 	http   *http.Client
 	url    string      // without a slash at its end
 	states chan bool   // see Connected
-	lost   atomic.Bool // a stream has lost its connection
+	lost   atomic.Bool // Read has lost its connection
+
+	reached atomic.Bool // it has answered
 }
 
 // requestTimeout limits a request whose answer is read whole.

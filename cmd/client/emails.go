@@ -36,7 +36,7 @@ func (s *System) Emails(ctx context.Context) (map[string]string, error) {
 func (s *System) EmailOf(ctx context.Context) func(user string) string {
 	var known map[string]string
 	return func(user string) string {
-		if _, ok := known[user]; !ok && user != operator {
+		if _, ok := known[user]; !ok && user != account.OperatorID {
 			if known, _ = s.Emails(ctx); known == nil { // without them the ids are shown
 				known = map[string]string{}
 			}
@@ -45,6 +45,3 @@ func (s *System) EmailOf(ctx context.Context) func(user string) string {
 		return known[user]
 	}
 }
-
-// operator stands for the operator of the machine where an actor has the id of an account.
-const operator = "operator"

@@ -15,7 +15,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
+	"pocketcoder/events"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	"pocketcoder/web/api"
 )
@@ -69,13 +72,18 @@ func (s *System) open(ctx context.Context, method, path string, body any) (*http
 		r.Header.Set(api.ReadHeader, api.ReadLatest)
 	}
 	s.setHeaders(r.Header)
+	if key, ok := ctx.Value(requestKey{}).(string); ok {
+		r.Header.Set(api.IdempotencyParam.Name, key)
+	}
 	answer, err := s.http.Do(r)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err // its text has the address, which says nothing about a socket
 		}
-		return nil, fmt.Errorf("reach the system at %s: %w", s.Name(), err)
+		var dial *net.OpError
+		absent := errors.As(err, &dial) && dial.Op == "dial"
+		return nil, unreachable{fmt.Errorf("reach the system at %s: %w", s.Name(), err), absent}
 	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		defer answer.Body.Close()
@@ -83,8 +91,12 @@ func (s *System) open(ctx context.Context, method, path string, body any) (*http
 		if answer.StatusCode == http.StatusUnauthorized && s.Server != "" {
 			err = fmt.Errorf("your login at %s has ended; log in again with: pocketcoder login %[1]s", s.Server)
 		}
+		if answer.StatusCode == http.StatusServiceUnavailable {
+			err = unreachable{err, true} // it starts
+		}
 		return nil, err
 	}
+	s.reached.Store(true)
 	return answer, nil
 }
 
@@ -110,15 +122,49 @@ func (s *System) Send(ctx context.Context, method, path string, body, out any) e
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return unreachable{fmt.Errorf("read the answer to %s %s: %w", method, path, err), false}
+	}
+	if err := json.Unmarshal(b, out); err != nil {
 		return fmt.Errorf("read the answer to %s %s: %w", method, path, err)
 	}
 	return nil
 }
 
-// Get is Send for a GET.
+// unreachable is the error of a request without an answer. The server may have acted, unless it is absent: it does not
+// run, or does not serve yet.
+type unreachable struct {
+	error
+	absent bool
+}
+
+func (u unreachable) Unwrap() error { return u.error }
+
+// requestKey is the key of the context with the id of a request.
+type requestKey struct{}
+
+// SendOnce is Send for a request that the server carries out once, however often it arrives: it sets a value, it has
+// the id of a new record, or its route takes an api.IdempotencyParam. Without an answer, SendOnce sends it again, for
+// ReconnectTime. It does not wait for a system that was absent from the beginning.
+func (s *System) SendOnce(ctx context.Context, method, path string, body, out any) error {
+	ctx = context.WithValue(ctx, requestKey{}, events.NewID())
+	for until := time.Now().Add(ReconnectTime); ; {
+		err := s.Send(ctx, method, path, body, out)
+		var lost unreachable
+		again := errors.As(err, &lost) && (!lost.absent || s.reached.Load())
+		if !again || time.Now().After(until) {
+			return err
+		}
+		if sleep.For(ctx, reconnectPause) != nil {
+			return err
+		}
+	}
+}
+
+// Get is SendOnce for a GET.
 func (s *System) Get(ctx context.Context, path string, out any) error {
-	return s.Send(ctx, http.MethodGet, path, nil, out)
+	return s.SendOnce(ctx, http.MethodGet, path, nil, out)
 }
 
 // Read returns the answer of a GET.
@@ -236,16 +282,25 @@ type Created struct {
 	ID string `json:"id"`
 }
 
-// Create creates a record and returns its id.
+// Create creates a record and returns its id. Without an id in fields it makes one, so that a repetition of the request
+// makes no second record.
 func (s *System) Create(ctx context.Context, collection string, fields any) (id string, err error) {
+	body := map[string]any{"id": events.NewID()}
+	b, err := json.Marshal(fields)
+	if err == nil {
+		err = json.Unmarshal(b, &body)
+	}
+	if err != nil {
+		return "", err
+	}
 	var made Created
-	err = s.Send(ctx, http.MethodPost, records(collection), fields, &made)
+	err = s.SendOnce(ctx, http.MethodPost, records(collection), body, &made)
 	return made.ID, err
 }
 
 // Update changes fields of a record.
 func (s *System) Update(ctx context.Context, collection, id string, fields any) error {
-	return missing(s.Send(ctx, http.MethodPatch, records(collection)+"/"+url.PathEscape(id), fields, nil), id)
+	return missing(s.SendOnce(ctx, http.MethodPatch, records(collection)+"/"+url.PathEscape(id), fields, nil), id)
 }
 
 // Delete deletes a record.

@@ -10,12 +10,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
-	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 
@@ -71,11 +72,13 @@ const caughtUp = "caught-up"
 
 // Read calls each with the events of a chat that are stored after a sequence, and with new ones until ctx ends or each
 // returns an error. A batch whose Behind is 0 says that every stored event came. It connects again after the connection
-// is lost, and says so on the channel of Connected.
-func (s *System) Read(ctx context.Context, chat string, after uint64, each func(log.Batch) error) error {
+// is lost, and says so on the channel of Connected. With kinds, which may have wildcards, the others are left out.
+func (s *System) Read(ctx context.Context, chat string, after uint64, each func(log.Batch) error,
+	kinds ...string) error {
 	behind := uint64(1)
 	return s.again(ctx, func() error {
-		query := url.Values{"after": {fmt.Sprint(after)}}
+		query := url.Values{"after": {fmt.Sprint(after)}, "kinds": {strings.Join(kinds, ",")}}
+		defer s.tell(false)
 		return s.stream(ctx, http.MethodGet, eventsOf(chat, query), nil, func(e streamEvent) error {
 			s.tell(true)
 			if e.name == caughtUp {
@@ -165,10 +168,11 @@ func deltaOf(b []byte) (d log.Delta, err error) {
 }
 
 // Fold calls each with the raw JSON of the events of a chat that are stored after a sequence, and returns the sequence
-// up to which there are no more. ErrStop of each ends it without an error.
+// up to which there are no more. ErrStop of each ends it without an error. With kinds, the others are left out; one of
+// them must be in every chat.
 func (s *System) Fold(ctx context.Context, chat string, after uint64,
-	each func(e events.Event, raw []byte) error) (last uint64, err error) {
-	query, found := url.Values{"after": {fmt.Sprint(after)}}, false
+	each func(e events.Event, raw []byte) error, kinds ...string) (last uint64, err error) {
+	query, found := url.Values{"after": {fmt.Sprint(after)}, "kinds": {strings.Join(kinds, ",")}}, false
 	err = s.stream(ctx, http.MethodGet, eventsOf(chat, query), nil, func(e streamEvent) error {
 		if e.name == caughtUp {
 			var at struct{ Seq uint64 }
@@ -221,14 +225,13 @@ func (s *System) again(ctx context.Context, read func() error) error {
 		if code := handlers.CodeOf(err); code != "" && code != handlers.Unavailable {
 			return err
 		}
-		s.tell(false)
 		if err := sleep.For(ctx, reconnectPause); err != nil {
 			return err
 		}
 	}
 }
 
-// Connected returns a channel that receives false when a stream has lost its connection, and true when it is back.
+// Connected returns a channel that receives false when Read has lost its connection, and true when it is back.
 func (s *System) Connected() <-chan bool { return s.states }
 
 // tell reports a change of the connection, unless nobody has taken the last ones.

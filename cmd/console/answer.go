@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -59,7 +59,7 @@ func (a pendingItem) is(id string, index int) bool {
 // joinPending reads the requests and questions that wait already.
 func (c *conversation) joinPending(ctx context.Context) error {
 	permissions, err := client.List[projections.Permission](ctx, c.System, "permissions",
-		client.Select{Filter: fmt.Sprintf(`chat = %q && status = "draft"`, c.Chat), Sort: "position"})
+		client.Select{Filter: fmt.Sprintf("chat = %q && status = %q", c.Chat, events.Draft), Sort: "position"})
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,8 @@ func (c *conversation) joinPending(ctx context.Context) error {
 	}
 	c.addReferred()
 	open, err := client.List[render.Question](ctx, c.System, "questions",
-		client.Select{Filter: fmt.Sprintf(`chat = %q && status = "asked"`, c.Chat), Sort: "created,index"})
+		client.Select{Filter: fmt.Sprintf("chat = %q && status = %q", c.Chat, projections.QuestionAsked),
+			Sort: "created,index"})
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (c *conversation) removeDecided(e events.Event) {
 	case events.OpenCode:
 		switch d.Type {
 		case events.PermissionReplied, events.QuestionReplied, events.QuestionRejected:
-			c.remove(payload.Read(d).RequestID, -1)
+			c.remove(turn.ReadPayload(d).RequestID, -1)
 		}
 	}
 }

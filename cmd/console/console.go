@@ -122,7 +122,7 @@ func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
 		if err != nil {
 			return 0, err
 		}
-		if row.Status == projections.PermissionDenied {
+		if row.Status == events.Denied {
 			return turn.Denied, nil
 		}
 	}

@@ -10,13 +10,11 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/web/webtest"
 )
 
@@ -26,7 +24,7 @@ func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
 	is := is.New(t)
 	system := webtest.NewSystem(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
-	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
+	session := turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = append([]events.Event{
 		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}),
 		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
@@ -77,7 +75,7 @@ func TestApproveAnswersInPlaceOfThePerson(t *testing.T) {
 			referred := func(id string) handlerstest.Fact {
 				return handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id}}
 			}
-			keep := events.PermissionRequested{Permission: "keep_1", Type: permission.TypeKeep, Patterns: []string{".envrc"},
+			keep := events.PermissionRequested{Permission: "keep_1", Type: events.KindKeep, Patterns: []string{".envrc"},
 				Metadata: events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc"}})}
 			for _, fact := range []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), referred("per_1"),
 				handlerstest.AsksTwo, {By: events.ActorSandbox, Data: keep}, referred("keep_1")} {

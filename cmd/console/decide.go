@@ -24,7 +24,7 @@ func (a pendingItem) promptText() string {
 		return "run instead (an empty line: back): "
 	case a.proposal != nil:
 		return "store this rule and allow? y, n, or chat, agent, all, a time such as 1h, another pattern: "
-	case a.permission.Content.Permission == permission.TypeBudget:
+	case a.permission.Content.Permission == events.KindBudget:
 		return "allow it? y, n, n REASON: "
 	case a.permission.Keeps():
 		return "keep it? y keeps it, n deletes it: "
@@ -51,7 +51,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *pendingItem, wor
 		c.show.Note("", render.Dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why; e COMMAND allows that command instead; "+
 			"a proposes a rule that allows this kind from now on: a, a all, a 1h)")
 		return nil
-	case s.always && a.permission.Content.Permission == permission.TypeBudget:
+	case s.always && a.permission.Content.Permission == events.KindBudget:
 		c.show.Note("", render.Dim, "(a rule cannot allow more than a budget: answer y or n, or change the budget with: pocketcoder budget set)")
 		return nil
 	case s.edit && a.permission.Content.Command() == "":

@@ -7,6 +7,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
 	"pocketcoder/projections"
 )
 
@@ -39,7 +40,7 @@ func (c *conversation) followDelegates(ctx context.Context, chat string) error {
 			return err
 		}
 		waits := r.Status == projections.QuestionAsked || r.Referred != nil && *r.Referred &&
-			r.Status == projections.PermissionDraft
+			r.Status == events.Draft
 		if !waits || seen[r.ID] || r.Chat == chat {
 			return nil
 		}

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/model"
@@ -340,7 +340,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (turnPromp
 			}
 		case events.OpenCode:
 			if d.Type == "message.removed" {
-				removed[payload.Read(d).MessageID] = true
+				removed[turn.ReadPayload(d).MessageID] = true
 			}
 		}
 		return nil

@@ -13,9 +13,9 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	permissions "pocketcoder/handlers/permission"
 	"pocketcoder/handlers/slash"
+	"pocketcoder/ops/expect"
 )
 
 func TestListedModel(t *testing.T) {
@@ -90,7 +90,7 @@ func TestBackslashContinuesALine(t *testing.T) {
 }
 
 func TestNoRuleIsProposedForABudgetRequest(t *testing.T) {
-	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: permissions.TypeBudget}}}
+	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: events.KindBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
 }
 
@@ -99,7 +99,7 @@ func TestACreatedNameIsKeptOrDeletedByAPlainAnswerOnly(t *testing.T) {
 	var out bytes.Buffer
 	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
 	c.show = render.New(&render.Screen{Out: &out})
-	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: permissions.TypeKeep}}}
+	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: events.KindKeep}}}
 	is.Equal(a.promptText(), "keep it? y keeps it, n deletes it: ")
 	for _, words := range []string{"now add a test", "a", "e ls", "y please"} { // a script's next message, too
 		out.Reset()

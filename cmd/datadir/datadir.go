@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 )
 
 // Version is the version of the data directory's layout and of what is stored in it: events, streams and secrets. The

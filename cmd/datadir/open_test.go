@@ -13,7 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestADataDirectoryOfAnotherUserIsRefused(t *testing.T) {

@@ -25,11 +25,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/backup"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/recovery"

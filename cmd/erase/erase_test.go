@@ -26,7 +26,7 @@ import (
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/recovery"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 

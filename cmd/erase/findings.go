@@ -54,7 +54,7 @@ func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
 	for _, filter := range events.ChatDeltaFilters(chat) {
 		f.deltas = append(f.deltas, strings.TrimSuffix(filter, ">"))
 	}
-	l, err := log.Attach(nc, "$JS.API")
+	l, err := log.Attach(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func delegatesOf(ctx context.Context, d datadir.Dir, chat string) (ids []string,
 	}
 	defer server.Close()
 	defer nc.Close()
-	l, err := log.Attach(nc, "$JS.API")
+	l, err := log.Attach(nc)
 	if err != nil {
 		return nil, err
 	}

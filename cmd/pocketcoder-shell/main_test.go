@@ -21,7 +21,7 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/shellsocket"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

@@ -37,6 +37,6 @@ func TestAbortKillsTheCommandAndExpiresRequests(t *testing.T) {
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
 	is.Equal(p.text(t, chat), "")
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
-		is.Equal(a.Status == projections.PermissionExpired, a.EnginePermission == pending.ID)
+		is.Equal(a.Status == events.Expired, a.EnginePermission == pending.ID)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/notes"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestPersonChoosesTheAgentOfAChat(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/events"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -73,7 +74,7 @@ func TestAgentFileRoundTrip(t *testing.T) {
 	admin.say(t, chat, bash("touch audited.txt"))
 	p.turnEnds(t, chat)
 	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
-	is.Equal([]string{denied.Status, denied.Rule}, []string{projections.PermissionDenied, "deny bash: touch *"})
+	is.Equal([]string{denied.Status, denied.Rule}, []string{events.Denied, "deny bash: touch *"})
 
 	run("agent", "edit", "Auditor")
 	stdout, _, code := p.cli(t, "", "agent", "add", path) // the file would undo the edit

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

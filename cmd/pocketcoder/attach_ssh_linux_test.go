@@ -15,7 +15,7 @@ import (
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // startWithSSH starts a system with an SSH server. Only the current user can write in the directories above its data,

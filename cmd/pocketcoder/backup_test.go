@@ -12,7 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // The same systems show an erased chat, because each start of OpenCode takes seconds.

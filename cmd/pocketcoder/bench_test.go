@@ -24,8 +24,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 

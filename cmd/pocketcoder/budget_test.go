@@ -9,9 +9,8 @@ import (
 
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	budgets "pocketcoder/handlers/budget"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -29,7 +28,7 @@ func (p *process) budget(t testing.TB, args ...string) (stdout string) {
 func (p *process) budgetRequests(t testing.TB, chat string) (requests []projections.Permission) {
 	t.Helper()
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
-		if a.Permission == permission.TypeBudget {
+		if a.Permission == events.KindBudget {
 			requests = append(requests, a)
 		}
 	}
@@ -46,7 +45,7 @@ func (p *process) awaitBudgetRequest(t testing.TB, chat string, n int) (request 
 		}
 		return request.ID != ""
 	})
-	if request.Status == projections.PermissionDraft {
+	if request.Status == events.Draft {
 		p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
 			return strings.Contains(string(e.Data), request.EnginePermission)
 		})

@@ -13,8 +13,8 @@ import (
 	"pocketcoder/bridge/channel/emailtest"
 	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -77,14 +77,14 @@ func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 	s.awaitText(`"y" was not used`)
 	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
 		if row.EnginePermission == other.ID {
-			is.Equal(row.Status, projections.PermissionDraft) // the second was not decided
+			is.Equal(row.Status, events.Draft) // the second was not decided
 		}
 	}
 	s.typeText("y\r") // now it is shown
 	p.turnEnds(t, chat)
 	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
 		if row.EnginePermission == other.ID {
-			is.Equal([]string{row.Status, row.DecidedBy}, []string{projections.PermissionAuthorized, "user:operator"})
+			is.Equal([]string{row.Status, row.DecidedBy}, []string{events.Authorized, "user:operator"})
 		}
 	}
 	s.typeText("\x04")
@@ -205,7 +205,7 @@ func (p *process) denyNext(t *testing.T, chat string) {
 	t.Helper()
 	expect.Eventually(t, "a request waits", func() bool {
 		for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
-			if row.Status == projections.PermissionDraft && row.Referred {
+			if row.Status == events.Draft && row.Referred {
 				p.decide(t, chat, events.PermissionAsk{ID: row.EnginePermission}, events.Denied, "")
 				return true
 			}

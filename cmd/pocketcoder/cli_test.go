@@ -15,7 +15,8 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/events/log/direct"
+	"pocketcoder/ops/expect"
 )
 
 func TestExitStatusOfAScriptedConversation(t *testing.T) {
@@ -133,10 +134,9 @@ func TestNATSContextIsReadOnly(t *testing.T) {
 		is.NoErr(err) // what happens is seen as it happens
 		seen = m.Subject == events.ChatSubject(chat, "message.submitted")
 	}
-	log, err := log.Attach(nc, c.APIPrefix)
-	is.NoErr(err)
 	stored := 0
-	_, err = log.Fold(t.Context(), events.ChatFilter(chat), 0, func(events.Event) error { stored++; return nil })
+	_, err = direct.Reader{Conn: nc, Prefix: c.APIPrefix}.Read(t.Context(), log.EventsStream, events.ChatFilter(chat), 0,
+		func(*nats.Msg, uint64) error { stored++; return nil })
 	is.NoErr(err)
 	is.True(stored > 10) // and what is stored is read
 

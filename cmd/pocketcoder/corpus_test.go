@@ -12,7 +12,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/events"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -78,7 +79,7 @@ func TestCorpusThroughTheRealTools(t *testing.T) {
 			if c.Expected == "allow" {
 				p.turnEnds(t, chat)
 				for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
-					is.Equal([]string{a.Status, a.DecidedBy}, []string{projections.PermissionAuthorized, "policy"}) // a.Permission
+					is.Equal([]string{a.Status, a.DecidedBy}, []string{events.Authorized, "policy"}) // a.Permission
 				}
 				if c.Permission == "bash" {
 					is.Equal(len(admin.list(t, "executions", `chat = "`+chat+`"`)), 1)

@@ -13,7 +13,7 @@ import (
 	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )

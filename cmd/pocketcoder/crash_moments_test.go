@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -91,7 +91,7 @@ func requestIsPending(t *testing.T, p *process, e events.Event) bool {
 	}
 	expect.Eventually(t, "the request is pending", func() bool {
 		requests := rows[projections.Permission](t, p, "permissions", e.Subject.ID)
-		return len(requests) == 1 && requests[0].Status == projections.PermissionDraft
+		return len(requests) == 1 && requests[0].Status == events.Draft
 	})
 	return true
 }

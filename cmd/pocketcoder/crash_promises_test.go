@@ -10,8 +10,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -84,8 +84,8 @@ func resumedByApproval(t *testing.T, p *process, chat string) {
 	is.Equal(len(requests), 2)
 	is.True(requests[0].Interrupted)
 	is.True(requests[0].GrantUsed)
-	is.Equal(requests[0].Status, projections.PermissionAuthorized)
-	is.Equal(requests[1].Status, projections.PermissionAuthorized)
+	is.Equal(requests[0].Status, events.Authorized)
+	is.Equal(requests[1].Status, events.Authorized)
 	is.Equal(requests[1].DecidedBy, requests[0].DecidedBy)
 	is.Equal(p.resumes(t, chat), map[string]int{requests[0].EnginePermission: 1})
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -224,19 +224,19 @@ func (p *process) finishAfterCrash(t *testing.T, chat string) {
 		requests := rows[projections.Permission](t, p, "permissions", chat)
 		granted := map[string]bool{}
 		for _, a := range requests {
-			if a.Interrupted && a.Status == projections.PermissionAuthorized && !a.GrantUsed {
+			if a.Interrupted && a.Status == events.Authorized && !a.GrantUsed {
 				granted[a.Request] = true
 			}
 		}
 		open := false
 		for _, a := range requests {
 			switch {
-			case a.Status == projections.PermissionDraft:
+			case a.Status == events.Draft:
 				open = true
 				if !granted[a.Request] { // otherwise its earlier approval counts, without a new request
 					p.approveUnlessDecided(t, chat, a)
 				}
-			case a.Status == projections.PermissionAuthorized && !a.Replied && !a.GrantUsed &&
+			case a.Status == events.Authorized && !a.Replied && !a.GrantUsed &&
 				resumed[a.EnginePermission] == 0:
 				open = true
 			}

@@ -11,8 +11,8 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -93,7 +93,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	is.Equal(p.text(t, chat), "done|done")
 	requests := rows[projections.Permission](t, p, "permissions", chat)
 	is.Equal([]any{requests[1].Status, requests[1].DecidedBy, requests[1].RuleID, requests[1].Referred},
-		[]any{projections.PermissionAuthorized, events.ActorPolicy, stored[0].ID, false})
+		[]any{events.Authorized, events.ActorPolicy, stored[0].ID, false})
 	is.Equal(p.explain(t, requests[1].ID).Decision.RuleID, stored[0].ID)
 	text, _, code := p.cli(t, "", "policy", "replay", "bash: touch two", "--chat", chat)
 	is.Equal(code, 0)
@@ -131,7 +131,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	p.submit(t, chat, bash("touch four"))
 	p.turnEnds(t, chat)
 	requests = rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal(requests[len(requests)-1].Status, projections.PermissionDenied)
+	is.Equal(requests[len(requests)-1].Status, events.Denied)
 	stdout, _, code = p.cli(t, "", "policy", "list", "--all")
 	is.Equal(code, 0)
 	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") &&

@@ -15,8 +15,8 @@ import (
 	"github.com/matryer/is"
 	cryptossh "golang.org/x/crypto/ssh"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/device"
+	"pocketcoder/ops/expect"
 )
 
 func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {

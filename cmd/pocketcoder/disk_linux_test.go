@@ -15,8 +15,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 )
 
 const refusalOfAFullDisk = "The disk of the data directory is full; free some space."

@@ -14,7 +14,7 @@ import (
 
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )

@@ -28,7 +28,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/web/chromiumtest"
 )
@@ -379,7 +379,7 @@ func (p *process) await() {
 	}
 }
 
-// readLog connects to the log, which the connection can only read.
+// readLog connects to the log.
 func (p *process) readLog() (err error) {
 	if p.Running, err = p.data.Running(); err != nil {
 		return err
@@ -388,12 +388,12 @@ func (p *process) readLog() (err error) {
 	if err != nil {
 		return err
 	}
-	options, err := keys.Options(natsconf.Observer, "test")
+	options, err := keys.Options(natsconf.Core, "test")
 	if err != nil {
 		return err
 	}
 	if p.Conn, err = nats.Connect(p.NATS, options...); err == nil {
-		p.Log, err = log.Attach(p.Conn, natsconf.ReaderAPI)
+		p.Log, err = log.Attach(p.Conn)
 	}
 	return err
 }

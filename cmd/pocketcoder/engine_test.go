@@ -9,7 +9,7 @@ import (
 
 	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/cmd/app"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // streamGoesOn follows a chat over HTTP. After the incident the client resumes the stream where it was cut. It uses the

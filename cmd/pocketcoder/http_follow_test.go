@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 )
 
 // frame is one event of an event stream.

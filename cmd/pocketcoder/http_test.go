@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // login is an account that is logged in to a system over HTTP; without a token it is a guest.

@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 )
 

@@ -20,7 +20,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
-	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -158,7 +157,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"backup":    admin.Backup,
 		"restore":   admin.Restore,
 		"admin":     admin.Run,
-		"doctor":    doctor.Run,
+		"doctor":    admin.Doctor,
 		"version":   cli.Version,
 	}[args[0]]
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // closeConnections closes the accepted connections of a listener of this process, and returns how many there were.

@@ -11,9 +11,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -93,7 +93,7 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	returned := p.event(t, chat, "mcp.returned", func(events.Event) bool { return true })
 	expect.Contains(t, string(returned.Data), `"text":"hello"`)
 	for _, r := range rows[projections.Permission](t, p, "permissions", chat) {
-		is.Equal([]string{r.Permission, r.Status}, []string{echo, projections.PermissionAuthorized})
+		is.Equal([]string{r.Permission, r.Status}, []string{echo, events.Authorized})
 	}
 
 	chat = p.chat(t, ownTool("mcp_lab_fetch", map[string]any{"text": p.HTTP}))

@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func metricsSayHowTheSystemIs(t *testing.T, p *process) {

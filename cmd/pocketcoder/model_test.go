@@ -19,8 +19,8 @@ import (
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/delegate"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

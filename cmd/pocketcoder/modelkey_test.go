@@ -8,8 +8,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/model"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

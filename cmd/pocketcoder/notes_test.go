@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/notes"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // A note goes from a file that the agent writes to the log, from a person's edit back to the file, and to the agent.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func outputsOfArchivedChatsAreMoved(t *testing.T, p *process, dir string) (after func(*testing.T, *process)) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

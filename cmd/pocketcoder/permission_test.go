@@ -12,8 +12,8 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -32,7 +32,7 @@ func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
 	is.Equal(len(rows[projections.ShownExecution](t, p, "executions", chat)), 0)
 	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
 	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy},
-		[]string{projections.PermissionDenied, "use the trash, please", "user:operator"})
+		[]string{events.Denied, "use the trash, please", "user:operator"})
 	is.True(denied.Replied)
 
 	p.submit(t, chat, bash("rm -rf important"))
@@ -121,7 +121,7 @@ func TestReadingInTheWorkspaceNeedsNoApproval(t *testing.T) {
 	}
 	rules := map[string]string{}
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
-		is.Equal([]string{a.Status, a.DecidedBy}, []string{projections.PermissionAuthorized, events.ActorPolicy})
+		is.Equal([]string{a.Status, a.DecidedBy}, []string{events.Authorized, events.ActorPolicy})
 		rules[a.Permission] = a.Rule
 	}
 	is.Equal(rules, map[string]string{"read": "read: <workspace>", "glob": "glob: <workspace>",

@@ -12,9 +12,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/expect"
 	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect"
 )
 
 // policyTest runs policy test in process, with nothing running.

@@ -8,7 +8,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/events"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -49,7 +50,7 @@ func proposedProcedureIsApproved(t *testing.T, p *process) {
 		"content": procedure}))
 	expect.Contains(t, p.outputOf(t, chat, 0), "A person has to approve it.")
 	for _, r := range rows[projections.Permission](t, p, "permissions", chat) { // asked, and allowed by a default rule
-		is.Equal([]string{r.Permission, r.Status}, []string{"pocketcoder_propose", projections.PermissionAuthorized})
+		is.Equal([]string{r.Permission, r.Status}, []string{"pocketcoder_propose", events.Authorized})
 	}
 	proposal := admin.list(t, "proposals", `name = "Release notes"`)[0]
 	is.Equal([]any{proposal["status"], proposal["authored_by"], proposal["content"]}, []any{"draft", "poco", procedure})

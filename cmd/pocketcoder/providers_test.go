@@ -5,7 +5,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestProvidersAreRecordedAsOpenCodeKnowsThem(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // awaitKeep waits for the request to keep a name, after the policy has left it to a person.
@@ -19,7 +18,7 @@ func (p *process) awaitKeep(t testing.TB, chat, name string) (request events.Per
 	t.Helper()
 	p.event(t, chat, "permission.requested", func(e events.Event) bool {
 		is.New(t).NoErr(json.Unmarshal(e.Data, &request))
-		return request.Type == permission.TypeKeep && request.Patterns[0] == name
+		return request.Type == events.KindKeep && request.Patterns[0] == name
 	})
 	p.awaitReferral(t, chat, request.Ask())
 	return request

@@ -9,8 +9,8 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Several of these tests count all chats and accounts, or look for the newest, so nothing else uses their system.

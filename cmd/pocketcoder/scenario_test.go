@@ -23,8 +23,7 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
-	"pocketcoder/ops/natsconf"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -152,7 +151,7 @@ func (p *process) finished(t testing.TB, chat string, n int) (f events.ExecFinis
 // fragments are what DELTAS holds of a chat under one subject, * and > as NATS has them.
 func (p *process) fragments(t testing.TB, subject string) (bodies []string) {
 	t.Helper()
-	js, err := jetstream.NewWithAPIPrefix(p.Conn, natsconf.ReaderAPI)
+	js, err := jetstream.New(p.Conn)
 	if err != nil {
 		t.Fatal(err)
 	}

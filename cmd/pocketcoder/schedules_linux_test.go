@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // terminalSession is a person at a terminal in which a program runs.

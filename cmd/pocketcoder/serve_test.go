@@ -17,11 +17,11 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -52,7 +52,7 @@ func (p *process) staysAsSaved(t *testing.T, chat string, request events.Permiss
 		all := rows[projections.Permission](t, p, "permissions", chat)
 		return all[slices.IndexFunc(all, func(a projections.Permission) bool { return a.EnginePermission == request.ID })]
 	}
-	is.Equal([]string{shown().Status, shown().Reason}, []string{projections.PermissionExpired, want})
+	is.Equal([]string{shown().Status, shown().Reason}, []string{events.Expired, want})
 	is.True(shown().Replied)
 	for _, command := range [][]string{{"why", request.ID}, {"replay", chat}} {
 		text, _, code := p.cli(t, "", command...)

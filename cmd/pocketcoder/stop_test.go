@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // What a start does after a stop in order, and what it does with another model, are checked on one system.

@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

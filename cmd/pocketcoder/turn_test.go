@@ -6,7 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -31,7 +31,7 @@ func TestApprovedCommandRunsInTheSandbox(t *testing.T) {
 	expect.Contains(t, string(runs[0].Outputs), `"text":"hello\n"`)
 	expect.Contains(t, string(runs[0].Outputs), `"text":"oops\n"`)
 	permissions := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal(permissions[0].Status, projections.PermissionAuthorized)
+	is.Equal(permissions[0].Status, events.Authorized)
 	is.Equal(permissions[0].DecidedBy, "user:operator")
 	messages := rows[projections.ShownMessage](t, p, "messages", chat)
 	is.Equal(len(messages), 3) // the person's, the one with the call, the closing one

@@ -11,7 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestUpReportsWhyItCannotStart(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // runApp runs the program in this process, with an empty data directory unless the arguments name another.

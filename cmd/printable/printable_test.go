@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 )
 
 func TestTheLinesOfAStreamEndAsItsWriterMeant(t *testing.T) {

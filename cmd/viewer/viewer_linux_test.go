@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // opened is the viewer of a data directory of the test's own.

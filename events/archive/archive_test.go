@@ -17,7 +17,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // messages returns events of a chat.

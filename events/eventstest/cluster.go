@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Cluster is three servers and a log with three replicas.

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Server starts a server without a network listener on the given directory, so that a test can stop it and start

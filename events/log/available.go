@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Unavailable is the error of a command that cannot be stored at present. It is a sentence for the person who sent it.

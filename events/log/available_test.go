@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestOnlyCommandsAreRefusedOnAFullDisk(t *testing.T) {

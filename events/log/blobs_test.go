@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -20,8 +18,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/expect"
-	"pocketcoder/ops/natsconf"
+	"pocketcoder/ops/expect"
 )
 
 // eventOfSize makes an OpenCode event with a body of exactly n bytes.
@@ -87,8 +84,6 @@ func TestEventWithALostBodyIsMalformed(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
-	reader, err := log.Attach(nc, "$JS.API")
-	is.NoErr(err)
 	for _, e := range []events.Event{eventOfSize(t, "evt_over", log.MaxInline+1), eventOfSize(t, "evt_after", 10)} {
 		_, err := l.Append(t.Context(), e)
 		is.NoErr(err)
@@ -104,7 +99,7 @@ func TestEventWithALostBodyIsMalformed(t *testing.T) {
 			return nil
 		})
 		is.NoErr(err)
-		for _, got := range [][]events.Event{folded, read(t, l, 0), read(t, reader, 0)} {
+		for _, got := range [][]events.Event{folded, read(t, l, 0)} {
 			is.Equal(len(got), 2)
 			is.True(errors.Is(got[0].Malformed, want))
 			expect.Contains(t, got[0].Malformed.Error(), "read #1 evt.chat.chat1.opencode.session.updated: "+text)
@@ -125,96 +120,4 @@ func TestEventWithALostBodyIsMalformed(t *testing.T) {
 	damage(blob.ErrDamaged, "open blob "+names[0])
 	_, err = l.Blobs.Open(t.Context(), "never stored * > . ä")
 	is.True(errors.Is(err, blob.ErrNotFound))
-}
-
-// A reader attached with the operator's or the observer's rights, which end at reading.
-func TestReaderWithReadOnlyRights(t *testing.T) {
-	is := is.New(t)
-	keys, err := natsconf.LoadKeys(t.TempDir())
-	is.NoErr(err)
-	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
-		Pools: []string{"local"}}
-	s, err := natsconf.Start(t.Context(), config)
-	is.NoErr(err)
-	t.Cleanup(func() { s.Close() })
-	connect := func(id natsconf.Identity) *nats.Conn {
-		opts, err := keys.Options(id, "test")
-		is.NoErr(err)
-		opts = append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) { // unlike a restarting server, it closes the connection at once
-				t.Errorf("%s: %v", id, err)
-			}
-		}))
-		nc, err := nats.Connect(s.ClientURL(), opts...)
-		is.NoErr(err)
-		t.Cleanup(nc.Close)
-		return nc
-	}
-	owner := eventstest.Open(t, connect(natsconf.Core))
-	large := eventOfSize(t, "evt_2", 2<<20)
-	for _, e := range []events.Event{eventOfSize(t, "evt_1", 10), large, eventOfSize(t, "evt_3", 10)} {
-		_, err := owner.Append(t.Context(), e)
-		is.NoErr(err)
-	}
-	output := make([]byte, 5<<20)
-	rand.NewChaCha8([32]byte{}).Read(output)
-	blob, err := owner.Blobs.Put(t.Context(), "x1.stdout", bytes.NewReader(output))
-	is.NoErr(err)
-	is.Equal(blob.Size, int64(len(output)))
-	sum := sha256.Sum256(output)
-	is.Equal(blob.SHA256, hex.EncodeToString(sum[:]))
-
-	for _, id := range []natsconf.Identity{natsconf.Operator, natsconf.Observer} {
-		l, err := log.Attach(connect(id), natsconf.ReaderAPI)
-		is.NoErr(err)
-		got := read(t, l, 0)
-		is.Equal(len(got), 3)
-		is.True(bytes.Equal(got[1].Data, large.Data))
-		var folded []events.Event
-		last, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 1, func(e events.Event) error {
-			folded = append(folded, e)
-			return nil
-		})
-		is.NoErr(err)
-		is.Equal(last, uint64(3))
-		is.Equal(len(folded), 2)
-		is.True(bytes.Equal(folded[0].Data, large.Data))
-		is.True(folded[0].Time.Equal(got[1].Time))
-		newest, err := l.Last(t.Context())
-		is.NoErr(err)
-		is.Equal(newest, uint64(3))
-		r, err := l.Blobs.Open(t.Context(), blob.Name)
-		is.NoErr(err)
-		back, err := io.ReadAll(r)
-		is.NoErr(err)
-		is.NoErr(r.Close())
-		is.True(bytes.Equal(back, output))
-
-		deltas, follow := make(chan log.Delta, 1), t.Context()
-		go l.FollowDeltas(follow, events.ChatDeltaFilters("chat1"), func(d log.Delta) {
-			select {
-			case deltas <- d:
-			default:
-			}
-		})
-		d := log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stderr", Offset: 7,
-			Data: []byte("hi")}
-		is.Equal(publishUntilSeen(t, owner, d, deltas), d)
-	}
-
-	l, err := log.Attach(connect(natsconf.Observer), natsconf.ReaderAPI)
-	is.NoErr(err)
-	arrived := make(chan log.Batch, 10)
-	go l.Read(t.Context(), 3, nil, func(b log.Batch) error { arrived <- b; return nil })
-	is.Equal(len((<-arrived).Events), 0)
-	config.Listen = s.Addr().String()
-	s.Close()
-	s, err = natsconf.Start(t.Context(), config)
-	is.NoErr(err)
-	appended := eventOfSize(t, "evt_4", 10)
-	expect.Eventually(t, "the owner is connected again", func() bool {
-		_, err := owner.Append(t.Context(), appended)
-		return err == nil
-	})
-	is.Equal((<-arrived).Events[0].Seq, uint64(4)) // a server that restarts does not end a read
 }

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // maxAnswerTime is far above the longest time in which a client must have an answer, because the machine may be busy.

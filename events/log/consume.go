@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/direct"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 const (

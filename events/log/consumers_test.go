@@ -12,7 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // startWork starts a consumer that sends the sequence of each event, and waits for a value in release before each ends.

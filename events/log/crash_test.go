@@ -18,7 +18,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 const appenderDir = "EVENTS_TEST_APPENDER"

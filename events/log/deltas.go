@@ -92,9 +92,6 @@ func delta(subject string, m *nats.Msg) Delta {
 // ReadDeltas calls fn with the fragments that were stored since a time and match one of filters, in order, each once,
 // and continues with new ones until ctx ends. Fragments older than DELTAS keeps are missing.
 func (l *Log) ReadDeltas(ctx context.Context, since time.Time, filters []string, fn func(Delta)) error {
-	if l.attached {
-		return l.pollDeltas(ctx, since, filters, fn)
-	}
 	consumer, err := l.js.OrderedConsumer(ctx, DeltasStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		InactiveThreshold: time.Minute,

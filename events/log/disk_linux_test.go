@@ -19,7 +19,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 

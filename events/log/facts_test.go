@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Facts about the server on which this package depends. A test fails if a new version of the server changes one.

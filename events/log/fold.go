@@ -73,6 +73,12 @@ func (l *Log) each(ctx context.Context, fn func(events.Event) error) func(*nats.
 	}
 }
 
+// storedDirect returns the event in an answer of a direct get.
+func (l *Log) storedDirect(ctx context.Context, m *nats.Msg, seq uint64) (events.Event, error) {
+	at, _ := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+	return l.stored(ctx, m.Header.Get(jetstream.SubjectHeader), m.Header, m.Data, seq, at)
+}
+
 // Get returns the event at a sequence, and whether there is one. It reads this event alone, and a Fold reads as many
 // as fit into an answer.
 func (l *Log) Get(ctx context.Context, seq uint64) (e events.Event, ok bool, err error) {

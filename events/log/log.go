@@ -28,8 +28,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/direct"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/events/secret"
-	"pocketcoder/sleep"
 )
 
 // MaxInline is the largest body, in bytes, that is stored in the message itself.
@@ -46,9 +46,8 @@ type Log struct {
 	js       jetstream.JetStream
 	direct   direct.Reader
 	scans    direct.Reader           // for reads of whole histories
-	attached bool                    // for reading, without the right to create a consumer
 	refuse   func() error            // nil if no command is refused
-	replicas int                     // of EVENTS; 0 for a reader
+	replicas int                     // of EVENTS; 0 for an attached log
 	failed   atomic.Pointer[failure] // the appends that failed since the last success; nil for none
 	probed   atomic.Uint64           // the last sequence at the last Probe; 0 for none
 
@@ -64,11 +63,10 @@ type Log struct {
 // Open creates or updates the streams and returns the log. There is no other migration step. The log opens a second
 // connection, which is closed with nc.
 func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Log, error) {
-	l, err := Attach(nc, "$JS.API")
+	l, err := Attach(nc)
 	if err != nil {
 		return nil, err
 	}
-	l.attached = false // this account may create consumers
 	l.Known, l.refuse, l.replicas = secret.NewKnown(r), o.Refuse, o.Replicas
 	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
 		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
@@ -98,18 +96,17 @@ func (l *Log) openScans() (err error) {
 // MayLag reports whether a read may lack the newest events, because any replica answers it.
 func (l *Log) MayLag() bool { return l.replicas > 1 }
 
-// Attach returns the log of a running system for a reader, whose account has only the right to read and sees
-// JetStream's API under apiPrefix. Such a log reads without consumers.
-func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
-	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight),
+// Attach returns the log of a running system for a reader.
+func Attach(nc *nats.Conn) (*Log, error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(deltasInFlight),
 		jetstream.WithPublishAsyncTimeout(requestTimeout), jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	r := direct.Reader{Conn: nc, Prefix: apiPrefix}
+	r := direct.Reader{Conn: nc, Prefix: "$JS.API"}
 	scans := r
 	scans.Yields = true
-	return &Log{nc: nc, js: js, direct: r, scans: scans, Blobs: blob.Attach(js, r), attached: true,
+	return &Log{nc: nc, js: js, direct: r, scans: scans, Blobs: blob.Attach(js, r),
 		Known: secret.NewKnown(secret.Redactor{})}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestEventWithAMissingFileIsMalformed(t *testing.T) {

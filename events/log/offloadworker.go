@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // OffloadWorker moves large contents of old chats out of the log, to files in a directory of the operator. Without Dir

@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // A power cut takes what only the memory has. The image of a mounted disk holds the rest: what a stopped process has

@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // lossOfTheMajorityIsNoticed stops the other servers than the leader.

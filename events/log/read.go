@@ -16,7 +16,7 @@ import (
 
 // Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch after reading
 // began, or began again, is empty if nothing matches. Behind is the number of matching events still to come; 0 means
-// that the reader has caught up. With several filters, an attached log counts other events, too.
+// that the reader has caught up.
 type Batch struct {
 	Events []events.Event
 	Behind uint64
@@ -29,14 +29,10 @@ func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(
 	if len(filters) == 0 {
 		filters = []string{events.AllEvents}
 	}
-	read := l.read
-	if l.attached {
-		read = l.pollEvents
-	}
 	for {
 		var ended error // by fn
 		reading, end := l.reader(ctx)
-		err := read(reading, after, filters, func(b Batch) error {
+		err := l.read(reading, after, filters, func(b Batch) error {
 			if n := len(b.Events); n > 0 {
 				after = b.Events[n-1].Seq
 			}

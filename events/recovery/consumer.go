@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 )
 
 // repairConsumers moves the damaged state of each consumer of a stream aside, so that the consumer begins at the first

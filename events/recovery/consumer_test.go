@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // consume acknowledges events of the consumer "gate", and returns the sequences of all that it got.

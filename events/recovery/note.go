@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 )
 

@@ -38,7 +38,7 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Guard holds the note of the log of a data directory. It is safe for concurrent use.

@@ -28,7 +28,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/recovery"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // total is the number of events of the test log, which has three blocks: two compressed ones and the one that NATS

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 )
 

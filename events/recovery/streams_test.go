@@ -11,7 +11,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // random returns bytes that cannot be compressed.

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestOnlyRandomTextsPassAsSecrets(t *testing.T) {

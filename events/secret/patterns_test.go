@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 )
 
 func TestEveryStretchThatSecretsCoverIsReplaced(t *testing.T) {

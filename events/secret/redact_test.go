@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestSecretIsFoundInEveryBase64Alignment(t *testing.T) {

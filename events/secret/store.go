@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // ErrExists is the error of a key that has a value already.

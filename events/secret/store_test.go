@@ -15,7 +15,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func openSecrets(t testing.TB, dir string) *secret.Store {

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +26,12 @@ import (
 // CodeLife is how long a person has to confirm a code.
 const CodeLife = 10 * time.Minute
 
-// maxCodes limits the logins that wait to be confirmed, of all accounts together.
-const maxCodes = 100
+// Limits of the logins that wait to be confirmed. Beyond maxCodes, a new login replaces the oldest of the address with
+// the most logins, so that many logins from some addresses do not keep out another address.
+const (
+	maxCodesOfAddress = 10
+	maxCodes          = 200
+)
 
 // codeLetters are letters that cannot be confused and spell no words. 8 of them make a code.
 const (
@@ -46,7 +53,7 @@ type CodeLogin struct {
 
 // BeginCodeLogin begins the login of a program.
 func (a *Accounts) BeginCodeLogin(ctx context.Context, client events.Client) (l CodeLogin, err error) {
-	if err := a.sweepCodes(ctx); err != nil {
+	if err := a.makeRoomForCode(ctx, client); err != nil {
 		return l, err
 	}
 	l = CodeLogin{Secret: rand.Text(), Expires: a.now().UTC().Add(CodeLife), Client: clip(client)}
@@ -85,29 +92,56 @@ func hashOf(text string) string {
 
 func codeKey(code string) string { return codePrefix + "." + code }
 
-// sweepCodes deletes expired codes, and refuses if too many wait.
-func (a *Accounts) sweepCodes(ctx context.Context) error {
-	keys, err := a.secrets.Keys(ctx, codePrefix)
+// makeRoomForCode makes room for a login of a client. It refuses if too many of the client's network wait.
+func (a *Accounts) makeRoomForCode(ctx context.Context, client events.Client) error {
+	waiting, err := a.codeLogins(ctx)
 	if err != nil {
 		return err
 	}
-	waiting := 0
+	count := map[string]int{}
+	for _, l := range waiting {
+		count[network(l.Client)]++
+	}
+	if count[network(client)] >= maxCodesOfAddress {
+		return handlers.Refuse(handlers.Unavailable,
+			"%d logins from your address wait to be confirmed. Try again in %s.", maxCodesOfAddress, CodeLife)
+	}
+	if len(waiting) < maxCodes {
+		return nil
+	}
+	replaced := slices.MinFunc(waiting, func(x, y CodeLogin) int {
+		return cmp.Or(cmp.Compare(count[network(y.Client)], count[network(x.Client)]), x.Expires.Compare(y.Expires))
+	})
+	return a.secrets.Delete(ctx, codeKey(replaced.Code))
+}
+
+// network returns the address of a client. Of an IPv6 address it returns the first 64 bits, because one subscriber has
+// all addresses below them.
+func network(client events.Client) string {
+	address, err := netip.ParseAddr(client.Address)
+	if err != nil || address.Unmap().Is4() {
+		return client.Address
+	}
+	prefix, _ := address.Prefix(64) // every IPv6 address has one
+	return prefix.String()
+}
+
+// codeLogins returns the logins that have begun, and deletes those that have expired.
+func (a *Accounts) codeLogins(ctx context.Context) (all []CodeLogin, err error) {
+	keys, err := a.secrets.Keys(ctx, codePrefix)
 	for _, key := range keys {
-		_, _, err := a.codeLogin(ctx, strings.TrimPrefix(key, codePrefix+"."))
+		l, _, err := a.codeLogin(ctx, strings.TrimPrefix(key, codePrefix+"."))
 		switch {
 		case handlers.CodeOf(err) == handlers.NotFound:
 			err = a.secrets.Delete(ctx, key)
 		case err == nil:
-			waiting++
+			all = append(all, l)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if waiting >= maxCodes {
-		return handlers.Refuse(handlers.Unavailable, "Too many logins wait to be confirmed. Try again in %s.", CodeLife)
-	}
-	return nil
+	return all, err
 }
 
 // parseCode returns the code that a person wrote, in whatever case and with or without the dash.
@@ -164,20 +198,13 @@ func (a *Accounts) ConfirmCodeLogin(ctx context.Context, account, code string) e
 
 // withdrawCodes deletes the codes that were confirmed for an account: a login that ends leaves no other one behind.
 func (a *Accounts) withdrawCodes(ctx context.Context, account string) error {
-	keys, err := a.secrets.Keys(ctx, codePrefix)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		l, _, err := a.codeLogin(ctx, strings.TrimPrefix(key, codePrefix+"."))
-		if err == nil && l.Account == account {
-			err = a.secrets.Delete(ctx, key)
-		}
-		if err != nil && handlers.CodeOf(err) != handlers.NotFound {
-			return err
+	waiting, err := a.codeLogins(ctx)
+	for _, l := range waiting {
+		if l.Account == account {
+			err = errors.Join(err, a.secrets.Delete(ctx, codeKey(l.Code)))
 		}
 	}
-	return nil
+	return err
 }
 
 // CompleteCodeLogin opens the session of a program once a person has confirmed its code, and reports whether one has.

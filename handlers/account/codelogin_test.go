@@ -1,6 +1,7 @@
 package account
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -90,4 +91,66 @@ func TestACodeDoesNotOutliveTheLoginsOfItsAccount(t *testing.T) {
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Account: "alice"})) // all of them
 	_, confirmed, err := s.CompleteCodeLogin(t.Context(), l.Code, l.Secret, events.Client{})
 	is.Equal([]any{confirmed, handlers.CodeOf(err)}, []any{false, handlers.NotFound})
+}
+
+func TestManyLoginsFromOneAddressKeepOutNoOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	begin := func(address string) (CodeLogin, handlers.Code) {
+		t.Helper()
+		l, err := s.BeginCodeLogin(t.Context(), events.Client{Address: address})
+		return l, handlers.CodeOf(err)
+	}
+	for _, address := range []string{"192.0.2.1", "2001:db8::"} {
+		for i := range maxCodesOfAddress {
+			if i%2 == 1 && address == "2001:db8::" {
+				address = "2001:db8::ffff" // an IPv6 line has many addresses
+			}
+			_, code := begin(address)
+			is.Equal(code, handlers.Code(""))
+		}
+		_, code := begin(address)
+		is.Equal(code, handlers.Unavailable)
+	}
+	mine, code := begin("198.51.100.1")
+	is.Equal(code, handlers.Code(""))
+	for i := range maxCodes / maxCodesOfAddress {
+		for range maxCodesOfAddress {
+			_, code := begin(fmt.Sprintf("203.0.113.%d", i))
+			is.Equal(code, handlers.Code(""))
+		}
+	}
+	keys, err := s.secrets.Keys(t.Context(), codePrefix)
+	is.NoErr(err)
+	is.Equal(len(keys), maxCodes) // the oldest of the others are gone
+	_, err = s.FindCodeLogin(t.Context(), mine.Code)
+	is.NoErr(err)
+}
+
+// The login of a program is one of its own: it does not end with that of the browser.
+func TestAProgramStaysLoggedInWhenTheBrowserLogsOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", User)
+	browser := s.login("alice")
+	l, err := s.BeginCodeLogin(t.Context(), events.Client{})
+	is.NoErr(err)
+	is.NoErr(s.ConfirmCodeLogin(t.Context(), "alice", l.Code))
+	program, confirmed, err := s.CompleteCodeLogin(t.Context(), l.Code, l.Secret, events.Client{})
+	is.NoErr(err)
+	is.True(confirmed)
+	is.NoErr(s.Revoke(t.Context(), RevokeSession{Account: "alice", Session: browser.Identity.Session}))
+	is.Equal([]bool{s.valid(browser), s.valid(program)}, []bool{false, true})
+	is.NoErr(s.Revoke(t.Context(), RevokeSession{Account: "alice"})) // all of them
+	is.True(!s.valid(program))
+}
+
+func TestNoAccountHasTheIDOfTheOperator(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: OperatorID,
+		Email: "o@example.org", Role: User, Password: password})
+	is.New(t).Equal(handlers.CodeOf(err), handlers.Invalid)
 }

@@ -10,8 +10,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 )
 
 func TestAccountIsWhatWasCreated(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 )
 
 // The process died right after the event: nothing took the sessions away.

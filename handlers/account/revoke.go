@@ -16,8 +16,12 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// OperatorSession stands for the session of the operator of the machine. It does not end.
-const OperatorSession = "operator"
+// OperatorID stands for the operator of the machine where an account has its id, such as in the actors of events, and
+// OperatorSession for the operator's session, which does not end. No account gets this id.
+const (
+	OperatorID      = "operator"
+	OperatorSession = OperatorID
+)
 
 // Ended returns a channel that is closed when the session with a public id has ended: revoked, expired (up to a minute
 // late), or because its account was disabled, deleted, or got another role or password. Streams of the session end

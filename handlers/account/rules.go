@@ -30,6 +30,9 @@ func (c CreateAccount) check() error {
 	if err := checkID(c.Account); err != nil {
 		return err
 	}
+	if c.Account == OperatorID {
+		return handlers.Refuse(handlers.Invalid, "account: the id %q is reserved", c.Account)
+	}
 	if err := checkEmail(c.Email); err != nil {
 		return err
 	}

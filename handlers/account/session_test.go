@@ -14,8 +14,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect"
 )
 
 func TestTokenIsReadableByPocketBaseClients(t *testing.T) {
@@ -304,7 +304,7 @@ func TestSessionWithoutItsEventIsTakenBack(t *testing.T) {
 	s.add("alice", User)
 	good := s.log
 	nc := connect(t, s.server)
-	broken, err := log.Attach(nc, "$JS.API")
+	broken, err := log.Attach(nc)
 	is.NoErr(err)
 	nc.Close()
 	owner, err := s.find(t.Context(), "alice")

@@ -7,12 +7,16 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
 )
 
-// workspaceWide are permissions. If a file allows one of them without a pattern, that covers the whole workspace, and
-// nothing outside.
-var workspaceWide = []string{"glob", "grep", "read", "list", "edit", "write", "external_directory"}
+// coversWorkspace reports whether a file that allows a permission without a pattern allows it in the whole workspace,
+// and not outside.
+func coversWorkspace(permission string) bool {
+	about := events.RequestKinds[permission].About
+	return about == events.AboutPath || about == events.AboutSearch
+}
 
 // permissions reads the key permission: one action for everything, or an action or patterns for each permission.
 func (f *File) permissions(value *yaml.Node) (notes []string, err error) {
@@ -70,7 +74,7 @@ func (f *File) add(permission string, all []pattern) (notes []string, err error)
 		case r.Action != policy.Allow && r.Action != policy.AskPerson && r.Action != policy.Deny:
 			return nil, refuse("text", "permission: %s: %q is not allow, ask or deny.", permission, p.action)
 		case p.text != "":
-		case r.Action == policy.Allow && slices.Contains(workspaceWide, permission):
+		case r.Action == policy.Allow && coversWorkspace(permission):
 			r.Pattern = policy.Inside
 		default:
 			r.Pattern = "*"
@@ -123,7 +127,7 @@ func (f *File) tools(value *yaml.Node) (notes []string, err error) {
 		}
 		permission := tool
 		if slices.Contains([]string{"write", "patch", "multiedit"}, tool) {
-			permission = "edit"
+			permission = events.KindEdit
 		}
 		if _, err := f.add(permission, []pattern{{"", "deny"}}); err != nil {
 			return nil, err
@@ -148,7 +152,7 @@ func permissionNode(rules []policy.Rule) *yaml.Node {
 		if end < 0 {
 			end = len(rules)
 		}
-		if permission == "mcp" { // OpenCode names a permission after the tool
+		if permission == events.KindMCP { // OpenCode names a permission after the tool
 			for _, r := range rules[:end] {
 				n.Content = append(n.Content, scalar(r.Pattern), scalar(string(r.Action)))
 			}
@@ -163,7 +167,7 @@ func permissionNode(rules []policy.Rule) *yaml.Node {
 // patternsNode returns the rules of a permission: one action if it is for the whole permission, or its patterns.
 func patternsNode(permission string, rules []policy.Rule) *yaml.Node {
 	whole := "*"
-	if rules[0].Action == policy.Allow && slices.Contains(workspaceWide, permission) {
+	if rules[0].Action == policy.Allow && coversWorkspace(permission) {
 		whole = policy.Inside
 	}
 	if len(rules) == 1 && rules[0].Pattern == whole {

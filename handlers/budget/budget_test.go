@@ -94,7 +94,7 @@ func TestEachReachedLimitHasOneRequest(t *testing.T) {
 	}
 	first := requestsIn(t, h.Log, "c1")
 	is.Equal(len(first), 1)
-	is.Equal(first[0].Type, permission.TypeBudget)
+	is.Equal(first[0].Type, events.KindBudget)
 	var metadata budgetMetadata
 	is.NoErr(json.Unmarshal(first[0].Metadata, &metadata))
 	is.Equal(metadata, budgetMetadata{Budget: b.ID, Name: "a", Scope: "chat", Unit: "cost", Limit: 5, Spent: 5, More: 5})
@@ -203,7 +203,7 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	h := openFixture(t)
 	b := setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	forged := permissiontest.SubmitBash("forged", "")
-	forged.Type = permission.TypeBudget
+	forged.Type = events.KindBudget
 	_, _, err := h.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 
@@ -214,7 +214,7 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	endStep(t, h, "c1", spentFunc(6, 0))
 	all := requestsIn(t, h.Log, "c1")
 	is.Equal(len(all), 2)
-	is.Equal(all[1].Type, permission.TypeBudget)
+	is.Equal(all[1].Type, events.KindBudget)
 	decideMore(t, h, "c1", squat.Permission, events.Authorized)
 	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(6, 0))
 	is.NoErr(err)
@@ -227,8 +227,8 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	h := openFixture(t)
 	setBudget(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	g := permissiontest.GateOn(h.Handlers)
-	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"},
-		{Permission: permission.TypeBudget, Pattern: "a"}}
+	g.Rules = []policy.Rule{{Permission: events.KindBudget, Pattern: "*"},
+		{Permission: events.KindBudget, Pattern: "a"}}
 	endStep(t, h, "c1", spentFunc(6, 0))
 	all, _ := handlerstest.History(t, h.Log, "c1")
 	for _, e := range all {

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"pocketcoder/money"
 )
 
 // The units of a limit.
@@ -98,7 +96,7 @@ func (l limit) holdReason(denied bool) string {
 func (l limit) question() string {
 	amount := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	if l.unit == unitCost {
-		amount = money.Text
+		amount = Dollars
 	}
 	what := "All chats together have"
 	switch {

@@ -51,7 +51,7 @@ func (s *budgetRequests) Apply(e events.Event) {
 	switch d := d.(type) {
 	case events.PermissionRequested:
 		var m budgetMetadata
-		if e.Actor != events.ActorPolicy || d.Type != permission.TypeBudget || json.Unmarshal(d.Metadata, &m) != nil ||
+		if e.Actor != events.ActorPolicy || d.Type != events.KindBudget || json.Unmarshal(d.Metadata, &m) != nil ||
 			s.byID[d.Permission] != nil {
 			s.taken[d.Permission] = true
 			return
@@ -152,7 +152,7 @@ func (h *Budgets) requestMore(ctx context.Context, chat string, l limit, id stri
 	if err != nil {
 		return err
 	}
-	request := events.PermissionRequested{Permission: id, Type: permission.TypeBudget, Patterns: []string{l.Name},
+	request := events.PermissionRequested{Permission: id, Type: events.KindBudget, Patterns: []string{l.Name},
 		Metadata: metadata, Message: l.question()}
 	c := handlers.Command{ID: id, Actor: events.ActorPolicy}
 	_, err = h.Permissions.Chat(ctx, chat).CarryOut(ctx, h.Permissions.Log, c,
@@ -175,7 +175,7 @@ func (h *Budgets) stopTurn(ctx context.Context, chat string, a *budgetRequest) e
 	c := handlers.Command{ID: a.id, Actor: events.ActorPolicy}
 	_, err := h.Permissions.Chat(ctx, a.chat).CarryOut(ctx, h.Permissions.Log, c,
 		func(s *permission.State) ([]events.Event, uint64, error) {
-			if outcome := s.Request(a.id).Outcome; outcome.Seq != 0 && outcome.Status != string(events.Denied) {
+			if outcome := s.Request(a.id).Outcome; outcome.Seq != 0 && outcome.Status != events.Denied {
 				return nil, outcome.Seq, nil
 			}
 			e, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})

@@ -87,7 +87,7 @@ type RenewToken struct {
 }
 
 // RenewToken returns the new token. The old one is then not valid.
-func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.Token, seq uint64, err error) {
+func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.NewToken, seq uint64, err error) {
 	hooks, err := h.ListWebhooks(ctx)
 	if err != nil {
 		return made, 0, err

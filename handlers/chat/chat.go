@@ -31,6 +31,9 @@ type Create struct {
 	Description string `json:"description,omitempty"`
 	Archived    bool   `json:"archived,omitempty"`
 	Tags        string `json:"tags,omitempty"`
+
+	Parent  *events.Parent  `json:"-"` // of a delegate
+	Ceiling *events.Ceiling `json:"-"` // of a chat that a schedule starts
 }
 
 // Update changes fields of a chat that a person may set. A nil field does not change.
@@ -51,8 +54,8 @@ type Delete struct {
 	Chat string `json:"chat"`
 }
 
-// maxTitle is the longest title of a chat, in bytes.
-const maxTitle = 500
+// MaxTitle is the longest title of a chat, in bytes.
+const MaxTitle = 500
 
 // maxText is the longest description and the longest tags of a chat, in characters: PocketBase's limit for a text
 // field.
@@ -135,12 +138,9 @@ func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState
 // changed since.
 func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
 	c.Chat = cmp.Or(c.Chat, events.NewID())
-	c.Engine = cmp.Or(c.Engine, DefaultEngine)
-	if err := c.check(); err != nil {
+	created, err := c.Event()
+	if err != nil {
 		return "", 0, err
-	}
-	created := events.ChatCreated{
-		Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description, Archived: c.Archived, Tags: c.Tags,
 	}
 	f := h.chat(ctx, c.Chat)
 	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
@@ -155,6 +155,14 @@ func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, 
 		return created, 0, nil
 	})
 	return c.Chat, seq, err
+}
+
+// Event returns the event of the new chat, or why it is refused. It is for a decision that makes more than the chat.
+func (c Create) Event() (events.ChatCreated, error) {
+	c.Engine = cmp.Or(c.Engine, DefaultEngine)
+	err := c.check()
+	return events.ChatCreated{Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description,
+		Archived: c.Archived, Tags: c.Tags, Parent: c.Parent, Ceiling: c.Ceiling}, err
 }
 
 func (c *Create) check() (err error) {
@@ -176,8 +184,8 @@ func (c *Create) check() (err error) {
 // checkTitle returns the title in its stored form.
 func checkTitle(title string) (string, error) {
 	title = strings.TrimSpace(title)
-	if len(title) > maxTitle || !utf8.ValidString(title) {
-		return "", handlers.RefuseField(handlers.Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", maxTitle,
+	if len(title) > MaxTitle || !utf8.ValidString(title) {
+		return "", handlers.RefuseField(handlers.Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", MaxTitle,
 			len(title))
 	}
 	return title, nil

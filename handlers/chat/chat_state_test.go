@@ -7,9 +7,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 )
 
 func TestUpdateChat(t *testing.T) {

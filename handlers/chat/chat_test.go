@@ -8,12 +8,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 )
 
 func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {

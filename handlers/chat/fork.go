@@ -122,7 +122,7 @@ func (s *chatState) ceiling() *events.Ceiling {
 }
 
 func forkTitle(of string) string {
-	for len(of)+len(events.ForkSuffix) > maxTitle {
+	for len(of)+len(events.ForkSuffix) > MaxTitle {
 		_, size := utf8.DecodeLastRuneInString(of)
 		of = of[:len(of)-size]
 	}

@@ -26,6 +26,8 @@ type SubmitMessage struct {
 	Sender  string         `json:"-"` // chat whose assistant wrote it; empty for a person
 	Origin  *events.Origin `json:"-"` // of a message from a messenger
 
+	Schedule string `json:"-"` // the schedule that starts a run with it
+
 	Delivery string `json:"delivery,omitempty"` // events.DeliveryQueue, events.DeliverySteer, or empty for the first
 }
 
@@ -45,7 +47,7 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 		return "", 0, err
 	}
 	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes, Sender: c.Sender,
-		Origin: c.Origin}
+		Origin: c.Origin, Schedule: c.Schedule}
 	if c.Delivery == events.DeliverySteer {
 		d.Delivery = c.Delivery
 	}

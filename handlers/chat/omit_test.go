@@ -6,9 +6,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 )
 
 func TestOmit(t *testing.T) {

@@ -47,9 +47,7 @@ func (h *Delegates) Start(ctx context.Context, c Start) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
-	seq, err := h.tree(ctx).CarryOut(ctx, h.Log, w.Command, func(t *tree) ([]events.Event, uint64, error) {
-		return w.start(h, t, active)
-	})
+	seq, err := handlers.Transaction(ctx, h.Log, func(ctx context.Context) error { return w.start(ctx, h, active) })
 	if refused := (handlers.Refused{}); c.Worktree && errors.As(err, &refused) {
 		_, closing := h.closeTree(ctx, worktree{w.parent.Worktree, w.parent.Branch})
 		err = errors.Join(err, closing)
@@ -104,26 +102,32 @@ func partsOf(message string) []events.Part {
 	return []events.Part{{Type: "text", Text: message}}
 }
 
-// start returns the events that start the delegate, none if it was started before.
-func (w newDelegate) start(h *Delegates, t *tree, active []string) ([]events.Event, uint64, error) {
-	if n := t.chats[w.delegate]; n != nil && n.created {
-		return nil, 0, nil
+// start creates the chat of the delegate and submits its message. It does nothing if the delegate was started before.
+// Creating the chat depends on every chat that was created, because these count against the limits.
+func (w newDelegate) start(ctx context.Context, h *Delegates, active []string) error {
+	isNew := false
+	_, err := h.tree(ctx).CarryOutOne(ctx, h.Log, w.delegate, w.Command, func(t *tree) (events.Data, uint64, error) {
+		if n := t.chats[w.delegate]; n != nil && n.created {
+			return nil, 0, nil
+		}
+		from, err := t.chat(w.parent.Chat)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := h.withinLimits(t, w.parent, active); err != nil {
+			return nil, 0, err
+		}
+		isNew = true
+		created, err := chat.Create{Chat: w.delegate, Title: title(w.agent.Name, w.Message), User: w.owner,
+			Engine: from.engine, Agent: w.agent.ID, Parent: &w.parent}.Event()
+		return created, 0, err
+	})
+	if err != nil || !isNew {
+		return err
 	}
-	from, err := t.chat(w.parent.Chat)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := h.withinLimits(t, w.parent, active); err != nil {
-		return nil, 0, err
-	}
-	created, err := events.New(w.delegate, w.Actor, events.ChatCreated{Title: title(w.agent.Name, w.Message),
-		User: w.owner, Engine: from.engine, Agent: w.agent.ID, Parent: &w.parent})
-	if err != nil {
-		return nil, 0, err
-	}
-	submitted, err := events.New(w.delegate, w.Actor, events.MessageSubmitted{Message: events.FirstMessageOf(w.delegate),
-		Parts: partsOf(w.Message), Sender: w.parent.Chat})
-	return []events.Event{created, submitted}, 0, err
+	_, _, err = h.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: w.delegate,
+		Message: events.FirstMessageOf(w.delegate), Parts: partsOf(w.Message), Sender: w.parent.Chat})
+	return err
 }
 
 // withinLimits refuses a delegate that would exceed a limit.

@@ -14,10 +14,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 )
 
 // withGit returns delegates whose workspace is a git repository with a commit. Scripts run without a sandbox.

@@ -14,10 +14,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/wire"

@@ -14,9 +14,9 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 )
 
 // startServer starts a detached server, and returns its execution and its port.

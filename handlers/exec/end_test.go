@@ -14,11 +14,11 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -171,7 +171,7 @@ func TestRequestForAHostExpiresWithALostExecution(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	handlerstest.Happened(t, h.Log, "c1", handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{
-		Permission: "n1", Type: permission.TypeNetwork, Patterns: []string{"example.com:443"},
+		Permission: "n1", Type: events.KindNetwork, Patterns: []string{"example.com:443"},
 	}})
 	x := &Executions{Log: h.Log, Network: &network.Sandbox{Gate: permissiontest.GateOn(h)}}
 	is.NoErr(x.RecordLost(t.Context(), "c1", "x3"))

@@ -25,13 +25,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/sandbox/wire"
-	"pocketcoder/sleep"
 )
 
 // Executions is the exec path between OpenCode's shell and the sandbox.

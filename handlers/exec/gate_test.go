@@ -11,13 +11,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"

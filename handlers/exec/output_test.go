@@ -17,9 +17,9 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect/random"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -18,6 +17,7 @@ import (
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect/random"
 	"pocketcoder/sandbox/wire"
 )
 

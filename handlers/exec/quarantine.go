@@ -32,7 +32,7 @@ func (k keepRequests) Apply(e events.Event) {
 		return
 	}
 	body, _ := events.Decode(e) // nil for one that cannot be decoded
-	if d, _ := body.(events.PermissionRequested); d.Type == permission.TypeKeep {
+	if d, _ := body.(events.PermissionRequested); d.Type == events.KindKeep {
 		k[d.Permission] = true
 	}
 }
@@ -138,7 +138,7 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRe
 		named.Permission = id
 		list = append(list, named)
 		requests = append(requests, events.PermissionRequested{
-			Permission: named.Permission, Type: permission.TypeKeep, Patterns: []string{q.Name},
+			Permission: named.Permission, Type: events.KindKeep, Patterns: []string{q.Name},
 			Metadata: events.MustEncode(about), Session: d.Session, Message: "A command created " + q.Name + ". Keep it?",
 		})
 	}
@@ -172,7 +172,7 @@ func (x *Executions) applyDecisions(ctx context.Context) error {
 func (x *Executions) applyDecision(ctx context.Context, e events.Event) error {
 	body, _ := events.Decode(e) // nil for one that cannot be decoded
 	d, _ := body.(events.PermissionDecided)
-	if d.Type != permission.TypeKeep || !e.IsOfPerson() {
+	if d.Type != events.KindKeep || !e.IsOfPerson() {
 		return nil
 	}
 	chat := e.Subject.ID

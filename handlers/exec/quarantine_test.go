@@ -12,11 +12,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -77,7 +77,7 @@ func file(id, name string) wire.Quarantined {
 func (s *system) decideKeep(name string, d events.Decision) events.PermissionRequested {
 	s.t.Helper()
 	_, asked := handlerstest.Await(s.t, s.Log, func(d events.PermissionRequested) bool {
-		return d.Type == permission.TypeKeep && d.Patterns[0] == name
+		return d.Type == events.KindKeep && d.Patterns[0] == name
 	})
 	_, err := s.Permissions.Decide(s.t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: asked.Permission, Decision: d})
@@ -109,7 +109,7 @@ func TestProtectedNameThatACommandCreatesBecomesARequest(t *testing.T) {
 		{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 40 << 10, Permission: asked[0].Permission},
 		{Item: "q2", Name: ".vscode", Kind: "folder", Bytes: 12, Files: 2, Permission: asked[1].Permission},
 	})
-	is.Equal(asked[0].Type, permission.TypeKeep)
+	is.Equal(asked[0].Type, events.KindKeep)
 	is.Equal(asked[0].Patterns, []string{".envrc"})
 	is.Equal(asked[0].Message, "A command created .envrc. Keep it?")
 	var about events.KeepMetadata
@@ -273,11 +273,11 @@ func TestForeignRequestToKeepANameDoesNothing(t *testing.T) {
 	q := &quarantine{creates: []wire.Quarantined{file("q1", ".envrc")}}
 	q.serve(s)
 	metadata := events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q7", Name: ".envrc"}})
-	_, _, err := s.Permissions.Submit(t.Context(), permission.Submit{Chat: "c1", Type: permission.TypeKeep,
+	_, _, err := s.Permissions.Submit(t.Context(), permission.Submit{Chat: "c1", Type: events.KindKeep,
 		Metadata: metadata})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 	handlerstest.Happened(t, s.Log, "c1", handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionRequested{
-		Permission: "forged", Type: permission.TypeKeep, Patterns: []string{".npmrc"}, Metadata: metadata}})
+		Permission: "forged", Type: events.KindKeep, Patterns: []string{".npmrc"}, Metadata: metadata}})
 	s.decideKeep(".npmrc", events.Authorized)
 	_, _, _ = s.shell(t.Context(), s.authorized("./configure"))
 	_, asked := handlerstest.Await(t, s.Log, func(d events.PermissionRequested) bool { return d.Patterns[0] == ".envrc" })

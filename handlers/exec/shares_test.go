@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // fill takes n slots for commands of an account, and returns the functions that free them.

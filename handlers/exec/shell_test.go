@@ -11,10 +11,10 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -31,7 +31,7 @@ type shellSession struct {
 // openShell opens a shell of the operator in chat c1.
 func (s *system) openShell(call string) *shellSession {
 	s.t.Helper()
-	p := &shellSession{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8),
+	p := &shellSession{system: s, nc: s.connect(natsconf.Core), input: make(chan wire.Input, 8),
 		done: make(chan wire.Result, 1)}
 	r := wire.Request{Session: "c1", Call: call, Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80, Kind: "xterm"},
 		Input: p.input}
@@ -121,7 +121,7 @@ func TestTheShellOfAnAccountIsRecordedInItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
-	nc := s.connect(natsconf.Operator)
+	nc := s.connect(natsconf.Core)
 	input := make(chan wire.Input, 1)
 	input <- wire.Input{Data: []byte("exit\n")}
 	r := wire.Request{Session: "c1", Account: "ann", Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80}, Input: input}
@@ -201,7 +201,7 @@ func TestInvalidShellRequestsAreRefused(t *testing.T) {
 	is.New(t).NoErr(err)
 	_, err = s.Chats.Delete(t.Context(), chat.Delete{Chat: "c2"})
 	is.New(t).NoErr(err)
-	nc := s.connect(natsconf.Operator)
+	nc := s.connect(natsconf.Core)
 	terminal := &wire.Terminal{Rows: 1, Cols: 1}
 	for name, c := range map[string]struct {
 		r    wire.Request

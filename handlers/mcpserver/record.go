@@ -47,7 +47,8 @@ func (p Programs) Type() record.Type {
 			{Name: "problem", Kind: record.Text, Label: "Problem", ReadOnly: true},
 			{Name: "not_offered", Kind: record.Text, Label: "Tools that are not offered", ReadOnly: true},
 			{Name: "definition", Kind: record.Text, Label: "Definition", ReadOnly: true},
-			{Name: "programs", Kind: record.JSON, Label: "Files that the command names", ReadOnly: true},
+			{Name: "programs", Kind: record.JSON, Label: "Files that the command names", ReadOnly: true,
+				Admins: true},
 			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, Shown: true, About: shownServer},
 		}}
 	if p != nil {

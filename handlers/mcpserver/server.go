@@ -24,7 +24,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 )
 
 // The statuses of a server.
@@ -306,14 +305,14 @@ func (s Server) checkHosts() error {
 		return refuse("An MCP server may have at most %d hosts.", maxHosts)
 	}
 	for _, pattern := range s.Hosts {
-		at, err := hostport.Parse(pattern)
+		at, err := policy.ParseAddress(pattern)
 		if err == nil && at.Private() != "" {
 			if _, err := netip.ParseAddr(at.Host); err != nil {
 				return refuse("%s; a private host is named by its IP address.", at.Private())
 			}
 			continue
 		}
-		if err := (policy.Rule{Permission: "network", Pattern: pattern}).Check(); err != nil {
+		if err := (policy.Rule{Permission: events.KindNetwork, Pattern: pattern}).Check(); err != nil {
 			return refuse("%q is no host such as api.example.org, *.example.org or git.example.org:22: %s", pattern, err)
 		}
 	}

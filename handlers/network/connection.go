@@ -14,7 +14,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 )
 
 // connectDecision is the decision about a connection, or the request that the connection waits for.
@@ -29,8 +28,8 @@ type connectDecision struct {
 // CheckAddress decides whether the command may connect to an address, host:port in any spelling, and returns the
 // address to dial. If no rule decides, it waits for a person. It returns a Refused with a text for the person or model
 // that runs the command, or ErrWaiting if no person has decided before ctx's deadline.
-func (x *Execution) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
-	at, unreadable := hostport.Parse(address)
+func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
+	at, unreadable := policy.ParseAddress(address)
 	if unreadable != nil {
 		return at, x.refuse(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0,
 			connectDecision{reason: unreadable.Error()})
@@ -55,10 +54,10 @@ func (x *Execution) CheckAddress(ctx context.Context, address string) (hostport.
 }
 
 // Private reports whether an address may be private. No command reaches one.
-func (x *Execution) Private(hostport.Address) bool { return false }
+func (x *Execution) Private(policy.Address) bool { return false }
 
 // RecordBlocked records that an allowed host resolved to an address that is not allowed and was not dialled.
-func (x *Execution) RecordBlocked(ctx context.Context, at hostport.Address, why error) error {
+func (x *Execution) RecordBlocked(ctx context.Context, at policy.Address, why error) error {
 	return x.refuse(ctx, at.Host, at.Port, connectDecision{reason: why.Error()})
 }
 
@@ -84,7 +83,7 @@ func (x *Execution) refuse(ctx context.Context, host string, port uint16, c conn
 func (x *Execution) eventOf(host string, port uint16, c connectDecision) (d events.ExecConnected, isNew bool) {
 	d = events.ExecConnected{Exec: x.requested.Exec, Host: host, Port: int(port), Allowed: c.allowed,
 		Permission: c.permission, Reason: c.reason}
-	key := recordedConnection{hostport.Address{Host: host, Port: port}.String(), c.allowed}
+	key := recordedConnection{policy.Address{Host: host, Port: port}.String(), c.allowed}
 	return d, !x.recorded[key] && (c.allowed || len(x.recorded) < 2*maxHosts)
 }
 
@@ -113,12 +112,12 @@ func (x *Execution) markRecorded(d events.ExecConnected) {
 	if !d.Allowed {
 		x.note(addressOf(d), d.Reason)
 	}
-	x.recorded[recordedConnection{hostport.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
+	x.recorded[recordedConnection{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
 }
 
 // decide decides about a connection by the rules, the mode and a person's decision, in this order. It records the
 // decision, or appends a permission request. after is the last sequence that was read.
-func (x *Execution) decide(ctx context.Context, at hostport.Address) (c connectDecision, after uint64, err error) {
+func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDecision, after uint64, err error) {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
 	rules, err := x.network.Gate.RuleSets(ctx, x.scope())
@@ -165,7 +164,7 @@ func (x *Execution) decide(ctx context.Context, at hostport.Address) (c connectD
 }
 
 // decideByRule decides by the rules and the mode. A decision without a reason means that a person has to decide.
-func (x *Execution) decideByRule(at hostport.Address, v policy.Verdict) connectDecision {
+func (x *Execution) decideByRule(at policy.Address, v policy.Verdict) connectDecision {
 	switch {
 	case v.Action == policy.Deny:
 		return connectDecision{reason: v.Reason}
@@ -204,10 +203,10 @@ type networkMetadata struct {
 	Command string `json:"command"` // that wants to connect
 }
 
-func (x *Execution) request(permissionID string, at hostport.Address) events.PermissionRequested {
+func (x *Execution) request(permissionID string, at policy.Address) events.PermissionRequested {
 	metadata, _ := json.Marshal(networkMetadata{x.requested.Exec, at.Host, at.Port, x.requested.Command})
 	return events.PermissionRequested{
-		Permission: permissionID, Type: permission.TypeNetwork, Patterns: []string{at.String()}, Metadata: metadata,
+		Permission: permissionID, Type: events.KindNetwork, Patterns: []string{at.String()}, Metadata: metadata,
 		Message: "May this reach " + at.String() + "? " + cmp.Or(strings.Join(strings.Fields(x.requested.Command), " "), "A person's shell"),
 		Session: x.requested.Session, MessageID: x.tool.MessageID, Call: x.requested.Call,
 	}
@@ -218,7 +217,7 @@ func addressOf(d events.ExecConnected) string {
 	if d.Port == 0 {
 		return d.Host
 	}
-	return hostport.Address{Host: d.Host, Port: uint16(d.Port)}.String()
+	return policy.Address{Host: d.Host, Port: uint16(d.Port)}.String()
 }
 
 // maxOpenRequests limits the pending requests for hosts of one chat.
@@ -227,7 +226,7 @@ const maxOpenRequests = 8
 // decideByPerson returns the decision of a person, or the request that the connection waits for. It returns a new
 // request if none is pending. A decision applies to the commands that waited for it. An approval that came when no
 // command waited applies to the next one.
-func (x *Execution) decideByPerson(s *permission.State, at hostport.Address, now time.Time) connectDecision {
+func (x *Execution) decideByPerson(s *permission.State, at policy.Address, now time.Time) connectDecision {
 	if c := x.decideByCommand(s, at, now); c.allowed {
 		return c
 	}
@@ -252,7 +251,7 @@ func (x *Execution) decideByPerson(s *permission.State, at hostport.Address, now
 
 // decideByCommand allows a host that was named in the request for the command, if a person approved that request. The
 // approval is valid for this execution only.
-func (x *Execution) decideByCommand(s *permission.State, at hostport.Address, now time.Time) connectDecision {
+func (x *Execution) decideByCommand(s *permission.State, at policy.Address, now time.Time) connectDecision {
 	outcome := s.Request(x.requested.Permission).Outcome
 	if d := outcome.Decided; d == nil || !slices.Contains(d.Hosts, at.String()) || s.WhyInvalid(outcome, now) != "" {
 		return connectDecision{}

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/rule"
 )
 
@@ -56,7 +55,7 @@ func (n *Engine) SetCredentials(all []Credential) {
 
 // Authorize replaces the placeholders of the keys for an address in the header of a request to it. It returns the keys
 // that are in the header now.
-func (n *Engine) Authorize(at hostport.Address, header http.Header) (used []Credential) {
+func (n *Engine) Authorize(at policy.Address, header http.Header) (used []Credential) {
 	n.mu.Lock()
 	all := n.credentials
 	n.mu.Unlock()
@@ -79,8 +78,8 @@ func (n *Engine) Authorize(at hostport.Address, header http.Header) (used []Cred
 	return used
 }
 
-func matchesAddress(pattern string, at hostport.Address) bool {
-	if address, err := hostport.Parse(pattern); err == nil {
+func matchesAddress(pattern string, at policy.Address) bool {
+	if address, err := policy.ParseAddress(pattern); err == nil {
 		return address == at
 	}
 	want, got := strings.Split(pattern, "."), strings.Split(at.String(), ".")
@@ -110,7 +109,7 @@ func (n *Engine) Allow(addresses []string) {
 	defer n.mu.Unlock()
 	n.hosts = map[string]bool{}
 	for _, address := range addresses {
-		if at, err := hostport.Parse(address); err == nil {
+		if at, err := policy.ParseAddress(address); err == nil {
 			n.hosts[at.String()] = true
 		}
 	}
@@ -136,17 +135,17 @@ func (n *Engine) Begin(ctx context.Context) (connection context.Context, end fun
 }
 
 // Private reports whether an address may be private, because the operator configured it.
-func (n *Engine) Private(at hostport.Address) bool {
+func (n *Engine) Private(at policy.Address) bool {
 	return slices.ContainsFunc(n.Models, func(model string) bool {
-		m, err := hostport.Parse(model)
+		m, err := policy.ParseAddress(model)
 		return err == nil && m == at
 	})
 }
 
 // CheckAddress decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
 // refusal is a Refused.
-func (n *Engine) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
-	at, err := hostport.Parse(address)
+func (n *Engine) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
+	at, err := policy.ParseAddress(address)
 	if err != nil {
 		return at, handlers.Refuse(handlers.Invalid, "%s", err)
 	}
@@ -177,7 +176,7 @@ func (n *Engine) CheckAddress(ctx context.Context, address string) (hostport.Add
 }
 
 // RecordBlocked returns the refusal of a private address that an allowed name resolved to.
-func (n *Engine) RecordBlocked(_ context.Context, _ hostport.Address, why error) error {
+func (n *Engine) RecordBlocked(_ context.Context, _ policy.Address, why error) error {
 	return handlers.Refuse(handlers.Invalid, "%s", why)
 }
 
@@ -185,7 +184,7 @@ func (n *Engine) RecordBlocked(_ context.Context, _ hostport.Address, why error)
 const fetchTime = 2*time.Minute + 10*time.Second
 
 // fetched reports whether a webfetch of the host was approved within fetchTime.
-func (n *Engine) fetched(ctx context.Context, at hostport.Address) (found bool, err error) {
+func (n *Engine) fetched(ctx context.Context, at policy.Address) (found bool, err error) {
 	l := n.Network.log()
 	after, err := l.At(ctx, time.Now().Add(-fetchTime))
 	if err != nil {
@@ -214,8 +213,8 @@ func (n *Engine) fetched(ctx context.Context, at hostport.Address) (found bool, 
 }
 
 // fetchedBy returns the address that a request for webfetch is about; none for another request.
-func fetchedBy(a events.PermissionAsk) (at hostport.Address) {
-	if a.Permission != "webfetch" || len(a.Patterns) != 1 {
+func fetchedBy(a events.PermissionAsk) (at policy.Address) {
+	if a.Permission != events.KindWebfetch || len(a.Patterns) != 1 {
 		return at
 	}
 	u, err := url.Parse(a.Patterns[0])
@@ -226,6 +225,6 @@ func fetchedBy(a events.PermissionAsk) (at hostport.Address) {
 	if u.Port() == "" {
 		address += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	}
-	at, _ = hostport.Parse(address)
+	at, _ = policy.ParseAddress(address)
 	return at
 }

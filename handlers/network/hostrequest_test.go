@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/permission/permissiontest"
-	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 )
 
@@ -29,7 +29,7 @@ func TestConnectionsToOneHostShareARequest(t *testing.T) {
 		waiting = append(waiting, o.connect(x1, "example.com:443"), o.connect(x2, "EXAMPLE.com.:443"))
 	}
 	request := o.hostRequest(1)
-	is.Equal(request.Type, permission.TypeNetwork)
+	is.Equal(request.Type, events.KindNetwork)
 	is.Equal(request.Patterns, []string{"example.com:443"})
 	is.Equal([]string{request.Session, request.MessageID, request.Call}, []string{"ses_1", "msg_1", "call_per_1"})
 	var metadata networkMetadata
@@ -116,14 +116,14 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	forged := permissiontest.SubmitBash("i1", "x")
-	forged.Type, forged.Patterns = permission.TypeNetwork, []string{"example.com:443"}
+	forged.Type, forged.Patterns = events.KindNetwork, []string{"example.com:443"}
 	_, _, err := o.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 	request := handlerstest.Requested("i2", "x")
-	request.Type, request.Patterns = permission.TypeNetwork, forged.Patterns
+	request.Type, request.Patterns = events.KindNetwork, forged.Patterns
 	for _, ask := range []handlerstest.Fact{
 		{By: handlerstest.Alice, Data: request}, // an old log may hold one
-		handlerstest.Asks("per_9", "ses_1", "call_per_1", permission.TypeNetwork, []string{"example.com:443"},
+		handlerstest.Asks("per_9", "ses_1", "call_per_1", events.KindNetwork, []string{"example.com:443"},
 			map[string]string{"host": "example.com"}),
 	} {
 		handlerstest.Happened(t, o.Log, "c1", ask)
@@ -139,14 +139,14 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	at, expires := hostport.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at, expires := policy.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := permission.NewState()
 	handlerstest.Given(t, s,
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "p1",
-			Type: permission.TypeNetwork, Patterns: []string{at.String()}}},
+			Type: events.KindNetwork, Patterns: []string{at.String()}}},
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1",
-			Type: permission.TypeNetwork, Decision: events.Authorized, Expires: expires}})
-	waited := &Execution{requests: map[hostport.Address]string{at: "p1"}}
+			Type: events.KindNetwork, Decision: events.Authorized, Expires: expires}})
+	waited := &Execution{requests: map[policy.Address]string{at: "p1"}}
 	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
 		before, after := x.decideByPerson(s, at, expires.Add(-1)), x.decideByPerson(s, at, expires)
 		// for each

@@ -26,7 +26,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/rule"
 )
 
@@ -68,8 +67,8 @@ type Execution struct {
 	connections map[*context.CancelFunc]bool // guarded by the network's lock
 
 	deciding sync.Mutex
-	requests map[hostport.Address]string // the id of the last permission request for each address
-	hosts    map[string]bool             // the addresses that the command has tried
+	requests map[policy.Address]string // the id of the last permission request for each address
+	hosts    map[string]bool           // the addresses that the command has tried
 	recorded map[recordedConnection]bool
 
 	noting   sync.Mutex
@@ -95,7 +94,7 @@ func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecReque
 	}
 	x := &Execution{
 		network: n, chat: chat, requested: request, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
-		requests: map[hostport.Address]string{}, hosts: map[string]bool{}, recorded: map[recordedConnection]bool{},
+		requests: map[policy.Address]string{}, hosts: map[string]bool{}, recorded: map[recordedConnection]bool{},
 	}
 	if err := x.identify(ctx); err != nil {
 		return "", err
@@ -271,7 +270,7 @@ func (n *Sandbox) mayAttach(ctx context.Context) (found bool, err error) {
 	if n.Mode != permission.NetworkOff || slices.ContainsFunc(n.Gate.Rules, permission.AllowsHosts) {
 		return true, nil
 	}
-	return rule.Has(ctx, n.Gate.Records, permission.TypeNetwork)
+	return rule.Has(ctx, n.Gate.Records, events.KindNetwork)
 }
 
 // identify looks up the tool call and the agent of the command.

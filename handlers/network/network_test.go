@@ -13,12 +13,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
@@ -155,7 +155,7 @@ func TestAddressesAreNormalized(t *testing.T) {
 	o := openNetworkFixture(t, permission.NetworkAsks, "network: example.com")
 	at, err := o.begin("x1").CheckAddress(t.Context(), "EXAMPLE.com.:80")
 	is.NoErr(err)
-	is.Equal(at, hostport.Address{Host: "example.com", Port: 80})
+	is.Equal(at, policy.Address{Host: "example.com", Port: 80})
 }
 
 func TestCredentialsAreValidForOneRunningCommand(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 )
@@ -131,32 +130,32 @@ func (s *Server) Begin(ctx context.Context) (connection context.Context, end fun
 }
 
 // Private reports whether an address may be private: an administrator approved this very IP address.
-func (s *Server) Private(at hostport.Address) bool {
+func (s *Server) Private(at policy.Address) bool {
 	if _, err := netip.ParseAddr(at.Host); err != nil {
 		return false
 	}
 	return slices.ContainsFunc(s.hosts, func(pattern string) bool {
-		_, port := hostport.SplitPort(pattern)
-		approved, err := hostport.Parse(pattern)
+		_, port := policy.SplitPort(pattern)
+		approved, err := policy.ParseAddress(pattern)
 		return err == nil && approved.Host == at.Host && (approved.Port == at.Port || port == "" && at.Web())
 	})
 }
 
 // reaches reports whether an address is one of the server's hosts.
-func (s *Server) reaches(at hostport.Address) bool {
+func (s *Server) reaches(at policy.Address) bool {
 	rules := make([]policy.Rule, len(s.hosts))
 	for i, pattern := range s.hosts {
-		rules[i] = policy.Rule{Permission: permission.TypeNetwork, Pattern: pattern, Action: policy.Allow}
+		rules[i] = policy.Rule{Permission: events.KindNetwork, Pattern: pattern, Action: policy.Allow}
 	}
 	return permission.EvaluateAddress(permission.RuleSets{rules}, at).Action == policy.Allow
 }
 
 // CheckAddress decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
 // refusal is a Refused.
-func (s *Server) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
-	at, err := hostport.Parse(address)
+func (s *Server) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
+	at, err := policy.ParseAddress(address)
 	if err != nil {
-		at = hostport.Address{Host: strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD")}
+		at = policy.Address{Host: strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD")}
 		return at, s.record(ctx, at, false, err.Error())
 	}
 	rules, err := s.servers.Network.Gate.InForce(ctx, rule.Scope{At: time.Now()})
@@ -178,7 +177,7 @@ func (s *Server) CheckAddress(ctx context.Context, address string) (hostport.Add
 }
 
 // RecordBlocked records that an approved name resolved to a private address, which was not dialled.
-func (s *Server) RecordBlocked(ctx context.Context, at hostport.Address, why error) error {
+func (s *Server) RecordBlocked(ctx context.Context, at policy.Address, why error) error {
 	return s.record(ctx, at, false, why.Error())
 }
 
@@ -188,7 +187,7 @@ const maxReached = 4 * maxHosts
 // record records a decision, once for each allowed and each refused address of a running server. After 2*maxHosts
 // events, only allowed addresses are recorded, and after maxReached of those no other is allowed. It returns the
 // refusal, if the decision is one.
-func (s *Server) record(ctx context.Context, at hostport.Address, allowed bool, reason string) error {
+func (s *Server) record(ctx context.Context, at policy.Address, allowed bool, reason string) error {
 	s.recording.Lock()
 	defer s.recording.Unlock()
 	key := recordedConnection{at.String(), allowed}

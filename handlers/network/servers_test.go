@@ -8,11 +8,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 )
 
 // openServers returns Servers with the rules of the start.

@@ -8,13 +8,13 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/rule"
+	"pocketcoder/ops/expect"
 )
 
 // waits is a gate with ask per_1 for a command, which waits for a person.
@@ -228,7 +228,7 @@ func TestBudgetIsExceededByNoRule(t *testing.T) {
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"budget","pattern":"*","action":"allow","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{By: events.ActorPolicy,
-		Data: events.PermissionRequested{Permission: "b1", Type: permission.TypeBudget, Patterns: []string{"daily"}}})
+		Data: events.PermissionRequested{Permission: "b1", Type: events.KindBudget, Patterns: []string{"daily"}}})
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "b1" })
 	found, _ := g.Decisions("b1")
 	is.Equal(len(found), 0)

@@ -8,10 +8,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/rule"
+	"pocketcoder/ops/expect"
 )
 
 // asDelegate makes c1 a delegate of c2, which is a delegate of c3. Each has an agent: own, middle and top.

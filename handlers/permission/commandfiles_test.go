@@ -8,11 +8,11 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 )
 
 // filesOfGate opens a gate whose workspace has programs.

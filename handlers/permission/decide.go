@@ -52,7 +52,7 @@ type ShownRequest struct {
 // check refuses a decision about a request that differs from what was shown.
 func (s ShownRequest) check(r Request) error {
 	switch {
-	case s.Command != "" && s.Command != r.Command && r.Type != "bash":
+	case s.Command != "" && s.Command != r.Command && r.Type != events.KindBash:
 		return handlers.RefuseField(handlers.Conflict, "shown_command",
 			"Request %s is not the one that was shown: it is for %s, not for a command. Nothing was decided.", r.ID, r.Type)
 	case s.Command != "" && s.Command != r.Command:
@@ -85,8 +85,8 @@ func (outcome Outcome) String() string {
 	switch {
 	case outcome.Decided != nil:
 		return outcome.Status
-	case outcome.Status == expired:
-		return expired + ": " + outcome.Reason
+	case outcome.Status == events.Expired:
+		return events.Expired + ": " + outcome.Reason
 	}
 	return outcome.Reason + ": " + outcome.Status
 }
@@ -193,7 +193,7 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 		return nil, 0, handlers.RefuseField(handlers.Conflict, "status",
 			"permission %s cannot be approved: its turn was aborted", c.Permission)
 	}
-	if c.Edited != "" && r.Type != "bash" {
+	if c.Edited != "" && r.Type != events.KindBash {
 		return nil, 0, handlers.RefuseField(handlers.Invalid, "edited",
 			"edited: permission %s is not for a command, so it has no command to edit", c.Permission)
 	}
@@ -250,7 +250,7 @@ func (h *Permissions) ChangedFiles(ctx context.Context, chat, permission, direct
 	var before []events.FileFingerprint
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
 		switch outcome := s.Request(permission).Outcome; {
-		case s.Request(permission).Type == "bash" && outcome.By == events.ActorPolicy:
+		case s.Request(permission).Type == events.KindBash && outcome.By == events.ActorPolicy:
 		case outcome.Decided != nil && outcome.Decided.Edited != "":
 			before = outcome.Decided.Files
 		default:

@@ -10,10 +10,10 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

@@ -21,7 +21,6 @@ import (
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections"
-	"pocketcoder/projections/queries"
 )
 
 var allowMake = policy.Rule{Permission: "bash", Pattern: "make*", Action: policy.Allow}
@@ -163,7 +162,7 @@ func BenchmarkDryRun(b *testing.B) {
 	go model.Run(b.Context())
 	is.NoErr(model.Wait(b.Context(), last))
 	g := permissiontest.GateOn(h)
-	g.History = queries.History(model, h.Log)
+	g.History = model.PastRequests
 	g.Session = func(string) (permission.Session, bool) { return permission.Session{}, false }
 	for b.Loop() {
 		began := time.Now()

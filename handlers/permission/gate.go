@@ -154,7 +154,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	if g.NoteOn != nil && verdict.Action == policy.AskPerson && !direct {
 		evaluation.note = strings.TrimSpace(evaluation.note + " " + g.noteOn(ctx, chat, a))
 	}
-	if a.Permission == "bash" && !direct {
+	if a.Permission == events.KindBash && !direct {
 		evaluation.hosts, evaluation.network = g.UndecidedHosts(rules, in.Command)
 		if verdict.Action == policy.AskPerson {
 			evaluation.files = workspace.CommandFingerprints(in.Command, in.Root, in.Cwd)
@@ -179,7 +179,7 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd strin
 		return "", nil
 	}
 	what := "The file is"
-	if a.Permission == "bash" {
+	if a.Permission == events.KindBash {
 		what = "The command names"
 	}
 	return what + " the program of the MCP server " + all[i].Name +
@@ -190,8 +190,8 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd strin
 // could read the file without a question.
 func (g Gate) mayShow(rules RuleSets, session, directory string) func(path string) bool {
 	return func(path string) bool {
-		v, _ := rules.Judge(g.askOn(originalAsk{PermissionAsk: events.PermissionAsk{SessionID: session, Permission: "read",
-			Patterns: []string{path}}}, directory))
+		a := events.PermissionAsk{SessionID: session, Permission: events.KindRead, Patterns: []string{path}}
+		v, _ := rules.Judge(g.askOn(originalAsk{PermissionAsk: a}, directory))
 		return v.Action == policy.Allow
 	}
 }
@@ -246,7 +246,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 	edited string) ([]events.FileFingerprint, error) {
 	cwd = cmp.Or(cwd, r.cwd())
-	if r.Ask == nil || !r.Pending() || r.Direct || r.Type != "bash" || cwd == "" {
+	if r.Ask == nil || !r.Pending() || r.Direct || r.Type != events.KindBash || cwd == "" {
 		return nil, nil
 	}
 	root, _ := workspace.RealPath(g.directory(chat, r.Session, false))
@@ -273,7 +273,7 @@ func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 // records nothing. path is absolute.
 func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.Call,
 	path string) (policy.Verdict, error) {
-	a := events.PermissionAsk{SessionID: session, Permission: "read", Patterns: []string{path}, Tool: tool}
+	a := events.PermissionAsk{SessionID: session, Permission: events.KindRead, Patterns: []string{path}, Tool: tool}
 	in := g.askOn(originalAsk{PermissionAsk: a}, g.directory(chat, session, false))
 	in.Done = ctx.Done()
 	call, _ := g.Call(ctx, session, tool, 0)
@@ -304,7 +304,7 @@ type Evaluation struct {
 }
 
 func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Verdict) Evaluation {
-	if direct || a.Permission != "bash" {
+	if direct || a.Permission != events.KindBash {
 		cwd = ""
 	}
 	return Evaluation{ask: a, direct: direct, cwd: cwd, verdict: v}

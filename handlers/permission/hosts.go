@@ -3,13 +3,9 @@ package permission
 import (
 	"slices"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/policy/hostport"
 )
-
-// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a
-// person or a rule allows it.
-const TypeNetwork = "network"
 
 // NetworkMode decides a connection that no rule matches.
 type NetworkMode string
@@ -22,7 +18,7 @@ const (
 )
 
 func AllowsHosts(r policy.Rule) bool {
-	return r.Permission == TypeNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
+	return r.Permission == events.KindNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
 }
 
 // AllowHosts reports whether each set has a rule that allows any host.
@@ -36,8 +32,8 @@ func (sets RuleSets) AllowHosts() bool {
 }
 
 // EvaluateAddress returns the policy's verdict on a connection to an address.
-func EvaluateAddress(rules RuleSets, at hostport.Address) policy.Verdict {
-	v, _ := rules.Judge(policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
+func EvaluateAddress(rules RuleSets, at policy.Address) policy.Verdict {
+	v, _ := rules.Judge(policy.Ask{Type: events.KindNetwork, Patterns: []string{at.String()}, Address: at.String()})
 	return v
 }
 
@@ -61,7 +57,7 @@ func (g Gate) UndecidedHosts(rules RuleSets, command string) (hosts []string, ne
 }
 
 // NoNetwork returns a sentence for people and models that says why a command reached no host.
-func NoNetwork(named []hostport.Address) string {
+func NoNetwork(named []policy.Address) string {
 	host := "its hosts"
 	if len(named) > 0 {
 		host = named[0].Host
@@ -79,5 +75,5 @@ func HostPattern(command string) string {
 	if at := named[0]; !at.Web() {
 		return at.String()
 	}
-	return hostport.Bracketed(named[0].Host)
+	return policy.Bracketed(named[0].Host)
 }

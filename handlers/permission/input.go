@@ -29,19 +29,19 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 	in = g.askOn(g.Permissions.originals.of(a), directory)
 	in.Done = ctx.Done()
 	switch {
-	case direct && a.Permission == TypeNetwork: // its call is that of the command
+	case direct && a.Permission == events.KindNetwork: // its call is that of the command
 		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
 		return in, caller{call.Agent, call.Chosen}
 	case direct:
 		return in, by // the author could name any call, and nothing runs
 	}
-	if !slices.Contains(askedByCall, a.Permission) {
+	if !events.RequestKinds[a.Permission].NeedsCall {
 		wait = 0
 	}
 	call, ok := g.Call(ctx, a.SessionID, a.Tool, wait)
 	ok = ok && directory != ""
 	several := call.Several || ok && !call.requests(a, directory)
-	if !several && slices.Contains(singleRequestTypes, a.Permission) {
+	if !several && events.RequestKinds[a.Permission].OncePerCall {
 		several = g.Permissions.hasOtherRequest(ctx, chat, a)
 	}
 	if several {
@@ -51,25 +51,26 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 		in.Hidden = concealed // the read model holds the call as it is stored
 	}
 	switch a.Permission {
-	case "edit":
-		if call.Tool == "write" {
-			in.Also = "write" // OpenCode asks for both tools as edit
+	case events.KindEdit:
+		if call.Tool == events.KindWrite {
+			in.Also = events.KindWrite // OpenCode asks for both tools as edit
 		}
-	case "read", "lsp": // the patterns of read are cleaned, but the file is opened as the call names it; lsp may name none
+	case events.KindRead, events.KindLSP:
+		// the patterns of read are cleaned, but the file is opened as the call names it; lsp may name none
 		switch {
 		case several:
 			in.Refused = severalCalls
-		case !ok && a.Permission == "read":
+		case !ok && a.Permission == events.KindRead:
 			in.Unsure = "the file that the tool call names is not known"
 		}
 		if in.Hidden == "" {
 			in.Path = cmp.Or(call.Path, in.Path)
 		}
-	case "external_directory":
+	case events.KindExternalDirectory:
 		if slices.Contains(ownRequests, call.Tool) {
 			in.Own = call.Tool
 		}
-	case "bash":
+	case events.KindBash:
 		in.Cwd = ""
 		if ok && in.Root != "" && in.Hidden == "" {
 			in.Cwd, _ = workspace.RealPath(call.Cwd)
@@ -81,9 +82,6 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 // severalCalls tells the model why its request was denied. The tool call of the request is ambiguous, so a person
 // could not see which file OpenCode would open.
 const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
-
-// A tool call makes at most one request of each of these types.
-var singleRequestTypes = []string{"bash", "edit", "read", "lsp"}
 
 // hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message.
 // It reports true when the log cannot be read.
@@ -107,30 +105,28 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 func (c Call) requests(a events.PermissionAsk, directory string) bool {
 	about := a.About()
 	switch a.Permission {
-	case "bash":
+	case events.KindBash:
 		return c.Command == about.Command
-	case "read":
+	case events.KindRead:
 		// the policy asks about several files
 		return len(a.Patterns) != 1 || c.Path != "" && workspace.Means(directory, a.Patterns[0], c.Path)
-	case "lsp":
+	case events.KindLSP:
 		return c.Path == "" || about.Lsp == "" || filepath.Clean(c.Path) == filepath.Clean(about.Lsp)
-	case "edit":
+	case events.KindEdit:
 		return len(about.Files) > 0 || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
-	case "external_directory":
-		if about.Command != "" || c.Tool == "bash" {
-			return about.Command != "" && c.Tool == "bash" && about.Command == c.Command
+	case events.KindExternalDirectory:
+		if about.Command != "" || c.Tool == events.KindBash {
+			return about.Command != "" && c.Tool == events.KindBash && about.Command == c.Command
 		}
 		return c.Path == "" || about.Filepath == "" || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
 	}
 	return true
 }
 
-// askedByCall are the types of the requests that are read together with the arguments of their tool call.
-var askedByCall = []string{"bash", "edit", "read", "lsp", "external_directory"}
-
 // ownRequests are OpenCode's tools that, besides external_directory, request a permission of their own for the same
 // paths: grep and glob before, the others after. Without a decision on a command of bash, exec runs nothing.
-var ownRequests = []string{"bash", "read", "edit", "write", "apply_patch", "grep", "glob", "lsp"}
+var ownRequests = []string{events.KindBash, events.KindRead, events.KindEdit, events.KindWrite, "apply_patch",
+	events.KindGrep, events.KindGlob, events.KindLSP}
 
 // directory returns the directory of a request's session, "" if it is unknown. A request over the API may name no
 // session.

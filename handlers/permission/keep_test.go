@@ -24,7 +24,7 @@ func TestNoRuleDecidesWhetherACreatedNameIsKept(t *testing.T) {
 		permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", id, fields)
 	}
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{By: events.ActorSandbox, Data: events.PermissionRequested{
-		Permission: "k1", Type: permission.TypeKeep, Patterns: []string{".envrc"},
+		Permission: "k1", Type: events.KindKeep, Patterns: []string{".envrc"},
 		Metadata: events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc"}})}})
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "k1" })
 	permissiontest.DeleteRecord(t, g.Handlers, "tool_permissions", "r3") // the pending requests are looked at again

@@ -8,12 +8,12 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 )
 
 func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {

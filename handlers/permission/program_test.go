@@ -7,9 +7,9 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 )
 
 func TestAPersonReadsThatAFileIsAServersProgram(t *testing.T) {

@@ -61,9 +61,6 @@ type Outcome struct {
 	cause   string
 }
 
-// expired is the status of a request that no longer needs a decision.
-const expired = "expired"
-
 // Pending reports whether a request has not ended.
 func (r Request) Pending() bool { return r.Outcome.Seq == 0 }
 
@@ -169,7 +166,7 @@ func (s *State) Apply(e events.Event) {
 		s.at(e, d.Permission).Referral = Referral{d, e.Seq, e.Time}
 	case events.PermissionDecided:
 		r := s.at(e, d.Permission)
-		r.Outcome = Outcome{e.Seq, e.Time, e.Actor, string(d.Decision), "", &d, e.Cause}
+		r.Outcome = Outcome{e.Seq, e.Time, e.Actor, d.Decision, "", &d, e.Cause}
 		s.addCall(r, d.Session, d.Call)
 		if d.Grant != "" {
 			s.at(e, d.Grant).Granted = true
@@ -177,7 +174,7 @@ func (s *State) Apply(e events.Event) {
 	case events.PermissionInterrupted:
 		s.at(e, d.Permission).Interrupted = true
 	case events.PermissionExpired:
-		s.at(e, d.Permission).end(e, expired, d.Reason)
+		s.at(e, d.Permission).end(e, events.Expired, d.Reason)
 	case events.PermissionApplied:
 		s.at(e, d.Permission).Answered = true
 	case events.AbortRequested:
@@ -227,10 +224,10 @@ func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
 		return
 	}
 	r.content, r.administrators = sha256.Sum256(e.Data), ForAdministrators(a.Permission, a.Metadata)
-	if e.Actor == events.ActorPolicy && a.Permission == TypeNetwork && len(a.Patterns) == 1 {
+	if e.Actor == events.ActorPolicy && a.Permission == events.KindNetwork && len(a.Patterns) == 1 {
 		r.Host = a.Patterns[0]
 	}
-	if e.Actor == events.ActorSandbox && a.Permission == TypeKeep {
+	if e.Actor == events.ActorSandbox && a.Permission == events.KindKeep {
 		r.Item = a.Keep().Item // without an item, nothing is carried out
 	}
 }
@@ -289,7 +286,7 @@ func (s *State) HostRequests() map[string]Request {
 func (s *State) CommandRequest(session, id string) (last Request) {
 	for _, r := range s.calls[call{session, id}] {
 		d := r.Outcome.Decided
-		if !r.Direct && d != nil && d.Type == "bash" && d.Session == session && d.Call == id &&
+		if !r.Direct && d != nil && d.Type == events.KindBash && d.Session == session && d.Call == id &&
 			r.Outcome.Seq > last.Outcome.Seq {
 			last = *r
 		}
@@ -340,14 +337,15 @@ func (s *State) WhyInvalid(outcome Outcome, at time.Time) string {
 func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.Time) (Outcome, bool) {
 	for id, r := range s.requests {
 		d := r.Outcome.Decided
-		if d == nil || d.Decision != events.Authorized || d.Request != hash || d.Type == "bash" && d.Cwd != cwd {
+		if d == nil || d.Decision != events.Authorized || d.Request != hash ||
+			d.Type == events.KindBash && d.Cwd != cwd {
 			continue
 		}
 		isUsed, isOver := r.Granted || r.Execution != "", r.Outcome.Seq < s.turned || s.WhyInvalid(r.Outcome, at) != ""
 		if !r.Interrupted || isUsed || isOver {
 			continue
 		}
-		if before := s.filesOf(id); len(before) == 0 && d.Type != "bash" || slices.Equal(before, files) {
+		if before := s.filesOf(id); len(before) == 0 && d.Type != events.KindBash || slices.Equal(before, files) {
 			return r.Outcome, true
 		}
 	}

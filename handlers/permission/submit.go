@@ -31,24 +31,13 @@ type Submit struct {
 // MaxRequest is the largest permission request, in bytes of its JSON.
 const MaxRequest = 1 << 20
 
-// TypeBudget is the type of the permission to exceed a budget. Only the policy requests it, and only a person approves
-// it.
-const TypeBudget = "budget"
-
-// TypeKeep is the type of the permission to keep a protected name that a command created, such as .envrc. Only the
-// sandbox requests it, and only a person decides it.
-const TypeKeep = "keep"
-
 // ForAdministrators reports whether only administrators decide a request: a request to exceed a budget that covers
 // several chats.
 func ForAdministrators(typ string, metadata json.RawMessage) bool {
 	var m struct{ Administrators bool }
 	_ = json.Unmarshal(metadata, &m) // of another shape, they are not those of a budget
-	return typ == TypeBudget && m.Administrators
+	return typ == events.KindBudget && m.Administrators
 }
-
-// Draft is the status of a permission that waits for a decision.
-const Draft = "draft"
 
 // Submit appends the request. It does not evaluate the policy; Gate.Submit does.
 func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, seq uint64, err error) {
@@ -101,15 +90,8 @@ func (c Submit) check() error {
 	if _, err := events.ParseID(c.Type); err != nil {
 		return handlers.RefuseField(handlers.Invalid, "permission", "type: %v", err)
 	}
-	switch c.Type {
-	case TypeBudget:
-		return handlers.RefuseField(handlers.Invalid, "permission", "type: only a budget makes requests of this type")
-	case TypeKeep:
-		return handlers.RefuseField(handlers.Invalid, "permission",
-			"type: only a command that creates a protected name makes requests of this type")
-	case TypeNetwork:
-		return handlers.RefuseField(handlers.Invalid, "permission",
-			"type: only a command that connects to a host makes requests of this type")
+	if author := events.RequestKinds[c.Type].Author; author != "" {
+		return handlers.RefuseField(handlers.Invalid, "permission", "type: only %s makes requests of this type", author)
 	}
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
 		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: want a JSON object")
@@ -129,7 +111,7 @@ func (c Submit) check() error {
 	return nil
 }
 
-// Submit makes a request and decides it at once if a rule does. status is Draft or the decision, and seq is the
+// Submit makes a request and decides it at once if a rule does. status is events.Draft or the decision, and seq is the
 // sequence of the event that set it.
 func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, seq uint64, err error) {
 	if permission, seq, err = g.Permissions.Submit(ctx, c); err != nil {
@@ -148,7 +130,7 @@ func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, 
 	case err != nil:
 		return "", "", 0, err
 	case outcome.Decided == nil:
-		return permission, Draft, seq, nil
+		return permission, events.Draft, seq, nil
 	case handlers.InTransaction(ctx):
 		return permission, outcome.Status, 0, nil
 	}

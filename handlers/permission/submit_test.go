@@ -8,12 +8,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/expect"
 )
 
 func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 
 	_, status, _, err = g.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
-	is.Equal(status, permission.Draft)
+	is.Equal(status, events.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "i1", Decision: events.Denied})
 	is.NoErr(err)
@@ -60,7 +60,7 @@ func TestAPIRequestObeysDenyRulesOfAgentsButNoAllowRules(t *testing.T) {
 		`{"agent":"a1","tool":"edit","pattern":"*","action":"deny","active":true}`)
 	permissiontest.SaveRecord(t, h, "tool_permissions", "r2",
 		`{"agent":"a1","tool":"bash","pattern":"make","action":"allow","active":true}`)
-	for command, want := range map[string]string{"echo run >>file": "denied", "make": permission.Draft} {
+	for command, want := range map[string]string{"echo run >>file": "denied", "make": events.Draft} {
 		_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", command))
 		is.NoErr(err)
 		is.Equal(status, want)
@@ -144,13 +144,13 @@ func TestRequestUsesUpNoApproval(t *testing.T) {
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_5"}})
 	_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", "make"))
 	is.NoErr(err)
-	is.Equal(status, permission.Draft)
+	is.Equal(status, events.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "per_5", Decision: events.Authorized})
 	is.NoErr(err) // it is still there, and was not taken for asked again
 	_, status, _, err = permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", "make"))
 	is.NoErr(err)
-	is.Equal(status, permission.Draft)
+	is.Equal(status, events.Draft)
 }
 
 func TestAskOfADeletedChatIsDenied(t *testing.T) {
@@ -182,7 +182,7 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	is.NoErr(g.React(t.Context(), ask.Event(t, "c1"))) // a rule allows this one
 	_, status, _, err := g.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
-	is.Equal(status, permission.Draft)
+	is.Equal(status, events.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "i1", Decision: events.Authorized})
 	is.NoErr(err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/files"
@@ -23,7 +24,7 @@ func (e *evaluation) bash() Verdict {
 	if cause == "" {
 		commands, cause = s.Follow(a.workspace(), a.Cwd)
 	}
-	e.matching(Allow, []string{"bash"}, func(r *compiledRule) bool { return mentions(s, r) })
+	e.matching(Allow, []string{events.KindBash}, func(r *compiledRule) bool { return mentions(s, r) })
 	if cause != "" {
 		return askFor(cause)
 	}
@@ -76,8 +77,9 @@ func forbids(s bash.Script, text string, r *compiledRule) bool {
 func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 	a := e.ask
 	text := strings.Join(strings.Fields(a.Command), " ")
-	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiledRule) bool {
-		if r.Permission == "bash" || r.Permission == "*" {
+	types := []string{events.KindBash, events.KindEdit, events.KindWrite, events.KindRead}
+	return e.forbid(types, func(r *compiledRule) bool {
+		if r.Permission == events.KindBash || r.Permission == "*" {
 			return forbids(s, text, r)
 		}
 		return slices.ContainsFunc(s.Redirects, func(to bash.Redirect) bool {
@@ -96,7 +98,7 @@ func matchCommand(pattern, words []string) bool {
 func (e *evaluation) commandRules(c bash.LocatedCommand) (rules []Rule, cause string) {
 	cause = "no rule allows " + display.Quote(c.Text)
 	for _, r := range e.rules {
-		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
+		if !r.allows(events.KindBash) || !matchCommand(r.words, c.Words) {
 			continue
 		}
 		k := check{Call: program.Call{Words: c.Words, Named: wordSet(r.words), Piped: c.Piped}, ask: e.ask, in: c.Folders}
@@ -151,7 +153,7 @@ func (e *evaluation) protectedArgument(k *check) string {
 func (e *evaluation) protected(alsoWrites bool) func(files.Location) (cause string) {
 	var rules []*compiledRule
 	for _, r := range e.rules {
-		keeps := r.Permission == "read" || writes(r.Permission) && alsoWrites
+		keeps := r.Permission == events.KindRead || writes(r.Permission) && alsoWrites
 		if keeps && r.wrong == nil && r.action() != Allow && r.Pattern != Inside && strings.Trim(r.Pattern, "*/") != "" {
 			rules = append(rules, r)
 		}
@@ -176,9 +178,9 @@ func (e *evaluation) redirectRules(c bash.LocatedCommand, to bash.Redirect) (rul
 	if c.Moved && to.Writes {
 		return nil, "it changes the folder and then writes " + display.Quote(to.Target)
 	}
-	permission, may := "read", a.workspace().MayRead
+	permission, may := events.KindRead, a.workspace().MayRead
 	if to.Writes {
-		permission, may = "write", a.workspace().MayWrite
+		permission, may = events.KindWrite, a.workspace().MayWrite
 	}
 	for _, folder := range c.Folders {
 		at, cause := a.workspace().Locate(folder, to.Target)
@@ -204,7 +206,8 @@ func (e *evaluation) redirectRules(c bash.LocatedCommand, to bash.Redirect) (rul
 func (e *evaluation) detachRules(c bash.LocatedCommand) (rules []Rule, cause string) {
 	words := append([]string{bash.DetachWord}, c.Words...)
 	for _, r := range e.rules {
-		if r.allows("bash") && len(r.words) > 0 && r.words[0] == bash.DetachWord && matchesNarrowly(r.words, words) {
+		if r.allows(events.KindBash) && len(r.words) > 0 && r.words[0] == bash.DetachWord &&
+			matchesNarrowly(r.words, words) {
 			return []Rule{r.Rule}, ""
 		}
 	}
@@ -219,7 +222,8 @@ func suggestDetached(rules []Rule, plain []bash.Command) []Rule {
 		if len(patterns) == 0 {
 			return nil
 		}
-		rules = append(rules, Rule{Permission: "bash", Pattern: bash.DetachWord + " " + patterns[0], Action: Allow})
+		rules = append(rules,
+			Rule{Permission: events.KindBash, Pattern: bash.DetachWord + " " + patterns[0], Action: Allow})
 	}
 	return rules
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/files"
 	"pocketcoder/handlers/policy/program"
@@ -39,9 +40,9 @@ func Explain(rules []Rule, a Ask) (Verdict, []CheckedRule) {
 // applies reports whether rules with a permission are checked for a request of a type: those of its own type, and for
 // commands, searches and writes also those about files.
 func applies(permission, requested string) bool {
-	return permission == requested || permission == "*" || permission == "mcp" ||
-		(permission == "read" || writes(permission)) && (requested == "bash" || writes(requested)) || permission == "read" &&
-		requested == "grep"
+	return permission == requested || permission == "*" || permission == events.KindMCP ||
+		(permission == events.KindRead || writes(permission)) && (requested == events.KindBash || writes(requested)) ||
+		permission == events.KindRead && requested == events.KindGrep
 }
 
 // evaluation is the evaluation of one request with all rules.
@@ -61,19 +62,19 @@ func (e *evaluation) decide() Verdict {
 		return Verdict{Action: Deny, Reason: cause}
 	}
 	switch t := e.ask.Type; {
-	case t == "bash":
+	case about(t) == events.AboutCommand:
 		return e.bash()
-	case t == "external_directory":
+	case t == events.KindExternalDirectory:
 		return e.external()
-	case slices.Contains(pathTypes, t):
+	case about(t) == events.AboutPath:
 		return e.path()
-	case slices.Contains(searchTypes, t):
+	case about(t) == events.AboutSearch:
 		return e.search()
-	case t == "webfetch":
+	case about(t) == events.AboutURL:
 		return e.webfetch()
-	case t == "network":
+	case about(t) == events.AboutHost:
 		return e.network()
-	case t == keepType:
+	case t == events.KindKeep:
 		return askFor("Programs of this machine obey a file with this name. If you created it yourself while the command " +
 			"ran, keep it.")
 	default:
@@ -131,7 +132,7 @@ func askFor(cause string) Verdict { return Verdict{Action: AskPerson, Reason: ca
 // unusableCause returns why OpenCode's tool cannot use a path, whatever the verdict is: the path does not exist for it,
 // or is not a regular file, on which it would block forever.
 func (a Ask) unusableCause() string {
-	if !slices.Contains(fileTypes, a.Type) {
+	if !events.RequestKinds[a.Type].OpensFiles {
 		return ""
 	}
 	for _, p := range a.paths() {
@@ -195,7 +196,7 @@ func (e *evaluation) file() Verdict {
 		cause = a.Unsure
 	case cause == "" && len(a.Patterns) > 1:
 		cause = "it is about several files at once"
-	case a.Type == "external_directory" && a.Path == "" && len(a.Patterns) > 0:
+	case a.Type == events.KindExternalDirectory && a.Path == "" && len(a.Patterns) > 0:
 		cause = a.outsideCause()
 	}
 	found := cause == ""
@@ -205,14 +206,14 @@ func (e *evaluation) file() Verdict {
 	}
 	types := []string{a.Type}
 	if writes(a.Type) {
-		types = []string{"edit", "write"}
+		types = []string{events.KindEdit, events.KindWrite}
 	}
 	if v, done := e.forbid(types, either); done {
 		return v
 	}
 	switch {
 	case !found:
-	case a.Type == "read", a.Type == "list":
+	case a.Type == events.KindRead, a.Type == events.KindList:
 		cause = a.workspace().MayRead(at)
 	default:
 		cause = a.workspace().MayWrite(at)
@@ -231,14 +232,16 @@ func (a Ask) writesSeveral(r *compiledRule) bool {
 // coversOutside reports whether a rule that denies or asks covers one of the folders outside the workspace that a
 // command uses. OpenCode writes each as folder/*.
 func (a Ask) coversOutside(r *compiledRule) bool {
-	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
+	return a.Type == events.KindExternalDirectory && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
 		return cause == "" && (r.covers(a.lower(at)) ||
 			r.covers(a.lower(files.Location{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
 	})
 }
 
-func writes(permission string) bool { return permission == "edit" || permission == "write" }
+func writes(permission string) bool {
+	return permission == events.KindEdit || permission == events.KindWrite
+}
 
 // search evaluates a search for files or text. OpenCode searches the folder of the path, symlinks resolved, or the
 // parent folder if the path is a file.
@@ -253,7 +256,8 @@ func (e *evaluation) tree() Verdict {
 		if why := display.Misleading(p, true); why != "" {
 			cause = "the pattern cannot be trusted: " + why
 		}
-		if a.Type == "glob" && (strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
+		if a.Type == events.KindGlob &&
+			(strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
 			cause = display.Quote(p) + " may lead out of the workspace"
 		}
 	}
@@ -291,10 +295,10 @@ func (e *evaluation) tree() Verdict {
 func (e *evaluation) webfetch() Verdict {
 	u, cause := readURL(e.ask.URL)
 	forbids := func(r *compiledRule) bool { return r.coversAll() || cause == "" && r.url.forbids(u) }
-	if v, done := e.forbid([]string{"webfetch"}, forbids); done {
+	if v, done := e.forbid([]string{events.KindWebfetch}, forbids); done {
 		return v
 	}
-	return e.permit([]string{"webfetch"}, cause, func(r *compiledRule) bool {
+	return e.permit([]string{events.KindWebfetch}, cause, func(r *compiledRule) bool {
 		return cause == "" && r.url.matches(u) && r.url.allows(u)
 	})
 }
@@ -303,8 +307,8 @@ func (e *evaluation) webfetch() Verdict {
 func (e *evaluation) byName() Verdict {
 	a := e.ask
 	names, types := a.Patterns, []string{a.Type}
-	if a.Type != "" && !slices.Contains(slices.Concat([]string{"task", "skill"}, noteTypes, neverTypes), a.Type) {
-		types = []string{"mcp", a.Type}
+	if about(a.Type) == events.AboutTool && a.Type != "" || a.Type == events.KindMCP {
+		types = []string{events.KindMCP, a.Type}
 		if names = []string{a.Type}; a.Tool != "" {
 			names = []string{a.Tool}
 		}
@@ -314,16 +318,17 @@ func (e *evaluation) byName() Verdict {
 	}); done {
 		return v
 	}
-	if slices.Contains(neverTypes, a.Type) {
+	if events.RequestKinds[a.Type].PersonOnly {
 		return askFor(a.Type + " is always for a person to decide")
 	}
 	cause := ""
-	if a.Type == "lsp" && a.Path != "" {
+	if a.Type == events.KindLSP && a.Path != "" {
 		cause = a.readCause(a.Path)
 	}
 	return e.permit(types, cause, func(r *compiledRule) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
-			return name == "" || r.Pattern != name && !(slices.Contains(noteTypes, a.Type) && program.Glob(r.Pattern, name))
+			return name == "" || r.Pattern != name &&
+				!(about(a.Type) == events.AboutNothing && program.Glob(r.Pattern, name))
 		})
 	})
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect"
 )
 
 // bash returns a request to run a command in the workspace.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/policy"
 )
 
 func TestAnAddressIsReadAsProgramsReadIt(t *testing.T) {
@@ -31,7 +31,7 @@ func TestAnAddressIsReadAsProgramsReadIt(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			is := is.New(t)
-			a, err := hostport.Parse(text)
+			a, err := policy.ParseAddress(text)
 			is.NoErr(err)
 			is.Equal(a.String(), want)
 		})
@@ -51,7 +51,7 @@ func TestAnAddressThatCannotBeTrustedIsRefused(t *testing.T) {
 		strings.Repeat("a", 64) + ".com:443", strings.Repeat("a.", 130) + "com:443",
 	} {
 		t.Run(text, func(t *testing.T) {
-			_, err := hostport.Parse(text)
+			_, err := policy.ParseAddress(text)
 			is.New(t).True(err != nil)
 		})
 	}
@@ -67,7 +67,7 @@ func TestOnlyAddressesOfTheInternetArePublic(t *testing.T) {
 		"224.0.0.1": false, "ff02::1": false, "255.255.255.255": false, "240.0.0.1": false, "::ffff:0:127.0.0.1": false,
 		"64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001::1": false, "fec0::1": false, "::127.0.0.1": false, "::ffff:10.0.0.1": false,
 	} {
-		if got := hostport.Public(netip.MustParseAddr(text)); got != want {
+		if got := policy.IsPublic(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is public: %v", text, got)
 		}
 	}

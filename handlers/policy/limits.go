@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/program"
 )
@@ -18,15 +19,16 @@ func (r Rule) Limits() []string {
 	}
 	allow := r.action() == Allow
 	switch {
-	case r.Permission == "bash" && allow:
+	case r.Permission == events.KindBash && allow:
 		return c.allowedCommandLimits()
-	case r.Permission == "bash":
+	case r.Permission == events.KindBash:
 		return c.forbiddenCommandLimits()
-	case slices.Contains(pathTypes, r.Permission) && allow && strings.Contains(strings.ReplaceAll(r.Pattern, "**", ""), "*"):
+	case about(r.Permission) == events.AboutPath && allow &&
+		strings.Contains(strings.ReplaceAll(r.Pattern, "**", ""), "*"):
 		return []string{"It covers one folder only, because * does not match /. Write ** for any folders."}
-	case r.Permission == "network" && c.host.below:
+	case r.Permission == events.KindNetwork && c.host.below:
 		return []string{fmt.Sprintf("It covers the names below %s, and not %s itself.", c.host.host, c.host.host)}
-	case r.Permission == "webfetch" && allow && c.url.path == "":
+	case r.Permission == events.KindWebfetch && allow && c.url.path == "":
 		return []string{fmt.Sprintf("It covers only this page. For the whole host, write %s/*.", r.Pattern)}
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/policy/program"
 )
 
@@ -26,9 +26,9 @@ type hostPattern struct {
 // parseHostPattern parses a pattern such as api.example.org, *.example.org or git.example.org:22.
 func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) {
 	at := func(column int, err error) *SyntaxError { return &SyntaxError{column, err.Error()} }
-	host, port := hostport.SplitPort(s)
+	host, port := SplitPort(s)
 	if host != s {
-		n, err := hostport.ParsePort(port)
+		n, err := ParsePort(port)
 		if err != nil {
 			return p, at(utf8.RuneCountInString(host)+2, err)
 		}
@@ -44,13 +44,13 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 			"want a host such as api.example.org, *.example.org or git.example.org:22"}
 	}
 	var err error
-	if p.host, err = hostport.ParseHost(name); err != nil {
+	if p.host, err = ParseHost(name); err != nil {
 		return p, at(len(host)-len(name)+1, err)
 	}
 	if _, err := netip.ParseAddr(p.host); err == nil && p.below {
 		return p, &SyntaxError{1, "a * stands before names, and no name ends in an IP address"}
 	}
-	if cause := (hostport.Address{Host: p.host}).Private(); cause != "" && allow {
+	if cause := (Address{Host: p.host}).Private(); cause != "" && allow {
 		return p, &SyntaxError{1, cause}
 	}
 	return p, nil
@@ -59,7 +59,7 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 // matches reports whether a rule matches an address. Without a port, a rule that denies or asks matches every port, and
 // a rule that allows matches the ports of the web. A name with other letters than ASCII may look like another name, so
 // only its exact pattern allows it.
-func (p hostPattern) matches(a hostport.Address, allow bool) bool {
+func (p hostPattern) matches(a Address, allow bool) bool {
 	if p.port != a.Port && (p.port != 0 || allow && !a.Web()) {
 		return false
 	}
@@ -72,11 +72,11 @@ func (p hostPattern) matches(a hostport.Address, allow bool) bool {
 
 // network evaluates a connection of a running command.
 func (e *evaluation) network() Verdict {
-	at, err := hostport.Parse(e.ask.Address)
+	at, err := ParseAddress(e.ask.Address)
 	if err != nil {
 		return Verdict{Action: Deny, Reason: err.Error()}
 	}
-	types := []string{"network"}
+	types := []string{events.KindNetwork}
 	v, done := e.forbid(types, func(r *compiledRule) bool { return r.coversAll() || r.host.matches(at, false) })
 	if cause := at.Private(); cause != "" && v.Action != Deny {
 		return Verdict{Action: Deny, Reason: cause}
@@ -89,7 +89,7 @@ func (e *evaluation) network() Verdict {
 
 // NamedHosts returns the public addresses in the text of a command to which it will connect, each once, and reports
 // whether it runs a program that needs a network. It does not find hosts in variables or scripts.
-func NamedHosts(command string) (named []hostport.Address, needs bool) {
+func NamedHosts(command string) (named []Address, needs bool) {
 	for _, words := range bash.Parse(command).All {
 		urls, connects := program.NetworkUse(words)
 		needs = needs || connects
@@ -98,7 +98,7 @@ func NamedHosts(command string) (named []hostport.Address, needs bool) {
 			if cause != "" {
 				continue
 			}
-			at, err := hostport.Parse(u.host + ":" + u.port)
+			at, err := ParseAddress(u.host + ":" + u.port)
 			if err == nil && at.Private() == "" && !slices.Contains(named, at) {
 				named = append(named, at)
 			}
@@ -137,7 +137,7 @@ func readURL(s string) (u webURL, cause string) {
 		return u, display.Quote(s) + " is not a plain address"
 	}
 	authority := strings.ToLower(rest[:end])
-	u.host, u.port = hostport.SplitPort(authority)
+	u.host, u.port = SplitPort(authority)
 	if !hostLabels.MatchString(u.host) || strings.Trim(u.port, "0123456789") != "" {
 		return u, display.Quote(rest[:end]) + " is not the plain name of a host"
 	}
@@ -159,7 +159,7 @@ func (u webURL) privateCause() string {
 	switch {
 	case err == nil, strings.HasPrefix(last, "0x"), strings.Trim(last, "0123456789") == "":
 		return display.Quote(u.host) + " is a number, not a name"
-	case hostport.PrivateName(host):
+	case PrivateName(host):
 		return display.Quote(u.host) + " is not a public host"
 	}
 	return ""
@@ -179,7 +179,7 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 	if !strings.Contains(rest, "/") {
 		u.path = ""
 	}
-	u.host, u.port = hostport.SplitPort(strings.ToLower(authority))
+	u.host, u.port = SplitPort(strings.ToLower(authority))
 	u.port = cmp.Or(u.port, standardPorts[u.scheme])
 	labels := strings.Split(u.host, ".")
 	for i, label := range labels {

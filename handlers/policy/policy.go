@@ -8,10 +8,11 @@
 //     the rules, if the parser cannot read all of it, or if it runs or writes more than its words show.
 //   - Paths are compared by component after symlinks are resolved. Only a person allows writing the configuration of
 //     programs or reading secrets.
+//   - An address that a person could take for another one is refused.
 //   - An evaluation ends after some seconds. If a part of the request is still unknown, it asks.
 //
-// It must not know how a request arrives, where rules are stored, or what happens after the verdict. Its packages bash,
-// program, files and hostport know no rules.
+// It must not know how a request arrives, where rules are stored, or what happens after the verdict. Its packages bash
+// and program know no rules.
 package policy
 
 import (
@@ -156,8 +157,9 @@ var AskedTools = []string{"schedule_task", "pause_task", "resume_task", "cancel_
 // Defaults allow reading in the workspace, the model's own notes, and PocketCoder's own tools. Commands
 // that run the project's code (go test, npm, make) need a rule of a person.
 var Defaults = slices.Concat(ownTools(), []Rule{
-	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
-	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},
+	{Permission: events.KindRead, Pattern: Inside}, {Permission: events.KindList, Pattern: Inside},
+	{Permission: events.KindGlob, Pattern: Inside}, {Permission: events.KindGrep, Pattern: Inside},
+	{Permission: events.KindTodowrite, Pattern: "*"}, {Permission: events.KindTodoread, Pattern: "*"},
 }, commands(
 	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*",
 	"git describe*", "git shortlog*",
@@ -171,14 +173,14 @@ var Defaults = slices.Concat(ownTools(), []Rule{
 
 func ownTools() (rules []Rule) {
 	for _, name := range OwnTools {
-		rules = append(rules, Rule{Permission: "mcp", Pattern: events.OwnTools + name})
+		rules = append(rules, Rule{Permission: events.KindMCP, Pattern: events.OwnTools + name})
 	}
 	return rules
 }
 
 func commands(patterns ...string) (rules []Rule) {
 	for _, p := range patterns {
-		rules = append(rules, Rule{Permission: "bash", Pattern: p})
+		rules = append(rules, Rule{Permission: events.KindBash, Pattern: p})
 	}
 	return rules
 }

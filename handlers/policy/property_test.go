@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"pocketcoder/expect/random"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect/random"
 )
 
 // words are pieces of commands, harmless and not.

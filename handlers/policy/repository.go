@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/files"
 	"pocketcoder/handlers/policy/program"
@@ -146,7 +147,7 @@ func (e *evaluation) walk(k *check, r program.Tree) (cause string) {
 // ignored files, and follows no symlinks. With include it reads all matching files, also ignored ones.
 func (e *evaluation) searchCause(folder string) string {
 	a := e.ask
-	if a.Type != "grep" || a.List == nil || !files.Within(a.Root, folder) {
+	if a.Type != events.KindGrep || a.List == nil || !files.Within(a.Root, folder) {
 		return ""
 	}
 	// of a file, the folder around it is searched

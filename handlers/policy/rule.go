@@ -13,28 +13,14 @@ import (
 // Inside is the pattern of a file rule that matches everything in the workspace.
 const Inside = "<workspace>"
 
-// Permission types by what their patterns are. Every other type is a tool of an MCP server: "mcp" with the tool's name
-// as the pattern allows it.
-var (
-	pathTypes   = []string{"read", "list", "edit", "write", "external_directory"}
-	searchTypes = []string{"glob", "grep"}
-	// OpenCode's own tools that open what they are about
-	fileTypes  = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"}
-	nameTypes  = []string{"mcp", "task", "skill"}
-	noteTypes  = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
-	neverTypes = []string{"doom_loop", "budget", "question", keepType} // always decided by a person
-)
-
-// keepType is the type of a request to keep a protected name that a command created. Rules do not apply to it.
-const keepType = "keep"
+// about returns what the requests and the rules of a permission are about.
+func about(permission string) events.RequestSubject { return events.RequestKinds[permission].About }
 
 // OfTool converts a rule whose permission is the name of an MCP tool and whose pattern is * into the mcp rule for that
 // tool.
 func (r Rule) OfTool() Rule {
-	known := slices.Concat([]string{"", "*", "bash", "webfetch", "network"}, pathTypes, searchTypes, nameTypes, noteTypes,
-		neverTypes)
-	if r.Pattern == "*" && !slices.Contains(known, r.Permission) {
-		r.Permission, r.Pattern = "mcp", r.Permission
+	if r.Pattern == "*" && r.Permission != "" && r.Permission != "*" && about(r.Permission) == events.AboutTool {
+		r.Permission, r.Pattern = events.KindMCP, r.Permission
 	}
 	return r
 }
@@ -45,14 +31,15 @@ func (r Rule) DeniedTool() string {
 	switch {
 	case r.Action != Deny || r.Check() != nil:
 		return ""
-	case r.Permission == "mcp" && r.Pattern == "*":
+	case r.Permission == events.KindMCP && r.Pattern == "*":
 		return events.OwnTools + "*"
-	case r.Permission == "mcp" && strings.HasPrefix(r.Pattern, events.OwnTools):
+	case r.Permission == events.KindMCP && strings.HasPrefix(r.Pattern, events.OwnTools):
 		return r.Pattern
-	case r.Pattern != "*" || slices.Contains(slices.Concat(neverTypes, []string{"mcp", "external_directory", "network"}), r.Permission):
+	case r.Pattern != "*" || events.RequestKinds[r.Permission].PersonOnly ||
+		slices.Contains([]string{events.KindMCP, events.KindExternalDirectory, events.KindNetwork}, r.Permission):
 		return ""
-	case writes(r.Permission): // OpenCode requests edit for all tools that write
-		return "edit"
+	case writes(r.Permission):
+		return events.KindEdit
 	}
 	return r.Permission
 }
@@ -134,31 +121,31 @@ func compile(r Rule) *compiledRule {
 		return c
 	}
 	allow := r.action() == Allow
-	switch t := r.Permission; {
+	switch t, kind := r.Permission, events.RequestKinds[r.Permission]; {
 	case t == "*":
 		c.wrong = &SyntaxError{0, "only a rule that denies or asks is for every permission, and its pattern is *"}
-	case allow && slices.Contains(neverTypes, t):
+	case allow && kind.PersonOnly:
 		c.wrong = &SyntaxError{0, t + " is always for a person to decide"}
-	case t == "bash":
+	case kind.About == events.AboutCommand:
 		c.words, c.wrong = bashPattern(r.Pattern)
-	case slices.Contains(pathTypes, t):
+	case kind.About == events.AboutPath:
 		c.wrong, c.path = checkPath(r.Pattern), parsePathPattern(r.Pattern)
 		c.lowercase = c.path
 		if lower := strings.ToLower(r.Pattern); lower != r.Pattern {
 			c.lowercase = parsePathPattern(lower)
 		}
-	case slices.Contains(searchTypes, t):
+	case kind.About == events.AboutSearch:
 		if r.Pattern != Inside {
 			c.wrong = &SyntaxError{1, "want " + Inside + ": what is looked for says nothing of a place"}
 		}
-	case t == "webfetch":
+	case kind.About == events.AboutURL:
 		c.url, c.wrong = parseURLPattern(r.Pattern)
-	case t == "network":
+	case kind.About == events.AboutHost:
 		c.host, c.wrong = parseHostPattern(r.Pattern, allow)
-	case allow && slices.Contains(nameTypes, t) && strings.Contains(r.Pattern, "*"):
+	case allow && kind.About == events.AboutName && strings.Contains(r.Pattern, "*"):
 		c.wrong = &SyntaxError{utf8.RuneCountInString(r.Pattern[:strings.Index(r.Pattern, "*")]) + 1,
 			"name it exactly, without *"}
-	case allow && !slices.Contains(nameTypes, t) && !slices.Contains(noteTypes, t):
+	case allow && kind.About == events.AboutTool:
 		c.wrong = &SyntaxError{0, fmt.Sprintf("%q is not a permission a rule can allow; for a tool of an MCP server write mcp: %s", t, t)}
 	}
 	return c
@@ -167,8 +154,8 @@ func compile(r Rule) *compiledRule {
 // checkText checks what does not depend on the permission type.
 func (r Rule) checkText() *SyntaxError {
 	switch {
-	case r.Permission == keepType:
-		return &SyntaxError{0, "only a person decides requests of type " + keepType + "; no rule can"}
+	case r.Permission == events.KindKeep:
+		return &SyntaxError{0, "only a person decides requests of type " + events.KindKeep + "; no rule can"}
 	case r.action() != Allow && r.action() != AskPerson && r.action() != Deny:
 		return &SyntaxError{0, fmt.Sprintf("want allow, ask or deny, got %q", r.Action)}
 	case r.Permission == "":

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/handlers/policy/files"
-	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/policy/program"
 )
 
@@ -18,42 +18,42 @@ func Suggest(a Ask, always []string) []Rule {
 	a = a.bounded() // one budget for all tries
 	var rules []Rule
 	switch t := a.Type; {
-	case t == "bash":
+	case about(t) == events.AboutCommand:
 		rules = suggestCommands(a, always)
-	case slices.Contains(pathTypes, t):
+	case about(t) == events.AboutPath:
 		if at, cause := a.workspace().Locate(a.Cwd, a.Path); cause == "" {
 			if pattern := suggestPath(a, at); pattern != "" {
 				rules = []Rule{{Permission: t, Pattern: pattern}}
 			}
 		}
-	case slices.Contains(searchTypes, t):
+	case about(t) == events.AboutSearch:
 		rules = []Rule{{Permission: t, Pattern: Inside}}
-	case t == "webfetch":
+	case about(t) == events.AboutURL:
 		if u, cause := readURL(a.URL); cause == "" {
 			host := u.host
-			if _, port := hostport.SplitPort(strings.SplitN(a.URL, "/", 4)[2]); port != "" {
+			if _, port := SplitPort(strings.SplitN(a.URL, "/", 4)[2]); port != "" {
 				host += ":" + port
 			}
 			rules = []Rule{{Permission: t, Pattern: u.scheme + "://" + host + "/*"}}
 		}
-	case t == "network":
-		if at, err := hostport.Parse(a.Address); err == nil {
+	case about(t) == events.AboutHost:
+		if at, err := ParseAddress(a.Address); err == nil {
 			rules = []Rule{{Permission: t, Pattern: at.String()}}
 			if at.Web() {
-				rules[0].Pattern = hostport.Bracketed(at.Host)
+				rules[0].Pattern = Bracketed(at.Host)
 			}
 		}
-	case slices.Contains(noteTypes, t):
+	case about(t) == events.AboutNothing:
 		rules = []Rule{{Permission: t, Pattern: "*"}}
-	case t == "task", t == "skill":
+	case t == events.KindTask, t == events.KindSkill:
 		for _, name := range a.Patterns {
 			rules = append(rules, Rule{Permission: t, Pattern: name})
 		}
 		rules = rules[:min(1, len(rules))]
 	case a.Tool != "":
-		rules = []Rule{{Permission: "mcp", Pattern: a.Tool}}
+		rules = []Rule{{Permission: events.KindMCP, Pattern: a.Tool}}
 	default:
-		rules = []Rule{{Permission: "mcp", Pattern: t}}
+		rules = []Rule{{Permission: events.KindMCP, Pattern: t}}
 	}
 	for i := range rules {
 		rules[i].Action = Allow
@@ -96,12 +96,12 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 		}
 		patterns := suggestions(c.Words, always)
 		i := slices.IndexFunc(patterns, func(pattern string) bool {
-			return permitted(a, c, []Rule{{Permission: "bash", Pattern: pattern}})
+			return permitted(a, c, []Rule{{Permission: events.KindBash, Pattern: pattern}})
 		})
 		if i < 0 {
 			return nil
 		}
-		rules = append(rules, Rule{Permission: "bash", Pattern: patterns[i], Action: Allow})
+		rules = append(rules, Rule{Permission: events.KindBash, Pattern: patterns[i], Action: Allow})
 	}
 	if s.Detached {
 		return suggestDetached(rules, s.Plain)

@@ -52,6 +52,7 @@ type Field struct {
 	Texts    bool // a JSON list of texts: a form shows each in a line
 	Pairs    bool // a JSON object of texts: a form shows each as a line NAME=VALUE
 	Hidden   bool // it is stored, and shown to no client
+	Admins   bool // only administrators and the operator see it
 	// Assistant describes the field to the model, which may set it by a tool; empty for a field that it may not set.
 	Assistant string
 	Argument  bool // it is part of a command, and not stored

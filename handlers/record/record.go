@@ -59,8 +59,8 @@ func State[S handlers.State](h *Records, name string, start func() *handlers.Fol
 	return fold.(*handlers.Fold[S])
 }
 
-// Token is a secret that is shown only once.
-type Token struct {
+// NewToken is a secret that is shown only once.
+type NewToken struct {
 	Token string `json:"token"`
 }
 

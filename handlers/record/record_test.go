@@ -10,11 +10,11 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 // things is a type with fields of several kinds.

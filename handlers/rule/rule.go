@@ -96,9 +96,9 @@ func completeAction(c record.Change) error {
 
 // completeTarget checks a target, which is a path or a URL.
 func completeTarget(c record.Change) error {
-	r := policy.Rule{Permission: "write", Pattern: c.Text("pattern")}
+	r := policy.Rule{Permission: events.KindWrite, Pattern: c.Text("pattern")}
 	if strings.Contains(r.Pattern, "://") {
-		r.Permission = "webfetch"
+		r.Permission = events.KindWebfetch
 	}
 	return checkChange(c, r, "name", "pattern")
 }

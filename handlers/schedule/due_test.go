@@ -9,8 +9,8 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/expect/random"
 	"pocketcoder/handlers"
+	"pocketcoder/ops/expect/random"
 )
 
 func zone(t testing.TB, name string) *time.Location {

@@ -6,14 +6,13 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/queries"
 )
 
 func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
@@ -43,7 +42,7 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 	is.NoErr(err)
 	go m.Run(t.Context())
 	is.NoErr(m.Wait(t.Context(), before))
-	p := Previews{Gate: g.Gate, ChatsOf: queries.ChatsOf(m)}
+	p := Previews{Gate: g.Gate, ChatsOf: m.ChatsOf}
 	s := Schedule{Name: "a", Prompt: "p", Mode: "new", Cron: "30 12 * * *", TimeZone: "Europe/Berlin",
 		User: "ann"}
 	v, err := p.Of(t.Context(), s)

@@ -48,7 +48,7 @@ func TestAStartReadsFewEventsHoweverManyRunsThereWere(t *testing.T) {
 	s.now = last.Add(15*time.Minute + time.Second) // all runs were more than a day ago
 
 	conn := eventstest.Conn(t, s.server)
-	h := &Schedules{Log: eventstest.Open(t, conn), Accounts: s.accounts(s.log), Now: func() time.Time { return s.now }}
+	h := s.on(eventstest.Open(t, conn), s.accounts(s.log))
 	before := conn.Stats().InMsgs
 	ids, _, err := h.Due(t.Context())
 	is.NoErr(err)
@@ -76,7 +76,7 @@ func TestARestartChangesNoDecision(t *testing.T) {
 	s := newSystem(t)
 	accounts := s.accounts(s.log)
 	start := func() *Schedules {
-		return &Schedules{Log: s.log, Accounts: accounts, Now: func() time.Time { return s.now }}
+		return s.on(s.log, accounts)
 	}
 	known := func(h *Schedules) string {
 		ids, next, err := h.Due(t.Context())

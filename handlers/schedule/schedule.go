@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
@@ -26,9 +27,10 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Schedules carries out the commands on schedules. Log and Accounts must be set. It is safe for concurrent use.
+// Schedules carries out the commands on schedules. Log, Chats and Accounts must be set. It is safe for concurrent use.
 type Schedules struct {
 	Log      *log.Log
+	Chats    *chat.Chats
 	Accounts *account.Accounts
 	Now      func() time.Time // nil for the clock of the machine
 
@@ -251,7 +253,19 @@ func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 	if c.Actor == "" {
 		c.Actor = events.ScheduleActor(c.Schedule)
 	}
-	seq, err := h.state(ctx).CarryOut(ctx, h.Log, c.Command, func(s *state) ([]events.Event, uint64, error) {
+	seq, err := handlers.Transaction(ctx, h.Log, func(ctx context.Context) (err error) {
+		r, err = h.decide(ctx, c)
+		return err
+	})
+	r.Seq = max(r.Seq, seq)
+	return r, err
+}
+
+// decide starts or skips a run, in a transaction.
+func (h *Schedules) decide(ctx context.Context, c Run) (r Started, err error) {
+	var begun *run
+	_, err = h.state(ctx).CarryOut(ctx, h.Log, c.Command, func(s *state) ([]events.Event, uint64, error) {
+		begun = nil
 		if earlier, ok := s.started[c.ID]; ok && c.ID != "" {
 			r = earlier
 			return nil, earlier.Seq, nil
@@ -264,30 +278,42 @@ func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
+		d := k.onTime(c, h.now(), problem)
 		if c.Manual {
 			if problem != "" {
 				return nil, 0, handlers.Refuse(handlers.Conflict, "%s", problem)
 			}
-			var all []events.Event
-			all, r, err = k.start(c, events.ScheduleFired{Due: h.now(), Manual: true, Decided: k.decided.UTC()})
-			return all, 0, err
+			d = k.start(c, events.ScheduleFired{Due: h.now(), Manual: true, Decided: k.decided.UTC()})
 		}
-		var all []events.Event
-		all, r, err = k.onTime(c, h.now(), problem)
+		if d == nil {
+			return nil, 0, nil
+		}
+		e, err := events.NewConfig(Collection, c.Schedule, c.Actor, d)
+		all := []events.Event{e}
+		if fired, ok := d.(events.ScheduleFired); ok && err == nil {
+			begun = &run{c, k.Schedule, fired}
+			if fired.New && k.Model != "" {
+				e, err = begun.selection()
+				all = append(all, e)
+			}
+		}
 		return all, 0, err
 	})
-	r.Seq = max(r.Seq, seq)
-	return r, err
+	if err != nil || begun == nil {
+		return r, err
+	}
+	return Started{Chat: begun.fired.Chat, Message: begun.fired.Message}, begun.submit(ctx, h)
 }
 
-// onTime returns the events of a schedule that is due: those of a run, or why it is skipped.
-func (k *schedule) onTime(c Run, now time.Time, problem string) (all []events.Event, r Started, err error) {
+// onTime returns the event of a schedule that is due: that it has fired, or why it is skipped. It returns nil if the
+// schedule is not due.
+func (k *schedule) onTime(c Run, now time.Time, problem string) events.Data {
 	if !k.isDue(now) {
-		return nil, r, nil
+		return nil
 	}
 	latest, first := k.spec.Latest(k.decided, now)
 	if latest.IsZero() {
-		return nil, r, nil
+		return nil
 	}
 	if first.Equal(latest) {
 		first = time.Time{}
@@ -305,52 +331,57 @@ func (k *schedule) onTime(c Run, now time.Time, problem string) (all []events.Ev
 	default:
 		return k.start(c, events.ScheduleFired{Due: latest, First: first})
 	}
-	e, err := events.NewConfig(Collection, c.Schedule, c.Actor,
-		events.ScheduleSkipped{Due: latest, First: first, Reason: reason})
-	return []events.Event{e}, r, err
+	return events.ScheduleSkipped{Due: latest, First: first, Reason: reason}
 }
 
-// start returns the events of a run: it has fired, its chat if that is new, and its message.
-func (k *schedule) start(c Run, fired events.ScheduleFired) (all []events.Event, r Started, err error) {
-	run := ""
+// start completes the event that a schedule has fired.
+func (k *schedule) start(c Run, fired events.ScheduleFired) events.ScheduleFired {
+	id := ""
 	if fired.Manual {
-		run = events.NewID()
+		id = events.NewID()
 	}
 	fired.Due = fired.Due.UTC()
 	if !fired.First.IsZero() {
 		fired.First = fired.First.UTC()
 	}
-	fired.Message = events.ScheduledMessage(c.Schedule, fired.Due, run)
+	fired.Message = events.ScheduledMessage(c.Schedule, fired.Due, id)
 	fired.Chat, fired.MaxCost, fired.New = k.Chat, k.MaxCost, k.Mode == New
 	if fired.New {
 		fired.Chat = events.ScheduledChat(fired.Message)
 	}
-	add := func(e events.Event, failed error) {
-		all = append(all, e)
-		if err == nil {
-			err = failed
+	return fired
+}
+
+// run is a run of a schedule that was decided.
+type run struct {
+	Run
+	schedule Schedule
+	fired    events.ScheduleFired
+}
+
+// submit creates the chat of the run, if it is new, and submits the message.
+func (r run) submit(ctx context.Context, h *Schedules) error {
+	k := r.schedule
+	if r.fired.New {
+		_, _, err := h.Chats.Create(ctx, chat.Create{Command: r.Command, Chat: r.fired.Chat, User: k.User, Agent: k.Agent,
+			Title: strings.ToValidUTF8(k.Name[:min(len(k.Name), chat.MaxTitle)], ""), Ceiling: k.Ceiling})
+		if err != nil {
+			return err
 		}
 	}
-	add(events.NewConfig(Collection, c.Schedule, c.Actor, fired))
-	if fired.New {
-		add(events.New(fired.Chat, c.Actor, events.ChatCreated{Title: k.Name, User: k.User, Engine: chat.DefaultEngine,
-			Agent: k.Agent, Ceiling: k.Ceiling}))
-		if k.Model != "" {
-			add(k.selection(c, fired.Chat))
-		}
-	}
-	add(events.New(fired.Chat, c.Actor, events.MessageSubmitted{Message: fired.Message, Schedule: c.Schedule,
-		Parts: []events.Part{{Type: "text", Text: k.Prompt}}}))
-	return all, Started{Chat: fired.Chat, Message: fired.Message}, err
+	_, _, err := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: r.Command, Chat: r.fired.Chat,
+		Message: r.fired.Message, Schedule: r.Run.Schedule, Parts: []events.Part{{Type: "text", Text: k.Prompt}}})
+	return err
 }
 
 // selection returns the event that selects the model of a new chat.
-func (k *schedule) selection(c Run, chat string) (events.Event, error) {
-	body, err := json.Marshal(record.Fields(map[string]any{"model": k.Model, "user": k.User, "chat": chat}))
+func (r run) selection() (events.Event, error) {
+	fields := record.Fields(map[string]any{"model": r.schedule.Model, "user": r.schedule.User, "chat": r.fired.Chat})
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return events.Event{}, err
 	}
-	return events.NewConfig(model.Selections, events.NewID(), c.Actor, events.Saved{Fields: body})
+	return events.NewConfig(model.Selections, events.NewID(), r.Actor, events.Saved{Fields: body})
 }
 
 // problemOf returns why a schedule may not start anything now, as a sentence, or "".

@@ -14,12 +14,12 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 // system is a log with an account, and schedulers over it whose clocks are one field.
@@ -59,7 +59,12 @@ func (s *system) accounts(l *log.Log) *account.Accounts {
 func (s *system) another() *Schedules {
 	s.t.Helper()
 	l := eventstest.Open(s.t, eventstest.Conn(s.t, s.server))
-	return &Schedules{Log: l, Accounts: s.accounts(l), Now: func() time.Time { return s.now }}
+	return s.on(l, s.accounts(l))
+}
+
+// on returns a scheduler on a log.
+func (s *system) on(l *log.Log, accounts *account.Accounts) *Schedules {
+	return &Schedules{Log: l, Chats: &chat.Chats{Log: l}, Accounts: accounts, Now: func() time.Time { return s.now }}
 }
 
 // save stores a schedule with further fields, and decides nothing before now.
@@ -178,8 +183,7 @@ func TestAKilledSchedulerLosesAndRepeatsNothing(t *testing.T) {
 	for i := range rounds {
 		s.now = s.now.Add(15 * time.Minute)
 		conn := eventstest.Conn(t, s.server)
-		dying := &Schedules{Log: eventstest.Open(t, conn), Accounts: s.accounts(s.log),
-			Now: func() time.Time { return s.now }}
+		dying := s.on(eventstest.Open(t, conn), s.accounts(s.log))
 		_, _, err := dying.Due(t.Context())
 		is.NoErr(err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -196,6 +200,34 @@ func TestAKilledSchedulerLosesAndRepeatsNothing(t *testing.T) {
 	fired, skipped := s.decisions("a")
 	is.Equal([]int{len(fired), len(skipped)}, []int{rounds, 0})
 	s.checkRuns(fired)
+}
+
+// Nothing is appended to a chat on which the run did not decide.
+func TestARunTakesNoChatThatExists(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.save("a", map[string]any{"every": "15m", "name": strings.Repeat("ü", chat.MaxTitle)})
+	h := s.another()
+	_, due, err := h.Due(t.Context())
+	is.NoErr(err)
+	s.now = due.Add(time.Second)
+	taken := events.ScheduledChat(events.ScheduledMessage("a", due, ""))
+	_, _, err = (&chat.Chats{Log: s.log}).Create(t.Context(), chat.Create{Chat: taken, User: "u1"})
+	is.NoErr(err)
+	_, err = h.Run(t.Context(), Run{Schedule: "a"})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	_, data := handlerstest.History(t, s.log, taken)
+	is.Equal(len(data), 1)
+	fired, skipped := s.decisions("a")
+	is.Equal([]int{len(fired), len(skipped)}, []int{0, 0})
+
+	s.now = s.now.Add(15 * time.Minute) // the next run has its own chat, with as much of the name as a title has
+	look(t, h, false)
+	fired, _ = s.decisions("a")
+	is.Equal(len(fired), 1)
+	_, data = handlerstest.History(t, s.log, fired[0].Chat)
+	is.Equal(handlerstest.Of[events.ChatCreated](data)[0].Title, strings.Repeat("ü", chat.MaxTitle/2))
 }
 
 func TestADowntimeLeadsToOneRunAtMost(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 )
 
 // Keys are the identities' nkey seeds: one file <identity>.nk each, mode 0600, in a directory of mode 0700. A process

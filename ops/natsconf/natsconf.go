@@ -6,19 +6,18 @@
 //
 //	identity  account  may
 //	core      APP      everything in APP: the streams, exec.run.>, exec.shell and the requests between nodes
-//	operator  OPS      open a shell with exec.shell and control it; read EVENTS, DELTAS and BLOBS
 //	observer  OPS      read EVENTS, DELTAS and BLOBS
 //	worker    SBX      answer exec.run.<pool>
 //	sys       SYS      the server's own events and statistics
 //
 // allow_responses is used nowhere: with it, a responder may publish to any reply subject that the requester chose, and
-// so forge events (measured). For the same reason the readers have their own account. A request that crosses accounts
+// so forge events (measured). For the same reason the observer has its own account. A request that crosses accounts
 // gets a reply subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream
 // itself would store its answer there as an event (measured, nats-server 2.15.2).
 //
-// Readers cannot create consumers. A push consumer delivers stored events to any subject that APP has a subscription
-// to, and a reader's subscription to an imported subject is one, so EVENTS would store them again (measured, too). The
-// same request also changes the filter of a consumer of core.
+// The observer cannot create consumers. A push consumer delivers stored events to any subject that APP has a
+// subscription to, and the observer's subscription to an imported subject is one, so EVENTS would store them again
+// (measured, too). The same request also changes the filter of a consumer of core.
 //
 // A server older than the last security repairs that matter here is refused (see CheckVersion), the embedded one too.
 //
@@ -47,17 +46,16 @@ type Identity string
 
 const (
 	Core     Identity = "core"     // handlers, bridge, projections, web
-	Operator Identity = "operator" // the owner of the data directory
 	Observer Identity = "observer" // the nats CLI
 	Worker   Identity = "worker"   // the sandbox worker
 	Sys      Identity = "sys"      // the system account
 )
 
 // Identities are all of them, in the order of the configuration.
-var Identities = []Identity{Core, Operator, Observer, Worker, Sys}
+var Identities = []Identity{Core, Observer, Worker, Sys}
 
-// ReaderAPI is the JetStream API prefix of operator and observer, instead of $JS.API: their account has no JetStream of
-// its own, and what it imports of APP's stands here.
+// ReaderAPI is the JetStream API prefix of the observer, instead of $JS.API: its account has no JetStream of its own,
+// and what it imports of APP's stands here.
 const ReaderAPI = "READ.API"
 
 // InboxPrefix is the only prefix under which an identity may subscribe to replies.
@@ -95,12 +93,11 @@ var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMa
 	"run":     wire.RunSubject,
 	"control": wire.ControlSubject,
 	"caller":  wire.CallerSubject,
-	"person":  func() string { return wire.PersonSubject },
 	"reads":   reads,
 	"readAPI": func() string { return ReaderAPI },
 }).Parse(text))
 
-// readable are the streams operator and observer read; OBJ_BLOBS is behind the bucket BLOBS.
+// readable are the streams that the observer reads; OBJ_BLOBS is behind the bucket BLOBS.
 var readable = []string{"EVENTS", "DELTAS", "OBJ_BLOBS"}
 
 // reads returns the requests of the JetStream API that change nothing.

@@ -13,7 +13,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 

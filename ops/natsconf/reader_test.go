@@ -12,11 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
-
-var readers = []natsconf.Identity{natsconf.Operator, natsconf.Observer}
 
 // openLog makes the streams that readers read, with three events and a durable consumer of core. It returns how many
 // messages they hold.
@@ -58,7 +56,7 @@ func TestReadersReadTheLogAndNothingElse(t *testing.T) {
 	n := start(t)
 	core, _ := n.connect(natsconf.Core)
 	owner, count := openLog(t, core)
-	for _, id := range readers {
+	for _, id := range []natsconf.Identity{natsconf.Observer} {
 		nc, _ := n.connect(id)
 		for _, subject := range []string{"evt.chat.c1.created", "delta.chat.c1.m.p"} { // nats sub 'evt.>'
 			live, err := nc.SubscribeSync(subject[:strings.Index(subject, ".")] + ".>")
@@ -154,7 +152,7 @@ func TestReadersCannotCreateOrChangeConsumers(t *testing.T) {
 			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"evt.>"}})
 		is.NoErr(err)
 		name := ordered.CachedInfo().Name
-		for _, id := range readers {
+		for _, id := range []natsconf.Identity{natsconf.Observer} {
 			nc, denied := n.connect(id)
 			for _, deliver := range []string{"evt.x.y.z", "delta.x.y.z"} {
 				_, err := nc.SubscribeSync(deliver)

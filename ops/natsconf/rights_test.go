@@ -19,7 +19,7 @@ type right struct {
 	identities string
 }
 
-var limited = []natsconf.Identity{natsconf.Operator, natsconf.Observer, natsconf.Worker}
+var limited = []natsconf.Identity{natsconf.Observer, natsconf.Worker}
 
 // The engine is e1 and the pool p1; X is an exec.
 var mayPublish = []right{
@@ -29,8 +29,8 @@ var mayPublish = []right{
 	{"cmd.x", ""},
 	{"query.x", ""},
 
-	{"exec.shell", "operator"},
-	{"exec.shell.X", "operator"},
+	{"exec.shell", ""},
+	{"exec.shell.X", ""},
 	{"exec.shell.X.caller", ""},
 	{"exec.run.p1", ""},
 	{"exec.run.p1.X", ""},
@@ -39,8 +39,8 @@ var mayPublish = []right{
 	{"exec.run.p2.X", ""},
 	{"exec.run.p2.X.caller", ""},
 
-	{"READ.API.STREAM.INFO.EVENTS", "operator observer"},
-	{"READ.API.DIRECT.GET.EVENTS", "operator observer"},
+	{"READ.API.STREAM.INFO.EVENTS", "observer"},
+	{"READ.API.DIRECT.GET.EVENTS", "observer"},
 	{"$JS.API.INFO", ""},
 	{"$JS.API.STREAM.INFO.EVENTS", ""},
 	{"$JS.API.STREAM.CREATE.MINE", ""},
@@ -61,7 +61,6 @@ var mayPublish = []right{
 	{"_R_.x", "worker"},
 	{"_INBOX.x", ""},
 	{"_INBOX_CORE.x", ""},
-	{"_INBOX_OPERATOR.x", ""},
 	{"_INBOX_OBSERVER.x", ""},
 	{"_INBOX_WORKER.x", ""},
 	{"_INBOX_SYS.x", ""},
@@ -71,9 +70,9 @@ var maySubscribe = []right{
 	{">", ""},
 	{"*", ""},
 	{"*.>", ""},
-	{"evt.>", "operator observer"},
-	{"evt.chat.c1.created", "operator observer"},
-	{"delta.>", "operator observer"},
+	{"evt.>", "observer"},
+	{"evt.chat.c1.created", "observer"},
+	{"delta.>", "observer"},
 	{"timer.>", ""},
 	{"cmd.>", ""},
 	{"query.>", ""},
@@ -83,8 +82,8 @@ var maySubscribe = []right{
 	{"exec.shell.X", ""},
 	{"exec.shell.*", ""},
 	{"exec.shell.>", ""},
-	{"exec.shell.X.caller", "operator"},
-	{"exec.shell.*.caller", "operator"},
+	{"exec.shell.X.caller", ""},
+	{"exec.shell.*.caller", ""},
 	{"exec.run.p1", "worker"},
 	{"exec.run.*", ""},
 	{"exec.run.p1.X", "worker"},
@@ -108,11 +107,9 @@ var maySubscribe = []right{
 	{"_R_.x", ""},
 	{"_INBOX.>", ""},
 	{"_INBOX_CORE.>", ""},
-	{"_INBOX_OPERATOR.>", "operator"},
 	{"_INBOX_OBSERVER.>", "observer"},
 	{"_INBOX_WORKER.>", ""},
 	{"_INBOX_SYS.>", ""},
-	{"_INBOX_OPERATOR.x", "operator"},
 }
 
 func (r right) has(id natsconf.Identity) bool {

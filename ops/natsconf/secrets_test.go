@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -64,7 +64,7 @@ func TestNobodyButCoreReadsOrWritesSecrets(t *testing.T) {
 	const canary = "$argon2id$canary"
 	is.NoErr(secrets.Put(t.Context(), "password.alice", []byte(canary)))
 	consumer := `{"stream_name":"KV_SECRETS","config":{"name":"c","deliver_policy":"all","ack_policy":"none"}}`
-	for _, id := range []natsconf.Identity{natsconf.Operator, natsconf.Observer, natsconf.Worker} {
+	for _, id := range []natsconf.Identity{natsconf.Observer, natsconf.Worker} {
 		nc, denied := n.connect(id)
 		for _, api := range []string{"$JS.API.", natsconf.ReaderAPI + "."} {
 			for request, body := range map[string]string{

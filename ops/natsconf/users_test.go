@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -37,7 +37,7 @@ func TestOnlyCoreAndSysAreUnlimited(t *testing.T) {
 	is.NoErr(opts.ProcessConfigString(text))
 
 	accounts := map[natsconf.Identity]string{
-		natsconf.Core: "APP", natsconf.Operator: "OPS", natsconf.Observer: "OPS", natsconf.Worker: "SBX", natsconf.Sys: "SYS",
+		natsconf.Core: "APP", natsconf.Observer: "OPS", natsconf.Worker: "SBX", natsconf.Sys: "SYS",
 	}
 	is.Equal(len(opts.Nkeys), len(accounts))
 	for _, u := range opts.Nkeys {

@@ -21,7 +21,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 )
 
 // Properties are checked on 10 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz

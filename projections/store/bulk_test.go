@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	eventlog "pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // schemaOf returns the SQL of all tables and indexes.

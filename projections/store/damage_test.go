@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {

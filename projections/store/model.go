@@ -33,7 +33,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Definition defines the read models of a file.

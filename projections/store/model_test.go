@@ -12,7 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestWriterReadsItsOwnWrites(t *testing.T) {

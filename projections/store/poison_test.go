@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // An event that cannot be applied costs no more than any other one: a long log can have many.

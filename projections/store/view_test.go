@@ -13,7 +13,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // count returns the number of rows of a table, or of a table with a condition.

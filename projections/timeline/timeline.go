@@ -65,8 +65,8 @@ type Question struct {
 // concernsPerson reports whether a person was ever asked, or decided before the policy left it to a person. What the
 // policy allows by itself is seen in the tool call alone.
 func (r Request) concernsPerson() bool {
-	return r.Referred || r.Interrupted || r.Status == projections.PermissionDenied ||
-		r.Status == projections.PermissionExpired || strings.HasPrefix(r.DecidedBy, events.UserActor(""))
+	return r.Referred || r.Interrupted || r.Status == events.Denied ||
+		r.Status == events.Expired || strings.HasPrefix(r.DecidedBy, events.UserActor(""))
 }
 
 // Window is the part of a chat that a page shows: the positions from From up to, but without, Before. A Before of 0

@@ -1,5 +1,5 @@
-// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read model turns
-// stores both, and everything else reads them there.
+// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read model
+// turns stores both, and everything else reads them there.
 //
 // A turn is over when OpenCode says idle, every assistant message has ended and no message that OpenCode has accepted
 // waits for an answer. Idle alone comes early when a turn is aborted or fails. The event

@@ -16,7 +16,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // The command may replace the program, so the worker accepts only TCP sockets.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestNoIsolationIsChosenOnlyWhenAskedFor(t *testing.T) {

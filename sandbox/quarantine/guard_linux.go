@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pocketcoder/realdir"
 	"pocketcoder/sandbox/isolation/protection"
+	"pocketcoder/sandbox/realdir"
 )
 
 // guard is a protected name that is put back when it changes.

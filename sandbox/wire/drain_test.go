@@ -12,7 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

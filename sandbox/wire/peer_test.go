@@ -13,7 +13,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
 )

@@ -1,12 +1,16 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/web/openapi"
 	"pocketcoder/web/query/filter"
 )
 
@@ -16,6 +20,7 @@ type Caller struct {
 	Client            events.Client
 	IsOperator        bool // the operator of the machine, who has no account
 	invalidToken      bool // the request has an invalid token
+	idempotencyKey    string
 }
 
 // caller identifies the caller by the token, with or without "Bearer " before it. A caller with an invalid token is a
@@ -88,6 +93,21 @@ func (s *Server) address(r *http.Request) string {
 		}
 	}
 	return host
+}
+
+// IdempotencyParam is the header with which a client repeats a request whose answer it has lost.
+var IdempotencyParam = openapi.Param{Name: "Idempotency-Key", Header: true,
+	About: "an id that the client has made for the request; a repetition with the same id has no second effect"}
+
+// Command returns what the commands of a request have in common. A request of several commands must not use it: they
+// would have the same id.
+func (c Caller) Command() handlers.Command {
+	command := handlers.Command{Actor: c.Actor()}
+	if c.idempotencyKey != "" {
+		sum := sha256.Sum256([]byte(c.Key() + "\n" + c.idempotencyKey)) // each account has its own keys
+		command.ID = hex.EncodeToString(sum[:16])
+	}
+	return command
 }
 
 // Actor is the caller in the metadata of events.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"net/url"
 
 	"pocketcoder/events"
 )
@@ -14,7 +13,7 @@ const ConnectPath = "/connect"
 type codeLogin struct {
 	Code    string `json:"code"`
 	Secret  string `json:"secret"`  // with which the program gets the token
-	Page    string `json:"page"`    // where a person confirms the code
+	Page    string `json:"page"`    // where a person types the code and confirms it; no link has the code
 	Expires string `json:"expires"` // 2006-01-02 15:04:05.000Z
 }
 
@@ -26,8 +25,8 @@ func (s *Server) beginCodeLogin(w http.ResponseWriter, r *http.Request, caller C
 	if err != nil {
 		return err
 	}
-	page := s.URL + ConnectPath + "?code=" + url.QueryEscape(l.Code)
-	return WriteJSON(w, http.StatusOK, codeLogin{l.Code, l.Secret, page, l.Expires.Format(events.TimeFormat)})
+	return WriteJSON(w, http.StatusOK, codeLogin{l.Code, l.Secret, s.URL + ConnectPath,
+		l.Expires.Format(events.TimeFormat)})
 }
 
 type codeSecret struct {
@@ -41,6 +40,9 @@ type codeToken struct {
 }
 
 func (s *Server) completeCodeLogin(r *http.Request, caller Caller, body codeSecret) (a codeToken, err error) {
+	if err := s.Limit(caller.Client.Address); err != nil {
+		return a, err
+	}
 	token, confirmed, err := s.Accounts.CompleteCodeLogin(r.Context(), r.PathValue("code"), body.Secret, caller.Client)
 	return codeToken{!confirmed, token.Text, token.Identity.Email}, err
 }

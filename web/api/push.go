@@ -37,8 +37,11 @@ type pushRequest struct {
 	Chat    string `json:"chat,omitempty"`
 }
 
-type pushAnswer struct {
-	OK bool `json:"ok"`
+// PushAnswer says that a notification is queued, and of a test with Wait how it ended.
+type PushAnswer struct {
+	OK     bool   `json:"ok"`
+	Sent   bool   `json:"sent,omitempty"`
+	Failed string `json:"failed,omitempty"` // the reason; empty while it is still being tried
 }
 
 func (s *Server) sendPush(w http.ResponseWriter, r *http.Request, caller Caller) error {
@@ -66,20 +69,13 @@ func (s *Server) sendPush(w http.ResponseWriter, r *http.Request, caller Caller)
 		Chat: body.Chat}); err != nil {
 		return err
 	}
-	return WriteJSON(w, http.StatusOK, pushAnswer{true})
+	return WriteJSON(w, http.StatusOK, PushAnswer{OK: true})
 }
 
 // pushTestRequest names a device of the caller's. For the operator it may be of any account.
 type pushTestRequest struct {
 	Device string `json:"device"`
 	Wait   bool   `json:"wait,omitempty"` // answer when the push service has answered, after 15 s at the latest
-}
-
-// PushTested is how a test ended. Without waiting, the notification is only queued.
-type PushTested struct {
-	OK     bool   `json:"ok"`
-	Sent   bool   `json:"sent,omitempty"`
-	Failed string `json:"failed,omitempty"` // the reason; empty while it is still being tried
 }
 
 // testTime is how long a test waits for the push service. Further tries are made afterwards.
@@ -102,7 +98,7 @@ func (s *Server) testPush(w http.ResponseWriter, r *http.Request, caller Caller)
 	if err := s.Push.Test(r.Context(), user, body.Device); err != nil {
 		return err
 	}
-	tested := PushTested{OK: true}
+	tested := PushAnswer{OK: true}
 	if body.Wait {
 		if err := s.awaitTest(r.Context(), user, body.Device, after, &tested); err != nil {
 			return err
@@ -112,7 +108,7 @@ func (s *Server) testPush(w http.ResponseWriter, r *http.Request, caller Caller)
 }
 
 // awaitTest waits until a device got the notification of a test, or did not.
-func (s *Server) awaitTest(ctx context.Context, user, device string, after uint64, tested *PushTested) error {
+func (s *Server) awaitTest(ctx context.Context, user, device string, after uint64, tested *PushAnswer) error {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
 	err := s.Tail.Follow(ctx, after, events.UserSubject(user, "notification.*"), func(e events.Event) error {
@@ -151,5 +147,5 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, caller Caller) erro
 	if err != nil {
 		return err
 	}
-	return WriteJSON(w, http.StatusOK, actAnswer{true, string(decision)})
+	return WriteJSON(w, http.StatusOK, actAnswer{true, decision})
 }

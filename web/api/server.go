@@ -90,6 +90,7 @@ func cleanPaths(next http.Handler) http.Handler {
 // answer identifies the caller, checks that the route admits the caller, and serves the route.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	caller := s.caller(r)
+	caller.idempotencyKey = r.Header.Get(IdempotencyParam.Name)
 	p := NewDeadlineWriter(w)
 	p.reserve = func(n int) (func(), error) { return s.unsent.reserve(caller.Key(), n) }
 	w = p
@@ -97,8 +98,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	if err == nil && !route.WhileLoading && s.Loading != nil {
 		err = s.Loading()
 	}
-	if err == nil && r.Header.Get(ReadHeader) == ReadLatest {
-		err = s.Model.CatchUp(r.Context())
+	if err == nil && !route.WhileLoading && caller.Identity != nil && r.Header.Get(ReadHeader) == ReadLatest {
+		err = s.catchUp(r.Context())
 	}
 	if err == nil {
 		BoundBody(w, r, caller)
@@ -296,8 +297,8 @@ func (s *Server) routes(others []Route) []Route {
 		{Method: "DELETE", Path: sessionsOf, About: "End every session of an account.", Access: Admins, Serve: s.endSessionsOf},
 		{Method: "DELETE", Path: sessionsOf + "/{session}", About: "End a session of an account.", Access: Admins, Serve: s.endSessionsOf},
 		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Access: Accounts, Answer: pushKey{}, Serve: s.pushKey},
-		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.sendPush},
-		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: PushTested{}, Serve: s.testPush},
+		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: PushAnswer{}, Serve: s.sendPush},
+		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: PushAnswer{}, Serve: s.testPush},
 		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []openapi.Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Browser is a Chromium that several tests share. The first of them starts it. Its zero value is ready. It is the

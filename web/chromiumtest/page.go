@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Load runs step, which loads a document in a tab, and waits until the document is complete. It repeats step if the

@@ -133,7 +133,7 @@ func recordForm(base Form, c schema.Collection) Form {
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
 		form.Properties[field.Name] = FieldForm(field.Field)
-		if !field.Nullable {
+		if !field.Nullable && !field.Admins {
 			form.Required = append(form.Required, field.Name)
 		}
 	}
@@ -163,6 +163,9 @@ func FieldForm(field record.Field) Form {
 		form.Description = "In " + field.Unit + "."
 	}
 	form.Description = cmp.Or(field.About, form.Description)
+	if field.Admins {
+		form.Description = strings.TrimSpace(form.Description + " Only administrators see it.")
+	}
 	return form
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )

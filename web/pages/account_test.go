@@ -11,7 +11,7 @@ import (
 	"github.com/matryer/is"
 	"rsc.io/qr"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/pages"
 	"pocketcoder/web/webtest"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 	"pocketcoder/web/pages/visible"
 )
 

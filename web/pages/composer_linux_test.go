@@ -15,10 +15,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

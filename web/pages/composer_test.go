@@ -10,8 +10,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/slash"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

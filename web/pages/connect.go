@@ -6,7 +6,7 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
@@ -22,32 +22,23 @@ type connectView struct {
 	problem string
 }
 
-// showConnect serves the page where a person confirms the code of "pocketcoder login".
+// showConnect serves the page where a person types the code that "pocketcoder login" shows, and then confirms it. It
+// ignores a code in a link: the sender of the link would know the code, and get the token.
 func (p Pages) showConnect(r *http.Request, caller api.Caller) (templ.Component, error) {
-	v := connectView{code: r.FormValue("code")}
-	if r.Method == http.MethodPost {
-		return p.connect(r, caller, v)
+	if r.Method != http.MethodPost {
+		return connectPage(caller, connectView{}), nil
 	}
-	if v.code == "" {
-		return connectPage(caller, v), nil
+	v, err := connectView{code: r.PostFormValue("code")}, error(nil)
+	if r.PostFormValue("confirm") != "" {
+		err = p.API.ConfirmCode(r, caller, v.code)
+		v.done = err == nil
+	} else if err = p.API.Limit(caller.Key()); err == nil {
+		var l account.CodeLogin
+		l, err = p.API.Accounts.FindCodeLogin(r.Context(), v.code)
+		v.found, v.client = err == nil, l.Client
 	}
-	if err := p.API.Limit(caller.Key()); err != nil {
-		return nil, err
-	}
-	l, err := p.API.Accounts.FindCodeLogin(r.Context(), v.code)
-	if handlers.CodeOf(err) != "" {
-		v.problem, err = err.Error(), nil
-	} else if err == nil {
-		v.found, v.client = true, l.Client
-	}
-	return connectPage(caller, v), err
-}
-
-func (p Pages) connect(r *http.Request, caller api.Caller, v connectView) (templ.Component, error) {
-	err := p.API.ConfirmCode(r, caller, v.code)
 	if problem := api.ProblemOf(err); err != nil && problem.Status < http.StatusInternalServerError {
 		v.problem, err = site.ProblemText(problem), nil
 	}
-	v.done = err == nil && v.problem == ""
 	return connectPage(caller, v), err
 }

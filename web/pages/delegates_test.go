@@ -9,8 +9,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/delegate"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

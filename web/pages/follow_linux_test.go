@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )

@@ -7,15 +7,14 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
 // created appends the request to keep a name that a command created.
 func created(t *testing.T, s *webtest.System, chat, id string, about events.KeepMetadata) {
 	t.Helper()
-	s.Append(t, chat, events.PermissionRequested{Permission: id, Type: permission.TypeKeep, Patterns: []string{about.Name},
+	s.Append(t, chat, events.PermissionRequested{Permission: id, Type: events.KindKeep, Patterns: []string{about.Name},
 		Metadata: events.MustEncode(about), Message: "A command created " + about.Name + ". Keep it?"})
 	s.Append(t, chat, events.PermissionReferred{Permission: id, Reason: "programs of this machine act on it"})
 }

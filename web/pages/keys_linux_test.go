@@ -11,7 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/webtest"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

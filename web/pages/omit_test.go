@@ -10,8 +10,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

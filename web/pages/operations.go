@@ -15,7 +15,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/money"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
@@ -159,7 +159,7 @@ func byCost(all []projections.SpendingShare) (sorted []projections.SpendingShare
 }
 
 func costText(s projections.SpendingShare) string {
-	return fmt.Sprintf("%s, %s tokens", money.Text(s.Cost), strconv.FormatInt(s.Tokens, 10))
+	return fmt.Sprintf("%s, %s tokens", budget.Dollars(s.Cost), strconv.FormatInt(s.Tokens, 10))
 }
 
 // totalOf is what all shares cost.

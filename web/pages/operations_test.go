@@ -8,8 +8,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

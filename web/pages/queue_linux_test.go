@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )

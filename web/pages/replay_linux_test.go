@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // readOnly is the HTML of the conversation without what changes something. The script shows times in the zone of the

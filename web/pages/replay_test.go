@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/html"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

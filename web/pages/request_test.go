@@ -11,8 +11,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

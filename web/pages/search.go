@@ -6,7 +6,7 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/projections/textsearch"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/routes"
@@ -19,7 +19,7 @@ func (p Pages) showSearch(r *http.Request, caller api.Caller) (templ.Component, 
 }
 
 // hitPath is the address of a text in its chat.
-func hitPath(h textsearch.Hit) string {
+func hitPath(h projections.Hit) string {
 	path := site.ChatPath(h.Chat)
 	if h.Kind == "chat" {
 		return path

@@ -8,8 +8,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

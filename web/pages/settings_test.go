@@ -11,9 +11,9 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/net/html"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )

@@ -8,9 +8,9 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web"
 	"pocketcoder/web/webtest"
 )

@@ -17,10 +17,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )

@@ -13,10 +13,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/webtest"
 )

@@ -193,7 +193,7 @@ func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelectio
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err
 	}
-	found, err := q.scan(newShape(c, shown, tree), order{by: "t.first_seq, k", limit: e.remaining + 1})
+	found, err := q.scan(newShape(c, e.req, shown, tree), order{by: "t.first_seq, k", limit: e.remaining + 1})
 	if err != nil {
 		return nil, err
 	}

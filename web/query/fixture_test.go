@@ -16,8 +16,8 @@ import (
 	"modernc.org/sqlite"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )

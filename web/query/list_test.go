@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/query/schema"
 )
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/record"
+	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
 
@@ -38,12 +39,12 @@ type shape struct {
 	pick     *fieldSelection
 }
 
-// newShape selects the fields to read: those to show, and those to expand.
-func newShape(c schema.Collection, p *fieldSelection, expand branches) *shape {
+// newShape selects the fields to read: those to show that the caller may see, and those to expand.
+func newShape(c schema.Collection, req filter.Request, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
 		builtIn := slices.ContainsFunc(schema.Builtin, func(b schema.Field) bool { return b.Name == f.Name })
-		if builtIn {
+		if builtIn || !req.Shows(f) {
 			continue
 		}
 		if _, shown := p.selected(f.Name); shown || expand[f.Name] != nil {

@@ -119,7 +119,7 @@ func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 	if !shown {
 		expand = nil
 	}
-	found, err := q.scan(newShape(q.c, fields, expand), o)
+	found, err := q.scan(newShape(q.c, q.Req, fields, expand), o)
 	if err != nil || len(expand) == 0 {
 		return found, err
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web"
 	"pocketcoder/web/webtest"
 )

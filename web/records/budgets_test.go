@@ -8,10 +8,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
@@ -80,7 +80,7 @@ func TestMessageHeldByABudgetShowsWhy(t *testing.T) {
 	_, agents := s.User(t, "worker", account.Agent)
 	chat := s.Chat(t, adas, "ada's")
 	status, answer := s.Call(t, agents, "POST", "/api/pocketcoder/permission", map[string]any{
-		"permission": permission.TypeBudget, "patterns": []string{"a"}, "chat_id": chat, "metadata": map[string]any{"more": 1e9},
+		"permission": events.KindBudget, "patterns": []string{"a"}, "chat_id": chat, "metadata": map[string]any{"more": 1e9},
 	})
 	is.Equal(status, 400)
 	expect.Contains(t, answer["message"].(string), "budget")

@@ -7,6 +7,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
 
@@ -165,21 +166,22 @@ func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, 
 	reply, replied := w.text("reply")
 	now := w.oldText("status")
 	if status == "" && replied && reply != "" {
-		status = "replied"
+		status = projections.QuestionReplied
 	}
 	switch {
-	case status == "", status == now && (!replied || reply == w.oldText("reply") || status == "rejected"):
+	case status == "",
+		status == now && (!replied || reply == w.oldText("reply") || status == projections.QuestionRejected):
 		return w.id, 0, nil
-	case now != "asked":
+	case now != projections.QuestionAsked:
 		return "", 0, api.BadField("status", "validation_conflict", "The question is %s already.", now)
-	case status != "replied" && status != "rejected":
+	case status != projections.QuestionReplied && status != projections.QuestionRejected:
 		return "", 0, api.BadField("status", "validation_invalid_value", "Must be replied or rejected.")
 	}
 	c := chat.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
 	if index, ok := w.oldValue("index").(int64); ok {
 		c.Index = int(index)
 	}
-	if c.Rejected = status == "rejected"; !c.Rejected {
+	if c.Rejected = status == projections.QuestionRejected; !c.Rejected {
 		c.Answers = []string{reply}
 		var several []string // a question with several answers may get them as a JSON list
 		if json.Unmarshal([]byte(reply), &several) == nil && several != nil {
@@ -192,7 +194,7 @@ func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, 
 
 // stopSubagent stops a subagent. Its record stays and shows how it ended.
 func stopSubagent(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	if w.oldText("status") != "running" {
+	if w.oldText("status") != projections.SubagentRunning {
 		return w.id, 0, nil
 	}
 	seq, err := s.Chats.AbortTurn(ctx, chat.AbortTurn{Command: w.Command, Chat: w.oldText("chat"),

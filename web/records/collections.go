@@ -146,8 +146,8 @@ var readModels = []collection{
 				fixed(text("preview")),
 				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"),
 				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")),
-				fixed(text("engine")), fixed(text("directory")), fixed(text("worktree")), fixed(text("branch")),
-				fixed(text("kept")), fixed(flag("adopted")), fixed(flag("awaited")))},
+				admins(text("engine")), admins(text("directory")), admins(text("worktree")), admins(text("branch")),
+				admins(text("kept")), admins(flag("adopted")), admins(flag("awaited")))},
 		write: writer{createChat, updateChat, deleteChat},
 	},
 	{
@@ -179,7 +179,7 @@ var readModels = []collection{
 		Collection: schema.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Staff, chatOwnerNotAgent, record.Never),
 			Fields: fields(text("ai_engine_permission_id"), as(text("opencode_id"), "t.ai_engine_permission_id"), text("session_id"),
 				required(text("permission")), raw("patterns"), raw("metadata"), fixed(raw("always")),
-				choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"),
+				choice("status", events.Draft, events.Authorized, events.Denied, events.Expired), text("message"), text("reason"),
 				fixed(text("source")), text("message_id"),
 				text("call_id"), fixed(text("challenge")), required(relation("chat", "chats")),
 				fixed(relation("approved_by", "users")), fixed(date("approved_at")),
@@ -189,9 +189,9 @@ var readModels = []collection{
 				fixed(flag("interrupted")), fixed(text("request")), fixed(raw("files")), fixed(text("files_hash")),
 				about(fixed(flag("applied")), "Of type keep: the sandbox has carried out the decision."),
 				about(fixed(text("failure")), "Of type keep: why the sandbox could not carry out the decision."),
-				about(fixed(flag("replied")), "OpenCode has the reply, or needs none."),
+				about(admins(flag("replied")), "OpenCode has the reply, or needs none."),
 				about(as(fixed(number("position")), "t.asked_seq"), "The later a request, the higher."),
-				about(fixed(flag("grant_used")), "The approval was used for a repetition of the request."))},
+				about(admins(flag("grant_used")), "The approval was used for a repetition of the request."))},
 		write: writer{createPermission, decidePermission, nil},
 		// in seconds; see permission.ShownRequest
 		options: options(number("expires_in"),
@@ -203,11 +203,12 @@ var readModels = []collection{
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("question")), fixed(text("header")), fixed(raw("choices")), fixed(raw("descriptions")),
 				fixed(flag("multiple")), fixed(flag("custom")), as(text("reply"),
 					`coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
-				choice("status", "asked", "replied", "rejected", "expired"), as(fixed(number("index")), "t.idx"),
+				choice("status", projections.QuestionAsked, projections.QuestionReplied, projections.QuestionRejected,
+					projections.QuestionExpired), as(fixed(number("index")), "t.idx"),
 				fixed(text("ai_engine_question_id")), fixed(text("session_id")),
 				fixed(text("message_id")), fixed(text("call_id")), fixed(flag("interrupted")), fixed(text("reason")),
 				fixed(text("replied_by")),
-				about(fixed(flag("engine_replied")), "OpenCode has the answer, or needs none."))},
+				about(admins(flag("engine_replied")), "OpenCode has the answer, or needs none."))},
 		write: writer{nil, answerQuestion, nil},
 	},
 	{
@@ -274,7 +275,7 @@ var readModels = []collection{
 				fixed(text("place")), fixed(choice("type", "answer", "error", "permission", "question", "file", "notice")),
 				fixed(text("text")), fixed(text("about")),
 				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
-				fixed(number("attempts")), fixed(number("position")), fixed(flag("whole")), fixed(text("receipt")))},
+				fixed(number("attempts")), fixed(number("position")), admins(flag("whole")), admins(text("receipt")))},
 		title: "Sent messages", about: "that were sent, wait or failed",
 	},
 	{
@@ -338,4 +339,5 @@ func choice(name string, values ...string) schema.Field {
 
 func required(f schema.Field) schema.Field       { f.Required = true; return f }
 func fixed(f schema.Field) schema.Field          { f.ReadOnly = true; return f }
+func admins(f schema.Field) schema.Field         { f.ReadOnly, f.Admins = true, true; return f }
 func as(f schema.Field, sql string) schema.Field { f.SQL = sql; return f }

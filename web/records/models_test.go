@@ -5,9 +5,9 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/model"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

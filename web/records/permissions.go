@@ -19,12 +19,12 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	_, isSet := w.set["edited"]
 	edits := isSet && edited != w.oldText("edited")
 	switch {
-	case given && status != now && now != "draft":
+	case given && status != now && now != events.Draft:
 		return "", 0, api.BadField("status", "validation_conflict", "The permission is %s already.", now)
-	case now == string(events.Authorized) && (edits || given && edited != w.oldText("edited")):
+	case now == events.Authorized && (edits || given && edited != w.oldText("edited")):
 		return "", 0, api.BadField("edited", "validation_conflict",
 			"The permission is authorized already, and for another command.")
-	case status != string(events.Authorized) && edits:
+	case status != events.Authorized && edits:
 		return "", 0, api.BadField("edited", "validation_invalid_value",
 			"An edited command comes with the status authorized.")
 	case !given || status == now:
@@ -36,7 +36,7 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	}
 	reason, _ := w.text("reason")
 	seq, err := s.Gate.Decide(ctx, permission.Decide{
-		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
+		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: status, Reason: reason,
 		Edited: edited, For: duration, Client: w.caller.Client, Admin: w.caller.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textValue(w.set["shown_command"]), Request: textValue(w.set["shown_request"]),
 			Files: textValue(w.set["shown_files"])},
 	})
@@ -65,7 +65,7 @@ func approvalDuration(raw json.RawMessage, status string) (string, error) {
 	switch {
 	case seconds == 0:
 		return "", nil
-	case status != string(events.Authorized):
+	case status != events.Authorized:
 		return "", api.BadField("expires_in", "validation_invalid_value", "Only an approval can expire.")
 	case seconds < 1 || seconds > maxApprovalSeconds:
 		return "", api.BadField("expires_in", "validation_invalid_value", "Must be 1 to %d seconds.", maxApprovalSeconds)

@@ -7,9 +7,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/webtest"
 )

@@ -98,7 +98,7 @@ func (s *Records) tokenOf(name string) func(http.ResponseWriter, *http.Request, 
 }
 
 // RenewToken replaces the token of a webhook or of a target, for a caller who may change the record.
-func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made record.Token,
+func (s *Records) RenewToken(ctx context.Context, caller api.Caller, name, id string) (made record.NewToken,
 	err error) {
 	c, err := s.collectionNamed(name)
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Delegates) Routes() []api.Route {
 		{Method: "GET", Path: one + "/result", About: "A delegate, with its result once there is one.", Access: api.Accounts, Answer: Detail{}, Serve: s.one},
 		{Method: "POST", Path: one + "/stop", About: "Stop a delegate, its commands, and the delegates below it.", Access: api.Accounts, Serve: s.stop},
 		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []projections.Letter{}, Serve: s.inbox},
-		{Method: "POST", Path: inbox, About: "Write to a delegate: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Access: api.Accounts, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
+		{Method: "POST", Path: inbox, About: "Write to a delegate: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Access: api.Accounts, Query: once, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *Delegates) write(w http.ResponseWriter, r *http.Request, caller api.Cal
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	message, err := s.Delegates.Send(r.Context(), delegate.Send{Command: handlers.Command{Actor: caller.Actor()},
+	message, err := s.Delegates.Send(r.Context(), delegate.Send{Command: caller.Command(),
 		Receiver: id, Text: body.Text, Urgency: body.Urgency})
 	if err != nil {
 		return err

@@ -7,3 +7,11 @@
 //
 // It must not know how a decision is made: handlers decide.
 package routes
+
+import (
+	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
+)
+
+// once are the headers of a route whose repetition would act a second time.
+var once = []openapi.Param{api.IdempotencyParam}

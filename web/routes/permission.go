@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections/store"
@@ -56,5 +57,5 @@ func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, caller
 	if err != nil {
 		return err
 	}
-	return api.WriteJSON(w, http.StatusOK, permissionAnswer{status == "authorized", id, status})
+	return api.WriteJSON(w, http.StatusOK, permissionAnswer{status == events.Authorized, id, status})
 }

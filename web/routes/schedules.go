@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/api"
@@ -33,7 +32,7 @@ func (s *Schedules) Routes() []api.Route {
 	return []api.Route{
 		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Access: api.Accounts, Body: schedule.Schedule{}, Answer: schedule.Preview{}, Serve: s.preview},
 		{Method: "GET", Path: "/api/schedules/{id}/next", About: "The next five runs of a schedule; none while it is disabled.", Access: api.Accounts, Answer: nextRuns{}, Serve: s.next},
-		{Method: "POST", Path: "/api/schedules/{id}/run", About: "Start a run of a schedule now. It changes nothing about the next due time.", Access: api.Accounts, Answer: started{}, Serve: s.run},
+		{Method: "POST", Path: "/api/schedules/{id}/run", About: "Start a run of a schedule now. It changes nothing about the next due time.", Access: api.Accounts, Query: once, Answer: started{}, Serve: s.run},
 	}
 }
 
@@ -90,7 +89,7 @@ func (s *Schedules) Run(r *http.Request, caller api.Caller, id string) (run sche
 	if err := s.API.MayView(r.Context(), caller, schedule.Collection, id); err != nil {
 		return run, err
 	}
-	run, err = s.Schedules.Run(r.Context(), schedule.Run{Command: handlers.Command{Actor: caller.Actor()}, Schedule: id,
+	run, err = s.Schedules.Run(r.Context(), schedule.Run{Command: caller.Command(), Schedule: id,
 		Manual: true})
 	if err != nil {
 		return run, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections/textsearch"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/query"
@@ -27,7 +27,7 @@ const (
 
 // answer describes the answer in the OpenAPI description.
 type answer struct {
-	Items []textsearch.Hit `json:"items"` // titles of chats, then messages, then decisions, each with the newest first
+	Items []projections.Hit `json:"items"` // titles of chats, then messages, then decisions, each with the newest first
 }
 
 func (s Search) Routes() []api.Route {
@@ -43,13 +43,13 @@ func (s Search) serve(w http.ResponseWriter, r *http.Request, caller api.Caller)
 		return err
 	}
 	if hits == nil {
-		hits = []textsearch.Hit{}
+		hits = []projections.Hit{}
 	}
 	return api.WriteJSON(w, http.StatusOK, answer{hits})
 }
 
 // Find returns texts of the chats that an account may see.
-func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits []textsearch.Hit, err error) {
+func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits []projections.Hit, err error) {
 	if utf8.RuneCountInString(text) > maxSearchQuery {
 		return nil, api.BadField("q", "validation_max_text_constraint", "Must be no more than %d characters.", maxSearchQuery)
 	}
@@ -60,7 +60,7 @@ func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits 
 		if err != nil {
 			return err
 		}
-		hits, err = textsearch.Find(short, db, chats, text)
+		hits, err = projections.Search(short, db, chats, text)
 		return err
 	})
 	if err != nil && ctx.Err() == nil && short.Err() != nil {

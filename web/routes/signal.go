@@ -27,7 +27,7 @@ func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, caller a
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	_, err = s.Signal(r.Context(), exec.Signal{Command: handlers.Command{Actor: caller.Actor()}, Execution: x.ID(),
+	_, err = s.Signal(r.Context(), exec.Signal{Command: caller.Command(), Execution: x.ID(),
 		Signal: body.Signal})
 	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict {
 		return api.Problem{Status: http.StatusConflict, Message: refused.Text}

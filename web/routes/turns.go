@@ -1,13 +1,13 @@
 package routes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
@@ -70,8 +70,9 @@ func (s *Chats) Omit(r *http.Request, caller api.Caller, chatID, id string) ([]e
 	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return nil, err
 	}
-	files, seq, err := s.Chats.Omit(r.Context(), chat.Omit{Chat: chatID,
-		Command: handlers.Command{ID: id, Actor: caller.Actor()}})
+	c := chat.Omit{Chat: chatID, Command: caller.Command()}
+	c.ID = cmp.Or(id, c.ID)
+	files, seq, err := s.Chats.Omit(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (s *Chats) Abort(r *http.Request, caller api.Caller, chatID string) error {
 	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return err
 	}
-	seq, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: caller.Actor()},
+	seq, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: caller.Command(),
 		Chat: chatID})
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (s *Chats) Fork(r *http.Request, caller api.Caller, c chat.Fork) (id string
 	if err := s.API.MayWrite(r, caller, c.Chat); err != nil {
 		return "", 0, err
 	}
-	c.Command = handlers.Command{Actor: caller.Actor()}
+	c.Command = caller.Command()
 	return s.Chats.Fork(r.Context(), c)
 }
 
@@ -177,7 +178,7 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, chan
 	default:
 		return 0, api.BadField("changed", "validation_invalid_value", "want keep or overwrite")
 	}
-	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: caller.Actor()}, Chat: chatID,
+	return s.Chats.Revert(r.Context(), chat.Revert{Command: caller.Command(), Chat: chatID,
 		Message: message, Overwrite: changed == OverwriteChanged})
 }
 

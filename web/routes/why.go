@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/explanation"
@@ -127,7 +126,7 @@ func (s *Chats) always(r *http.Request, caller api.Caller, id string,
 		}
 	}
 	return permission.AllowAlways{
-		Command: handlers.Command{Actor: caller.Actor()}, Chat: about.Text("chat"), Permission: about.Text("ai_engine_permission_id"),
+		Command: caller.Command(), Chat: about.Text("chat"), Permission: about.Text("ai_engine_permission_id"),
 		Pattern: request.Pattern, Scope: request.Scope, For: request.For, ShownRequest: request.ShownRequest, ShownRules: request.ShownRules, Client: caller.Client,
 	}, nil
 }

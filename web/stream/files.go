@@ -20,7 +20,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/realdir"
+	"pocketcoder/sandbox/realdir"
 	"pocketcoder/web/api"
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,13 @@ func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, caller api.
 	if err := sees(); err != nil {
 		return err
 	}
-	return s.serveHistory(w, r, caller, events.ChatFilter(chat), func(ctx context.Context, e events.Event) error {
+	var kinds [][]string
+	if text := r.URL.Query().Get("kinds"); text != "" {
+		for kind := range strings.SplitSeq(text, ",") {
+			kinds = append(kinds, strings.Split(kind, "."))
+		}
+	}
+	return s.serveHistory(w, r, caller, events.ChatFilter(chat), kinds, func(ctx context.Context, e events.Event) error {
 		return s.API.StillAllowed(ctx, e, sees)
 	})
 }
@@ -39,13 +46,14 @@ func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, caller api.C
 			return api.BadField("subject", "validation_invalid_value", "%v", err)
 		}
 	}
-	return s.serveHistory(w, r, caller, filter, func(context.Context, events.Event) error { return nil })
+	return s.serveHistory(w, r, caller, filter, nil, func(context.Context, events.Event) error { return nil })
 }
 
 // serveHistory sends the events of a filter after the last one that the client has, then a caught-up event, then new
-// events. It calls sent after each event; an error of sent ends the stream.
+// events. It sends only events of the kinds, which may have wildcards; nil is all. It calls sent after each event, sent
+// or not; an error of sent ends the stream.
 func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller api.Caller, filter string,
-	sent func(context.Context, events.Event) error) error {
+	kinds [][]string, sent func(context.Context, events.Event) error) error {
 	after, err := s.resumeAfter(r)
 	if err != nil {
 		return err
@@ -63,8 +71,10 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller ap
 	caughtUp := make(chan struct{})
 	follow := func(ctx context.Context, out *EventWriter) error {
 		return s.API.Tail.Follow(ctx, after, filter, func(e events.Event) error {
-			if err := sendEvent(out, e); err != nil {
-				return err
+			if isOneOf(kinds, e) {
+				if err := sendEvent(out, e); err != nil {
+					return err
+				}
 			}
 			return sent(ctx, e)
 		}, func(seq uint64) error {
@@ -92,6 +102,12 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller ap
 		parts = append(parts, fragments)
 	}
 	return ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), parts...)
+}
+
+// isOneOf reports whether an event has one of the kinds, each as the words of a filter. nil is all.
+func isOneOf(kinds [][]string, e events.Event) bool {
+	kind := strings.Split(e.Subject.Kind, ".")
+	return kinds == nil || slices.ContainsFunc(kinds, func(k []string) bool { return events.MatchesFilter(k, kind) })
 }
 
 // Which deltas a client gets, besides the events or in place of them.

@@ -188,3 +188,23 @@ func TestWholeLogIsStreamedByFilterAndMalformedMessagesShown(t *testing.T) {
 		is.Equal(strings.Contains(got, "event: malformed\n"), filter != "evt.user.>")
 	}
 }
+
+func TestHistorySendsOnlyTheKindsThatAreAskedFor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", account.User)
+	chat := s.Chat(t, token, "mine")
+	happen := func() {
+		s.Append(t, chat, events.ModelReplaced{Reason: "another"})
+		s.Append(t, chat, events.TurnLost{Session: "ses_1"})
+		s.Append(t, chat, events.ExecFinished{Exec: "exec1"})
+	}
+	happen()
+	stream := s.Stream(t, token, webtest.EventsOf(chat)+"?kinds=turn.lost,exec.*", "")
+	for _, kind := range []string{"turn.lost", "exec.finished", "caught-up"} {
+		is.Equal(stream.Next(t)["event"], kind)
+	}
+	happen()
+	is.Equal(stream.Next(t)["event"], "turn.lost")
+}

@@ -39,13 +39,14 @@ var (
 		{Name: "since", About: "with deltas=only: also send the deltas that are stored since this time (RFC 3339)"},
 		{Name: "Last-Event-ID", Header: true, About: "as after, and has precedence over it; a reconnecting client sends it"},
 	}
+	kindsQuery   = []openapi.Param{{Name: "kinds", About: "only events of these kinds, such as permission.*,exec.finished"}}
 	subjectQuery = []openapi.Param{{Name: "subject", About: "filter, such as evt.chat.*.opencode.permission.>"}}
 )
 
 func (s *Streams) Routes() []api.Route {
 	const execution = "/api/executions/{id}"
 	return []api.Route{
-		{Method: "GET", Path: "/api/chats/{id}/events", About: "The stored and the new events of a chat, resumable by sequence.", Access: api.Accounts, Query: streamQuery, Media: api.EventStream, Serve: s.chatEvents},
+		{Method: "GET", Path: "/api/chats/{id}/events", About: "The stored and the new events of a chat, resumable by sequence.", Access: api.Accounts, Query: slices.Concat(kindsQuery, streamQuery), Media: api.EventStream, Serve: s.chatEvents},
 		{Method: "GET", Path: "/api/events", About: "The stored and the new events of the log, resumable by sequence.", Access: api.Admins, Query: slices.Concat(subjectQuery, streamQuery), Media: api.EventStream, Serve: s.allEvents},
 		{Method: "GET", Path: "/api/chats/{id}/replay", About: "A chat as it was after an event.", Access: api.Accounts, Query: []openapi.Param{{Name: "at", Integer: true, About: "sequence"}}, Answer: moment{}, Serve: s.replayChat},
 		{Method: "GET", Path: execution + "/output", About: "The output of a command, also while it runs. Stored output can be read in byte ranges.", Access: api.Accounts, Query: []openapi.Param{{Name: "stream", About: "stdout (default) or stderr"}, {Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionOutput},

@@ -33,7 +33,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
@@ -47,9 +46,9 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
-	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
@@ -105,8 +104,8 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
-		Workspace: s.Workspace, History: queries.History(s.Model, s.Log), LastOfExecution: queries.LastOfExecution(s.Model),
-		Evaluated: queries.Evaluated(s.Model),
+		Workspace: s.Workspace, History: s.Model.PastRequests, LastOfExecution: s.Model.LastOfExecution,
+		Evaluated: s.Model.EvaluatedThrough,
 		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
 			return permission.Session{Chat: chat, Directory: s.Workspace}, found
@@ -123,8 +122,8 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	s.Web = web.New(web.Options{
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Delegates:    &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
-		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
-		Previews:     schedule.Previews{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
+		Schedules:    &schedule.Schedules{Log: s.Log, Chats: s.Chats, Accounts: s.Accounts},
+		Previews:     schedule.Previews{Gate: gate, ChatsOf: s.Model.ChatsOf},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
 		ProviderKeys: &model.ProviderKeys{Records: s.Records, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
@@ -24,6 +23,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/emailtest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 )
 
 func TestAnIMAPServerThatHangsIsConnectedAgain(t *testing.T) {

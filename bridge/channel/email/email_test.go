@@ -14,12 +14,12 @@ import (
 	"pocketcoder/bridge/channel/email"
 	"pocketcoder/bridge/channel/emailtest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 func TestAThreadFromPairingToAnswer(t *testing.T) {

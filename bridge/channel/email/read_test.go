@@ -17,8 +17,8 @@ import (
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/emailtest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 )
 
 // Quotations is a text of almost maxMail in which each second line is quoted. A reader that looks at all lines before a

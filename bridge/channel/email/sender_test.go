@@ -8,8 +8,8 @@ import (
 	"github.com/emersion/go-message"
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 )
 
 // A server may name the sender in a comment, as "domain of ann@example.org designates 192.0.2.1". A quoted local part

@@ -14,12 +14,12 @@ import (
 	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 var bySystem = handlers.Command{Actor: events.ActorSystem}

@@ -14,8 +14,8 @@ import (
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/telegram"
 	"pocketcoder/bridge/channel/telegramtest"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 )
 
 // receiver refuses some messages.

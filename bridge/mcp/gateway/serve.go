@@ -15,10 +15,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/record"
-	"pocketcoder/sleep"
 )
 
 // Times of a server.

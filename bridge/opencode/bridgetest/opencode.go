@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // OpenCode is a scripted OpenCode, for tests that need certain events at certain moments. It keeps the sessions,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 const connected = `data: {"payload":{"id":"evt_0","type":"server.connected","properties":{}}}` + "\n\n"

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // Restarts starts OpenCode again once no turn runs. Use NewRestarts.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // answer is the answer to one request, as a client receives it.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // step is one answer of the model.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestTextAndReasoningComeInDeltas(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 const heartbeat = "server.heartbeat" // every 10 s

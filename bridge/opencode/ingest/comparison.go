@@ -242,18 +242,18 @@ func (c *comparison) permissions(ctx context.Context) error {
 // it. The exception is a tool call that shows that OpenCode got the reply: it must not run again.
 func (c *comparison) resolveMissing(ctx context.Context, p projections.PendingRequest) error {
 	_, answered := c.busy[p.Session]
-	if p.Status == projections.PermissionDraft && !answered { // its decision may be lost
+	if p.Status == events.Draft && !answered { // its decision may be lost
 		status, _, err := c.endOf(ctx, p.EngineMessage, p.Call)
 		if err != nil {
 			return err
 		}
 		answered = status == "completed"
 	}
-	if p.Status == projections.PermissionDraft && answered {
+	if p.Status == events.Draft && answered {
 		return c.record(p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
 			Reason: "it was answered elsewhere, or its tool call is over"})
 	}
-	if p.Status != projections.PermissionDraft && !answered {
+	if p.Status != events.Draft && !answered {
 		var err error
 		if answered, err = c.hasRun(ctx, p); err != nil {
 			return err
@@ -263,7 +263,7 @@ func (c *comparison) resolveMissing(ctx context.Context, p projections.PendingRe
 		return c.record(p.Chat, events.PermissionInterrupted{Permission: p.EnginePermission})
 	}
 	reply := map[string]string{"sessionID": p.Session, "requestID": p.EnginePermission, "reply": "reject"}
-	if p.Status == projections.PermissionAuthorized {
+	if p.Status == events.Authorized {
 		reply["reply"] = "once"
 	}
 	return c.reconciled(p.Session, events.PermissionReplied, reply)
@@ -280,7 +280,7 @@ func (c *comparison) hasRun(ctx context.Context, p projections.PendingRequest) (
 		return false, err
 	}
 	// an OpenCode that is asked to stop rejects the requests that wait, also one whose approval it did not get
-	missed := p.Status == projections.PermissionAuthorized && failure == rejection
+	missed := p.Status == events.Authorized && failure == rejection
 	if status != "" && !missed {
 		return true, nil
 	}

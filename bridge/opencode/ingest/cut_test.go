@@ -18,7 +18,7 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 const turn = "05-perm-bash-once" // one turn with an approved command

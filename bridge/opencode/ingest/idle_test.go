@@ -11,7 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/turnstate"
 )
 

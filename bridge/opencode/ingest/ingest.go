@@ -26,8 +26,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/projections"
-	"pocketcoder/sleep"
 )
 
 // Ingest stores what one OpenCode reports as events of the log, and holds its sessions and the connection to it. The

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestAHugeEventIsStoredWhole(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -139,12 +139,12 @@ func TestRequestsAreComparedWithOpenCode(t *testing.T) {
 		s.AppendUnsent(bridgetest.Plain("permission.replied", `{"sessionID":"ses_2","requestID":"per_forgotten","reply":"once"}`))
 		s.AppendUnsent(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", "ses_2")))
 	})
-	is.Equal(s.Permission("per_kept").Status, projections.PermissionDraft)
+	is.Equal(s.Permission("per_kept").Status, events.Draft)
 	is.True(!s.Permission("per_kept").Interrupted)
-	is.Equal(s.Permission("per_answered").Status, projections.PermissionExpired) // its session goes on, so it was answered
-	is.Equal(s.Permission("per_forgotten").Status, projections.PermissionDraft)
+	is.Equal(s.Permission("per_answered").Status, events.Expired) // its session goes on, so it was answered
+	is.Equal(s.Permission("per_forgotten").Status, events.Draft)
 	is.True(s.Permission("per_forgotten").Interrupted)
-	is.Equal(s.Permission("per_new").Status, projections.PermissionDraft)
+	is.Equal(s.Permission("per_new").Status, events.Draft)
 	requests := s.OpenCodeEvents(s.ChatOf("ses_1"), events.PermissionAsked)
 	is.Equal(requests[len(requests)-1].Source, events.SourceReconcile)
 	// byte for byte, because an approval covers the exact request
@@ -164,7 +164,7 @@ func TestRequestsThatOpenCodeCannotListAreIgnored(t *testing.T) {
 		s.Forget()
 		s.RefuseNext("GET", "/permission", 1, 400)
 	})
-	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
+	is.Equal(s.Permission("per_1").Status, events.Draft)
 	is.True(!s.Permission("per_1").Interrupted)
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 1) // the rest is compared
 }
@@ -203,7 +203,7 @@ func TestAnAcceptedReplyIsNoInterruption(t *testing.T) {
 				}
 			})
 			p := s.Permission("per_1")
-			is.Equal(p.Status, projections.PermissionAuthorized)
+			is.Equal(p.Status, events.Authorized)
 			is.True(!p.Interrupted) // otherwise the call would run again
 			is.True(p.Replied)
 			is.Equal(len(bridgetest.Facts[events.MessageSubmitted](s, chat)), 0)
@@ -229,7 +229,7 @@ func TestAnApprovalThatAStoppingOpenCodeMissedIsKept(t *testing.T) {
 		s.AppendUnsent(bridgetest.Plain("session.status", bridgetest.Idle))
 	})
 	p := s.Permission("per_1")
-	is.Equal(p.Status, projections.PermissionAuthorized)
+	is.Equal(p.Status, events.Authorized)
 	is.True(p.Interrupted)
 	is.True(!p.Replied)
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/atomicfile"
-	"pocketcoder/expect"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/ops/expect"
 )
 
 // sh is a shell script that finds the system's programs whatever is on our PATH.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/atomicfile"
-	"pocketcoder/sleep"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/events/log/sleep"
 )
 
 // npm returns the path of a package's program, after installing the package unless that was done before. The directory

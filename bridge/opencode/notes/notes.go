@@ -30,14 +30,14 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/events"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
-	"pocketcoder/realdir"
+	"pocketcoder/sandbox/realdir"
 )
 
 const (

@@ -17,11 +17,11 @@ import (
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
+	"pocketcoder/ops/expect"
 )
 
 type system struct {

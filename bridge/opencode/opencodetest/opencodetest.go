@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Tools finds OpenCode and ripgrep or installs them, which needs npm and takes about ten seconds the first time. Under

@@ -8,10 +8,9 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -43,7 +42,7 @@ func (s *system) startFamily() {
 func (s *system) endedRequests() (expired, rejected string) {
 	s.T.Helper()
 	for _, n := range []string{"1", "2", "3", "4"} {
-		if s.Permission("per_"+n).Status == projections.PermissionExpired {
+		if s.Permission("per_"+n).Status == events.Expired {
 			expired += " per_" + n
 		}
 		for _, r := range s.Requests("POST", "/per_"+n+"/reply") {
@@ -107,7 +106,7 @@ func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 	s.abortTurn(s.Chat(), "") // a chat without a session
 	s.abortTurn(s.ChatOf("ses_4"), "")
 	expect.Eventually(t, "the last one is carried out", func() bool {
-		return s.Permission("per_4").Status == projections.PermissionExpired
+		return s.Permission("per_4").Status == events.Expired
 	})
 	for range 20 { // a while
 		s.Drained()
@@ -124,10 +123,10 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.RefuseNext("POST", "/abort", 1<<20, 500)
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/abort")) > 1 })
-	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
+	is.Equal(s.Permission("per_1").Status, events.Draft)
 	s.RefuseNext("POST", "/abort", 0, 500)
 	expect.Eventually(t, "it is taken", func() bool {
-		return s.Permission("per_1").Status == projections.PermissionExpired
+		return s.Permission("per_1").Status == events.Expired
 	})
 	s.Drained()
 	before := len(s.Requests("POST", "/abort"))

@@ -10,13 +10,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
-	"pocketcoder/sleep"
 )
 
 // BudgetPrompt resumes a turn that a budget had stopped, after a person has approved more.
@@ -38,7 +37,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 		},
 		func(ctx context.Context) error {
 			ctx = log.ConsumeAfter(ctx, func(ctx context.Context) (uint64, error) {
-				return o.Model.DecisionsDone(ctx, permission.TypeBudget)
+				return o.Model.DecisionsDone(ctx, events.KindBudget)
 			})
 			return o.Log.Consume(ctx, BudgetDecisionsConsumer, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
 				o.moreDecided, warn)
@@ -108,7 +107,7 @@ func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, token
 // derived from the id of the request, so each chat resumes once.
 func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 	var d events.PermissionDecided
-	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget ||
+	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != events.KindBudget ||
 		d.Decision != events.Authorized {
 		return nil
 	}
@@ -138,9 +137,9 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 	err := o.Model.CatchUp(ctx)
 	var waiting []projections.Permission
 	if err == nil {
-		waiting, err = o.Model.Permissions(ctx, "", projections.PermissionDraft)
+		waiting, err = o.Model.Permissions(ctx, "", events.Draft)
 	}
-	isForMore := func(p projections.Permission) bool { return p.Permission == permission.TypeBudget }
+	isForMore := func(p projections.Permission) bool { return p.Permission == events.KindBudget }
 	if slices.ContainsFunc(waiting, isForMore) {
 		err = o.Limits.Release(ctx, time.Now(), o.spent)
 	}

@@ -9,11 +9,10 @@ import (
 
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/store"
 )
 
@@ -100,7 +99,7 @@ func TestANewDayReleasesMessages(t *testing.T) {
 	s.Start()
 	is.Equal(texts(s.awaitPrompts(1)), []string{"late at night"})
 	expect.Eventually(t, "no request is pending", func() bool {
-		return s.moreRequests()[0].Status == projections.PermissionExpired
+		return s.moreRequests()[0].Status == events.Expired
 	})
 	is.Equal(s.moreRequests()[0].Reason, "the day is over")
 }

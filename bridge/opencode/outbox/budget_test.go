@@ -17,12 +17,12 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -80,7 +80,7 @@ func (s *system) moreRequests() (all []projections.Permission) {
 	rows, err := s.Model.Permissions(s.T.Context(), "", "")
 	s.Must(err)
 	for _, p := range rows {
-		if p.Permission == permission.TypeBudget {
+		if p.Permission == events.KindBudget {
 			all = append(all, p)
 		}
 	}
@@ -149,7 +149,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	s.Happen(crossing...)
 	request := s.moreRequest(1)
 	is.Equal(request.Chat, chat)
-	is.Equal(request.Status, projections.PermissionDraft)
+	is.Equal(request.Status, events.Draft)
 	is.Equal(request.Message, "This chat has cost US$5.50; the budget “careful” allows US$5.00. Allow US$5.00 more?")
 	var metadata map[string]any
 	s.Must(json.Unmarshal([]byte(request.Metadata), &metadata))
@@ -270,7 +270,7 @@ func TestADeniedMessageWaitsUntilTheLimitIsRaised(t *testing.T) {
 	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 50})
 	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "one"}) // the turn is not resumed
 	expect.Eventually(t, "no request is pending", func() bool {
-		return s.moreRequests()[1].Status == projections.PermissionExpired
+		return s.moreRequests()[1].Status == events.Expired
 	})
 	is.Equal(s.moreRequests()[1].Reason, "the limit was raised")
 	is.Equal(len(s.moreRequests()), 2)

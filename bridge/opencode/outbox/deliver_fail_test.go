@@ -13,7 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {

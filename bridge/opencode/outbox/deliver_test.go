@@ -13,8 +13,8 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/delegate"
+	"pocketcoder/ops/expect"
 )
 
 type receivedPrompt struct {

@@ -11,10 +11,9 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/projections"
+	"pocketcoder/ops/expect"
 )
 
 func (s *system) revert(chatID, message string) {
@@ -65,7 +64,7 @@ func TestARevertStopsTheTurnThatRuns(t *testing.T) {
 	s.revert(s.ChatOf("ses_1"), "msg_1")
 	expect.Eventually(t, "it is taken", func() bool { return len(s.Requests("POST", "/revert")) == 2 })
 	is.Equal(len(s.Requests("POST", "/ses_1/abort")), 1)
-	is.Equal(s.Permission("per_1").Status, projections.PermissionExpired)
+	is.Equal(s.Permission("per_1").Status, events.Expired)
 
 	s.RefuseNext("POST", "/unrevert", 1, 409) // an unrevert stops no turn
 	s.revert(s.ChatOf("ses_1"), "")
@@ -123,7 +122,7 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 		return len(s.Requests("POST", "/"+p.session+"/abort")) == 1
 	})
 	expect.Eventually(t, "its ask is settled", func() bool {
-		return s.Permission("per_1").Status == projections.PermissionExpired
+		return s.Permission("per_1").Status == events.Expired
 	})
 	s.Answer(p.session, p.MessageID)
 	s.Chat("another")
@@ -213,7 +212,7 @@ func TestRequestsOverTheAPIAreNotSentToOpenCode(t *testing.T) {
 	s.Reconnected(r, func() { s.Forget() })
 	s.abortTurn(chat, "")
 	expect.Eventually(t, "the ask of OpenCode is settled", func() bool {
-		return s.Permission("per_1").Status == projections.PermissionExpired
+		return s.Permission("per_1").Status == events.Expired
 	})
 	decide(waiting, events.Denied)
 	for range 20 { // a while

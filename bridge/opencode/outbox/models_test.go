@@ -8,8 +8,8 @@ import (
 
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
 
 // selectModel stores a model selection. The model need not exist.

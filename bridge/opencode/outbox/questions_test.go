@@ -11,9 +11,9 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 

@@ -11,9 +11,9 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 )
 
 // queueMessages submits messages to a chat with a running turn, and returns their ids.

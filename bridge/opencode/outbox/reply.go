@@ -46,11 +46,11 @@ func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest)
 	if err != nil || !known {
 		return err
 	}
-	if now.Replied || now.GrantUsed || now.Status == projections.PermissionExpired {
+	if now.Replied || now.GrantUsed || now.Status == events.Expired {
 		return nil
 	}
 	stale := ""
-	if now.Status == projections.PermissionAuthorized {
+	if now.Status == events.Authorized {
 		if why, err := o.Permissions.CheckApproval(ctx, now.Chat, p.EnginePermission); err != nil {
 			return err
 		} else if why != "" {
@@ -61,7 +61,7 @@ func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest)
 		}
 	}
 	switch {
-	case now.Interrupted && now.Status == projections.PermissionAuthorized:
+	case now.Interrupted && now.Status == events.Authorized:
 		prompt := ContinuePrompt
 		if stale != "" {
 			prompt = StalePrompt + stale
@@ -80,8 +80,8 @@ func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest)
 		if err = o.Current().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
 			return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
-	case now.Status == projections.PermissionAuthorized:
-		if now.Permission == "edit" && o.BeforeEdit != nil {
+	case now.Status == events.Authorized:
+		if now.Permission == events.KindEdit && o.BeforeEdit != nil {
 			o.BeforeEdit(ctx, now.Ask(), p.Directory)
 		}
 		err = o.Current().Allow(ctx, p.Directory, p.EnginePermission)

@@ -11,11 +11,10 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/projections"
+	"pocketcoder/ops/expect"
 )
 
 // awaitReplies waits for replies to a request, and returns their bodies.
@@ -81,7 +80,7 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	s.Forget()
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it expires", func() bool {
-		return s.Permission("per_1").Status == projections.PermissionExpired
+		return s.Permission("per_1").Status == events.Expired
 	})
 	is.Equal(len(s.awaitReplies("per_1")), 1)
 	is.Equal(len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))), 1)
@@ -140,7 +139,7 @@ func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
 	expect.Contains(t, bodies[0], "a.md changed while the request waited. Read it again.")
 	expect.Eventually(t, "it expires, with the reason, whichever event is first", func() bool {
 		p := s.Permission("per_1")
-		return p.Status == projections.PermissionExpired && p.Replied &&
+		return p.Status == events.Expired && p.Replied &&
 			strings.HasSuffix(p.Reason, "a.md changed while the request waited. Read it again.")
 	})
 }
@@ -169,7 +168,7 @@ func TestALostResponseToAnApprovalExpiresTheRequest(t *testing.T) {
 	s.Forget()
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it expires", func() bool {
-		return s.Permission("per_1").Status == projections.PermissionExpired
+		return s.Permission("per_1").Status == events.Expired
 	})
 	is.Equal(s.Permission("per_1").Reason, "OpenCode does not wait for it any more")
 }
@@ -214,7 +213,7 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	is.NoErr(err)
 	s.Start().Connected()
 	expect.Eventually(t, "it expires", func() bool {
-		return s.Permission("per_1").Status == projections.PermissionExpired
+		return s.Permission("per_1").Status == events.Expired
 	})
 	s.Drained()
 	is.Equal(len(s.Requests("POST", "/prompt_async")), 0)

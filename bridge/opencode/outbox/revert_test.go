@@ -16,8 +16,8 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/ops/expect"
 )
 
 // undoable returns a system in which a turn of session ses_1, which msg_0 began, has changed a file. OpenCode has no

@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections/projectionstest"
 )
 

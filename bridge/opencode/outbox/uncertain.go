@@ -113,8 +113,8 @@ func (o *Outbox) holdDecisions(ctx context.Context, before int64) error {
 	}
 	for _, p := range append(requests, decided...) {
 		if p.Engine != o.Engine || p.AskedSeq >= before || !p.Interrupted || p.GrantUsed ||
-			p.Status == projections.PermissionDenied || p.DecidedSeq >= before && p.ApprovedBy != "" ||
-			p.Status == projections.PermissionDraft && p.Referred {
+			p.Status == events.Denied || p.DecidedSeq >= before && p.ApprovedBy != "" ||
+			p.Status == events.Draft && p.Referred {
 			continue
 		}
 		resumed, err := o.resumed(ctx, p.Permission, ContinuePrompt)

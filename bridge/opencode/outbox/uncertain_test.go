@@ -11,11 +11,11 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -212,9 +212,9 @@ func TestAnApprovalBeforeALossDoesNotResumeATurn(t *testing.T) {
 	s.Drained()
 	is.Equal(len(s.promptsReceived()), 0)
 	for _, id := range []string{"per_approved", "per_undecided", "per_ran"} {
-		is.Equal(s.Permission(id).Status, projections.PermissionExpired) // id
+		is.Equal(s.Permission(id).Status, events.Expired) // id
 	}
-	is.Equal(s.Permission("per_referred").Status, projections.PermissionDraft)
+	is.Equal(s.Permission("per_referred").Status, events.Draft)
 	s.Decide("per_referred", events.Authorized, "") // by a person, who knows of the loss
 	is.Equal(texts(s.awaitPrompts(1)), []string{outbox.ContinuePrompt})
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
 	"pocketcoder/handlers/network"
+	"pocketcoder/ops/expect"
 )
 
 // user is the environment of a user whose auth.json has this content, or is missing when it is empty.

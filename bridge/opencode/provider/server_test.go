@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // modelServer is a server with two models. It requires a key.

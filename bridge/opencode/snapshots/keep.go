@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"pocketcoder/atomicfile"
-	"pocketcoder/realdir"
+	"pocketcoder/events/atomicfile"
+	"pocketcoder/sandbox/realdir"
 )
 
 // Copies are the files that Keep copies, as absolute paths.

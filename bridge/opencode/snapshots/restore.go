@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"pocketcoder/realdir"
+	"pocketcoder/sandbox/realdir"
 )
 
 type Restored struct {

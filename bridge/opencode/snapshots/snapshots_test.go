@@ -15,7 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/snapshots"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // workspace is a directory with snapshots in a git directory of its own, as OpenCode has them.

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/events"
+	"pocketcoder/events/atomicfile"
 
 	"github.com/SherClockHolmes/webpush-go"
 )

@@ -1,5 +1,5 @@
 // Package admin holds the commands that manage an installation: accounts, phones, SSH keys, budgets, the read models,
-// and access to NATS.
+// access to NATS, and the check of everything that it needs.
 //
 // It must not know how the system implements these commands.
 package admin

@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy/display"
 )

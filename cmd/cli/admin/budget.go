@@ -12,7 +12,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	budgets "pocketcoder/handlers/budget"
-	"pocketcoder/money"
 	"pocketcoder/projections"
 )
 
@@ -121,10 +120,10 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		func(s budgetStatus) []string {
 			cost, tokens := "", ""
 			if s.Spent != nil {
-				cost, tokens = money.Text(s.Spent.Cost)+" of ", count(float64(s.Spent.Tokens))+" of "
+				cost, tokens = budgets.Dollars(s.Spent.Cost)+" of ", count(float64(s.Spent.Tokens))+" of "
 			}
 			state := map[bool]string{true: "active", false: "paused"}[s.Active]
-			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost, money.Text),
+			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost, budgets.Dollars),
 				formatSpent(tokens, s.Tokens, count), state}
 		})
 }

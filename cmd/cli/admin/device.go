@@ -146,7 +146,7 @@ func activity(active bool) string {
 
 func (d *deviceCommand) test(ctx context.Context, args []string) error {
 	one, err := client.View[storedDevice](ctx, d.System, device.Collection, args[0])
-	var result api.PushTested
+	var result api.PushAnswer
 	if err == nil {
 		err = d.Send(ctx, http.MethodPost, "/api/pocketcoder/push/test", map[string]any{"device": args[0], "wait": true},
 			&result)

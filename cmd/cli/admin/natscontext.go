@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
+	"pocketcoder/events/atomicfile"
 	"pocketcoder/ops/natsconf"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestNATSContextIsReadOnly(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestPasswordIsReadTwiceWithoutEcho(t *testing.T) {

@@ -49,12 +49,12 @@ func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 		return cli.WrongUsage(env, "admin rebuild: --prepare works on the data directory of this machine; it takes no --server")
 	}
 	if *prepare {
-		nc, err := observe(at.Data)
+		nc, err := connectToLog(at.Data)
 		if err != nil {
 			return err
 		}
 		defer nc.Close()
-		l, err := log.Attach(nc, natsconf.ReaderAPI)
+		l, err := log.Attach(nc)
 		if err != nil {
 			return err
 		}
@@ -83,8 +83,8 @@ func prepareModels(ctx context.Context, env cli.Environment, dir string, l *log.
 	return nil
 }
 
-// observe connects to the log of the running system, which the connection can only read.
-func observe(data datadir.Dir) (*nats.Conn, error) {
+// connectToLog connects to the log of the running system.
+func connectToLog(data datadir.Dir) (*nats.Conn, error) {
 	r, err := data.Running()
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func observe(data datadir.Dir) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := keys.Options(natsconf.Observer, "pocketcoder cli")
+	options, err := keys.Options(natsconf.Core, "pocketcoder cli")
 	if err != nil {
 		return nil, err
 	}

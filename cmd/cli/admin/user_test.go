@@ -14,8 +14,8 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 

@@ -35,8 +35,8 @@ func (r *Renderer) Why(w explanation.Why) {
 	for _, x := range w.Executions {
 		r.whyExecution(x)
 	}
-	if d := w.Decision; len(w.Executions) == 0 && w.Ask.Type == "bash" && d != nil &&
-		d.Decision == string(events.Authorized) {
+	if d := w.Decision; len(w.Executions) == 0 && w.Ask.Type == events.KindBash && d != nil &&
+		d.Decision == events.Authorized {
 		r.Note("", Plain, "no command has been started on it")
 	}
 	r.Note("", Bold, "events of chat %s", w.Chat)

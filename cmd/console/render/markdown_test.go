@@ -10,7 +10,7 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // shown returns the output of prose for a text in pieces of at most n bytes. Styles are shown as <b>, <c>, <d>.

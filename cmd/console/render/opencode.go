@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 )
@@ -25,7 +25,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		}
 		return
 	}
-	p := payload.Read(d)
+	p := turn.ReadPayload(d)
 	switch d.Type {
 	case "session.created", "session.updated":
 		r.session(p)
@@ -59,7 +59,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 }
 
 // retry shows why OpenCode waits for the provider. A live renderer also says how to stop waiting.
-func (r *Renderer) retry(p payload.Payload) {
+func (r *Renderer) retry(p turn.Payload) {
 	text := fmt.Sprintf("the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
 	if next := p.Status.NextTry(); !next.IsZero() {
 		text += "; next try at " + next.Local().Format("2006-01-02 15:04:05")
@@ -84,7 +84,7 @@ func (r *Renderer) addQuestions(content events.QuestionAsk) {
 }
 
 // session places a session in the tree.
-func (r *Renderer) session(p payload.Payload) {
+func (r *Renderer) session(p turn.Payload) {
 	r.directory[p.SessionID] = p.Info.Directory
 	if _, known := r.depth[p.SessionID]; known {
 		return
@@ -100,7 +100,7 @@ func (r *Renderer) session(p payload.Payload) {
 	r.Note(p.Info.ParentID, Cyan, "↳ subagent %s: %s", p.Info.Agent, p.Info.Title)
 }
 
-func (r *Renderer) openCodePart(part payload.Part) {
+func (r *Renderer) openCodePart(part turn.Part) {
 	switch {
 	case part.Type == "tool":
 		r.tool(part)
@@ -119,7 +119,7 @@ func (r *Renderer) openCodePart(part payload.Part) {
 const maxOutputLines = 12
 
 // tool shows a tool call when it begins and when it has ended. A command begins when the sandbox runs it.
-func (r *Renderer) tool(part payload.Part) {
+func (r *Renderer) tool(part turn.Part) {
 	if r.tools[part.ID] == part.State.Status {
 		return
 	}
@@ -128,7 +128,7 @@ func (r *Renderer) tool(part payload.Part) {
 	r.inputs[part.SessionID+"/"+part.CallID] = part.State.Input
 	switch part.State.Status {
 	case "running":
-		if part.Tool != "bash" && part.Tool != "question" && part.Tool != "todowrite" {
+		if part.Tool != events.KindBash && part.Tool != events.KindQuestion && part.Tool != events.KindTodowrite {
 			r.Note(part.SessionID, Bold, "● %s %s", part.Tool, toolSummary(part))
 		}
 	case "completed":
@@ -141,12 +141,12 @@ func (r *Renderer) tool(part payload.Part) {
 }
 
 // toolCompleted leaves out what executions, subagents and questions show themselves.
-func (r *Renderer) toolCompleted(part payload.Part, before string) {
+func (r *Renderer) toolCompleted(part turn.Part, before string) {
 	switch {
-	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == "question", part.Tool == "task":
-	case part.Tool == "todowrite" && r.todo(part):
-	case part.Tool == "bash":
-		r.Note(part.SessionID, Bold, "$ %s", payload.Argument(part.State.Input, "command"))
+	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == events.KindQuestion, part.Tool == events.KindTask:
+	case part.Tool == events.KindTodowrite && r.todo(part):
+	case part.Tool == events.KindBash:
+		r.Note(part.SessionID, Bold, "$ %s", turn.Argument(part.State.Input, "command"))
 		r.toolOutput(part.SessionID, part.State.Output)
 	default:
 		if before != "running" {
@@ -157,7 +157,7 @@ func (r *Renderer) toolCompleted(part payload.Part, before string) {
 }
 
 // toolResult shows what a tool gave: what it changed, unless that was asked for, or its output.
-func (r *Renderer) toolResult(part payload.Part) {
+func (r *Renderer) toolResult(part turn.Part) {
 	a := r.requestOfCall(part.SessionID, part.CallID)
 	switch {
 	case part.State.Metadata.Diff == "":
@@ -168,7 +168,7 @@ func (r *Renderer) toolResult(part payload.Part) {
 }
 
 // todo shows the model's todo list, and reports whether the call has one.
-func (r *Renderer) todo(part payload.Part) bool {
+func (r *Renderer) todo(part turn.Part) bool {
 	var list struct {
 		Todos []struct{ Content, Status string }
 	}
@@ -201,9 +201,9 @@ func (r *Renderer) toolOutput(session, output string) {
 var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "description", "name", "question",
 	"message", "worker"}
 
-func toolSummary(part payload.Part) string {
+func toolSummary(part turn.Part) string {
 	for _, name := range toolArguments {
-		if text := payload.Argument(part.State.Input, name); text != "" {
+		if text := turn.Argument(part.State.Input, name); text != "" {
 			return printable.OneLine(text, 120)
 		}
 	}

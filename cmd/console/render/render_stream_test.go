@@ -11,8 +11,8 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 )
 
 // streamed shows a trace live: the deltas that keep says are put in at the places at says, in order.

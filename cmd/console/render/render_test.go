@@ -18,9 +18,9 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
 	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")

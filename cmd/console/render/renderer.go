@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"strings"
 
-	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -262,7 +262,7 @@ func (r *Renderer) prose(id string, p *shownPart, text string) {
 }
 
 // setPart shows the text of a part's event that its fragments lacked.
-func (r *Renderer) setPart(p *shownPart, part payload.Part) {
+func (r *Renderer) setPart(p *shownPart, part turn.Part) {
 	if p.done {
 		return
 	}

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -134,11 +133,11 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 
 // byPolicy reports whether the policy itself made the request. Its message describes the request completely.
 func (a *Request) byPolicy() bool {
-	return a.Content.Permission == permission.TypeNetwork || a.Content.Permission == permission.TypeBudget
+	return a.Content.Permission == events.KindNetwork || a.Content.Permission == events.KindBudget
 }
 
 // Keeps reports whether the request is to keep a protected name that a command created.
-func (a *Request) Keeps() bool { return a.Content.Permission == permission.TypeKeep }
+func (a *Request) Keeps() bool { return a.Content.Permission == events.KindKeep }
 
 // keepDetails shows what the name is, with its content as far as it is text. It returns the number of rows.
 func (r *Renderer) keepDetails(a *Request) (rows int) {
@@ -244,7 +243,7 @@ func recordOf(request string) string {
 
 // cwd is where the tool call would work.
 func (r *Renderer) cwd(content events.PermissionAsk) string {
-	if dir := payload.Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
+	if dir := turn.Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
 	return r.directory[content.SessionID]
@@ -341,7 +340,7 @@ func edits(original, edited string) string {
 }
 
 // replied shows an answer that was given in OpenCode itself.
-func (r *Renderer) replied(p payload.Payload) {
+func (r *Renderer) replied(p turn.Payload) {
 	if a := r.requests[p.RequestID]; a != nil && !a.Closed {
 		r.ShowRequest(a)
 		r.showOutcome(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.requestName(p.RequestID),
@@ -423,7 +422,7 @@ func (r *Renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
 	r.Note("", Dim, "✓ question %s by %s", text, r.Actor(e.Actor))
 }
 
-func (r *Renderer) questionReplied(p payload.Payload) {
+func (r *Renderer) questionReplied(p turn.Payload) {
 	if r.answered[p.RequestID] {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )

@@ -84,7 +84,7 @@ func (t *transcript) join(ctx context.Context) error {
 			begun = append(begun, e.Seq)
 		}
 		return nil
-	})
+	}, append(slices.Clone(shownKinds), events.ChatCreated{}.Kind())...)
 	if len(begun) > transcriptBefore {
 		t.from = begun[len(begun)-transcriptBefore]
 	}
@@ -100,7 +100,8 @@ func (t *transcript) run(ctx context.Context) error {
 	}
 	t.show.Note("", render.Dim, "the commands of chat %s, as they run", t.Chat)
 	go func() {
-		t.failed <- t.Read(ctx, t.Chat, 0, func(b log.Batch) error { return client.Send(ctx, t.arrived, b) })
+		t.failed <- t.Read(ctx, t.Chat, 0, func(b log.Batch) error { return client.Send(ctx, t.arrived, b) },
+			shownKinds...)
 	}()
 	connection := t.Connected()
 	var lost <-chan time.Time
@@ -128,25 +129,15 @@ func (t *transcript) run(ctx context.Context) error {
 	return t.show.Err
 }
 
-// isShown reports whether an event is about commands, their approvals, the sessions that run them, or the end of the
+// shownKinds are the kinds of events about commands, their approvals, the sessions that run them, and the end of the
 // chat.
-func isShown(e events.Event) bool {
-	typ, _ := e.Subject.OpenCodeType()
-	switch e.Subject.Kind {
-	case (events.PermissionDecided{}).Kind(), (events.SessionBound{}).Kind(), (events.TurnLost{}).Kind(),
-		(events.Deleted{}).Kind():
-		return true
-	}
-	return strings.HasPrefix(e.Subject.Kind, "exec.") || typ == "session.created" || typ == "session.status"
-}
+var shownKinds = []string{"exec.>", events.PermissionDecided{}.Kind(), events.SessionBound{}.Kind(),
+	events.TurnLost{}.Kind(), events.Deleted{}.Kind(), "opencode.session.created", "opencode.session.status"}
 
 // applyBatch shows events. Once it has caught up, it follows the output of the commands that run then.
 func (t *transcript) applyBatch(ctx context.Context, b log.Batch) (over bool, err error) {
 	t.showFragments()
 	for _, e := range b.Events {
-		if !isShown(e) {
-			continue
-		}
 		if t.show.Out = t.out; e.Seq < t.from {
 			t.show.Out = io.Discard
 		}

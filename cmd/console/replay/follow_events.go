@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -65,7 +65,7 @@ func (t *transcript) allowedBy(e events.Event, d events.PermissionDecided) strin
 
 // openCode tracks the sessions, and which of them are running.
 func (t *transcript) openCode(e events.Event, d events.OpenCode) {
-	p := payload.Read(d)
+	p := turn.ReadPayload(d)
 	if d.Type == "session.status" {
 		t.busy[p.SessionID] = p.Status.Type != "idle"
 		return

@@ -11,11 +11,11 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
@@ -147,7 +147,7 @@ func TestTranscriptOfASubagentEndsWithItsTurn(t *testing.T) {
 	s, all := openLogWithTrace(t, "child-shell")
 	var child string
 	for _, e := range all {
-		p := payload.Read(events.OpenCode{Properties: e.Data})
+		p := turn.ReadPayload(events.OpenCode{Properties: e.Data})
 		if e.Subject.Kind == "opencode.session.created" && p.Info.ParentID != "" {
 			child = p.SessionID
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
@@ -81,7 +80,7 @@ func newFold() *fold { return &fold{indexes: map[string]int{}, removed: map[stri
 func (f *fold) apply(e events.Event) {
 	s := entry{key: e.ID, event: e}
 	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
-		p := payload.Read(events.OpenCode{Type: typ, Properties: e.Data})
+		p := turn.ReadPayload(events.OpenCode{Type: typ, Properties: e.Data})
 		switch typ {
 		case "session.created", "session.updated":
 			s.key = p.SessionID
@@ -140,7 +139,7 @@ func pendingQuestions(all []events.Event) []string {
 		case events.OpenCode:
 			switch d.Type {
 			case events.QuestionReplied, events.QuestionRejected:
-				closeQuestion(open, payload.Read(d).RequestID)
+				closeQuestion(open, turn.ReadPayload(d).RequestID)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Options selects what is shown of a chat.

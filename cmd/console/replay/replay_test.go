@@ -15,10 +15,10 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
@@ -27,7 +27,7 @@ func openLogWithTrace(t *testing.T, name string) (*client.System, []events.Event
 	t.Helper()
 	system := webtest.NewSystem(t)
 	all, _ := cmdtest.Trace(t, name)
-	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
+	session := turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}),
 		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
 	for i := range all {
@@ -160,7 +160,7 @@ func TestReplayAtOmitsRemovedMessages(t *testing.T) {
 	last := ""
 	for _, e := range all {
 		f.apply(e)
-		if p := payload.Read(events.OpenCode{Properties: e.Data}); p.Info.Role == "assistant" {
+		if p := turn.ReadPayload(events.OpenCode{Properties: e.Data}); p.Info.Role == "assistant" {
 			last = p.Info.ID
 		}
 	}
@@ -189,7 +189,7 @@ func TestReplayAtShowsACallAfterItsRequest(t *testing.T) {
 	}
 	request, completed := 0, 0
 	for i, e := range f.events() {
-		p := payload.Read(events.OpenCode{Properties: e.Data})
+		p := turn.ReadPayload(events.OpenCode{Properties: e.Data})
 		if typ, _ := e.Subject.OpenCodeType(); typ == events.PermissionAsked {
 			request = i
 		} else if p.Part.Type == "tool" {

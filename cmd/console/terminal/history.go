@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"pocketcoder/atomicfile"
+	"pocketcoder/events/atomicfile"
 )
 
 // maxHistory is how many lines the history holds. Its file may hold twice as many until it is loaded again.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // sitting is a person at a terminal whose line is edited in this process.

@@ -1,5 +1,5 @@
 // Package turn follows the events of a chat. It reports whether the person or the assistant must act, and how the last
-// turn ended.
+// turn ended. It also decodes the fields of OpenCode's events that the terminal shows.
 //
 // It must not know how events are read or shown.
 package turn
@@ -8,10 +8,8 @@ import (
 	"cmp"
 	"strings"
 
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -163,7 +161,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		t.session.Undelivered(t.session.Awaiting)
 		return true
 	case events.PermissionRequested:
-		if d.Type == permission.TypeBudget {
+		if d.Type == events.KindBudget {
 			t.unreferred[d.Permission] = true
 		}
 	case events.PermissionReferred:
@@ -233,11 +231,11 @@ func (t *Turn) applyBudgetRequest(ask string) (mayEnd bool) {
 
 // Deny notes that a request of a type was denied. With a reason the turn goes on.
 func (t *Turn) Deny(typ, reason string) {
-	if typ == permission.TypeKeep { // the turn does not wait for it
+	if typ == events.KindKeep { // the turn does not wait for it
 		return
 	}
 	t.denied, t.ended = true, t.ended || reason == ""
-	t.refused = t.refused || typ == permission.TypeBudget
+	t.refused = t.refused || typ == events.KindBudget
 }
 
 // resumeKey stands in the outbox for the prompt that resumes a turn, until that has its own id.
@@ -258,7 +256,7 @@ func (t *Turn) Grant(ask string) {
 }
 
 func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
-	p := payload.Read(d)
+	p := ReadPayload(d)
 	switch d.Type {
 	case events.PermissionReplied:
 		t.denied = t.denied || p.Reply == "reject"
@@ -310,7 +308,7 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 }
 
 // part applies a part of the assistant message that began last.
-func (t *Turn) part(p payload.Part) {
+func (t *Turn) part(p Part) {
 	if p.MessageID != t.answer {
 		return
 	}

@@ -8,9 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -31,7 +29,7 @@ func TestExitStatusOfATurn(t *testing.T) {
 // turnOf follows a trace whose first session is the chat's own.
 func turnOf(t *testing.T, all []events.Event) *Turn {
 	t.Helper()
-	f := New(payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID)
+	f := New(ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID)
 	for _, e := range all {
 		f.Apply(e)
 	}
@@ -64,8 +62,8 @@ func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
 		"denied":                      {[]events.Data{deny("bash", "")}, Denied},
 		"denied with a reason":        {[]events.Data{deny("bash", "not today")}, Pending},
 		"one of each":                 {[]events.Data{deny("bash", ""), deny("bash", "not today")}, Denied},
-		"a created name is deleted":   {[]events.Data{deny(permission.TypeKeep, "")}, Pending},
-		"more budget is denied":       {[]events.Data{deny(permission.TypeBudget, "enough")}, Denied},
+		"a created name is deleted":   {[]events.Data{deny(events.KindKeep, "")}, Pending},
+		"more budget is denied":       {[]events.Data{deny(events.KindBudget, "enough")}, Denied},
 		"in the turn that is resumed": {[]events.Data{deny("bash", ""), events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +222,7 @@ func TestDeniedBudgetRequestEndsAsDenied(t *testing.T) {
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
 	is.Equal(f.End(), End(Pending))
-	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: permission.TypeBudget,
+	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: events.KindBudget,
 		Decision: events.Denied}))
 	is.Equal(f.End(), End(Denied))
 }

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/direct"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func bucketOf(t *testing.T, nc *nats.Conn) jetstream.ObjectStore {

@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {

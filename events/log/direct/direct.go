@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // firstBatch is how many messages are requested at first. Many readers stop after a few messages, but the server looks

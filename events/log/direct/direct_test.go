@@ -14,9 +14,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/events/log"
 	"pocketcoder/events/log/direct"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // A server that looks for the next match among millions of events answers late. A late answer and that of a repeated
@@ -42,9 +41,7 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 		end.Header.Set("Nats-Num-Pending", "0")
 		is.NoErr(nc.PublishMsg(end))
 	}
-	l, err := log.Attach(nc, "late")
-	is.NoErr(err)
-	_, err = l.Fold(t.Context(), events.AllEvents, 0, func(events.Event) error { return nil })
+	_, err = fold(t.Context(), nc, "late", func(uint64) {})
 	is.True(errors.Is(err, context.DeadlineExceeded)) // a client waits for so long only
 	<-requests
 
@@ -57,10 +54,7 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 		answer(second)
 	}()
 	var got []uint64
-	last, err := l.Fold(log.WithoutTimeout(t.Context()), events.AllEvents, 0, func(e events.Event) error {
-		got = append(got, e.Seq)
-		return nil
-	})
+	last, err := fold(direct.Patient(t.Context()), nc, "late", func(seq uint64) { got = append(got, seq) })
 	is.NoErr(err)
 	is.Equal(last, uint64(3))
 	is.Equal(got, []uint64{1, 2, 3}) // each once
@@ -73,9 +67,7 @@ func TestSlowAnswersMakeBatchesSmaller(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	sizes := answerSlowly(t, nc, 3)
-	l, err := log.Attach(nc, "slow")
-	is.NoErr(err)
-	_, err = l.Fold(t.Context(), events.AllEvents, 0, func(events.Event) error { return nil })
+	_, err := fold(t.Context(), nc, "slow", func(uint64) {})
 	is.NoErr(err)
 	is.Equal([]int{<-sizes, <-sizes, <-sizes}, []int{1, 1, 1})
 }
@@ -85,12 +77,18 @@ func TestWorkYields(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	answerSlowly(t, nc, 3)
-	l, err := log.Attach(nc, "slow")
-	is.NoErr(err)
 	began := time.Now()
-	_, err = l.Fold(direct.Work(t.Context()), events.AllEvents, 0, func(events.Event) error { return nil })
+	_, err := fold(direct.Work(t.Context()), nc, "slow", func(uint64) {})
 	is.NoErr(err)
 	is.True(time.Since(began) >= 3*4*slowTime) // after each answer a pause of three times as long
+}
+
+// fold reads all events of a server that answers under a prefix, as the scans of a log do.
+func fold(ctx context.Context, nc *nats.Conn, prefix string, each func(seq uint64)) (last uint64, err error) {
+	p := direct.Start(events.AllEvents)
+	scans := direct.Stream{Name: "EVENTS", FromStart: direct.Reader{Conn: nc, Prefix: prefix, Yields: true}}
+	err = scans.Advance(ctx, p, func(_ *nats.Msg, seq uint64) error { each(seq); return nil })
+	return p.Last(events.AllEvents), err
 }
 
 // slowTime is how long each answer takes to a test.

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/direct"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 )
 
 // Some accounts have one event, some two, some many; what a position reads must not depend on that, nor on how far

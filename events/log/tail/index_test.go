@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect/random"
 )
 
 func TestAFollowerIsFoundUnderTheIndexOfItsEvents(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 )
 
 // Tail is one reader of the log for any number of followers, because a stream takes a limited number of consumers. A

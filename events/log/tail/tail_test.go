@@ -16,8 +16,8 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 )
 
 // follow runs a tail of l until the test ends.

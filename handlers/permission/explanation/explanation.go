@@ -118,7 +118,7 @@ func Of(ctx context.Context, g permission.Gate, chat, id string) (Why, error) {
 			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
-	if r.Type == "bash" && !r.Direct {
+	if r.Type == events.KindBash && !r.Direct {
 		w.Ask.Cwd = r.Input.Cwd
 	}
 	if r.Referral.Seq != 0 {
@@ -225,7 +225,7 @@ func (w *explanation) apply(e events.Event, d events.Data) bool {
 	case events.PermissionDecided:
 		return d.Permission == w.Permission || d.Grant == w.Permission // another request has used this one's approval
 	case events.PermissionExpired:
-		if d.Permission == w.Permission && w.Decision != nil && w.Decision.Decision == string(events.Authorized) {
+		if d.Permission == w.Permission && w.Decision != nil && w.Decision.Decision == events.Authorized {
 			w.Expired = &WhyExpired{d.Reason, e.Time}
 		}
 		return d.Permission == w.Permission

@@ -21,7 +21,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/chat"
@@ -37,9 +36,9 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 	"pocketcoder/handlers/sshkey"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
-	"pocketcoder/projections/queries"
 )
 
 // Handlers are all that carry out commands on one log.
@@ -101,14 +100,14 @@ func SubmitBash(id, command string) permission.Submit {
 // history reads the requests from a read model that it makes for each call.
 func history(l *log.Log) dryrun.History {
 	return func(ctx context.Context, chat string, each func(events.PastRequest) bool) error {
-		return withModel(ctx, l, func(m *projections.Model) error { return queries.History(m, l)(ctx, chat, each) })
+		return withModel(ctx, l, func(m *projections.Model) error { return m.PastRequests(ctx, chat, each) })
 	}
 }
 
 func lastOfExecution(l *log.Log) func(context.Context, string) (uint64, error) {
 	return func(ctx context.Context, exec string) (seq uint64, err error) {
 		err = withModel(ctx, l, func(m *projections.Model) (err error) {
-			seq, err = queries.LastOfExecution(m)(ctx, exec)
+			seq, err = m.LastOfExecution(ctx, exec)
 			return err
 		})
 		return seq, err

@@ -15,9 +15,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 )
 
 // OpenCode's grep reads whole folders: what rules keep and what may hold secrets is asked when ripgrep would read it.

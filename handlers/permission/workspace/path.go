@@ -135,33 +135,33 @@ func Ask(a events.PermissionAsk, directory string) policy.Ask {
 		List: ListFolder, Tracked: TrackedFiles, Irregular: irregular,
 	}
 	switch a.Permission {
-	case "bash":
+	case events.KindBash:
 		in.Command = about.Command
-	case "grep", "glob":
+	case events.KindGrep, events.KindGlob:
 		in.Path, in.Include = about.Folder, about.Include
-	case "lsp":
+	case events.KindLSP:
 		in.Path = about.Lsp
 	}
 	in.Root, _ = RealPath(directory)
 	in.Cwd, in.Ignored = in.Root, IgnoredBelow(in.Root)
-	if paths := about.Patched(); a.Permission == "edit" && len(paths) > 0 {
+	if paths := about.Patched(); a.Permission == events.KindEdit && len(paths) > 0 {
 		in.Patterns, in.Path = paths, paths[0]
 	}
 	if len(a.Patterns) != 1 {
 		return in
 	}
 	switch pattern := a.Patterns[0]; a.Permission {
-	case "read", "list":
+	case events.KindRead, events.KindList:
 		if in.Path == "" && in.Root != "" {
 			in.Path, _ = locate(directory, pattern)
 		}
-	case "edit", "write":
+	case events.KindEdit, events.KindWrite:
 		in.Path = cmp.Or(in.Path, pattern)
-	case "webfetch":
+	case events.KindWebfetch:
 		in.URL = cmp.Or(in.URL, pattern)
-	case "network":
+	case events.KindNetwork:
 		in.Address = pattern
-	case "mcp": // OpenCode asks under the tool's own name
+	case events.KindMCP: // OpenCode asks under the tool's own name
 		in.Tool = pattern
 	}
 	return in

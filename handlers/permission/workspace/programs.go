@@ -71,9 +71,9 @@ const separators = " \t\n\r;|&()<>'\"`$={}:,\\"
 func NamesOneOf(commands []string, a events.PermissionAsk, workspace, cwd string) int {
 	about := a.About()
 	touched := append(about.Patched(), about.Filepath)
-	if a.Permission == "bash" {
+	if a.Permission == events.KindBash {
 		touched = append(namedFiles(about.Command, workspace, workspace), namedFiles(about.Command, cwd, cwd)...)
-	} else if a.Permission != "edit" {
+	} else if a.Permission != events.KindEdit {
 		return -1
 	}
 	is := map[string]bool{}

@@ -21,11 +21,11 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/program"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"

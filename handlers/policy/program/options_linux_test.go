@@ -16,8 +16,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/expect"
-	"pocketcoder/expect/random"
+	"pocketcoder/ops/expect"
+	"pocketcoder/ops/expect/random"
 )
 
 var (

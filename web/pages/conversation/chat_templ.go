@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/slash"
-	"pocketcoder/money"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/timeline"
@@ -461,7 +461,7 @@ func chatMenu(v chatView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = site.DetailRow("cost", money.Text(spent.Cost)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = site.DetailRow("cost", budget.Dollars(spent.Cost)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

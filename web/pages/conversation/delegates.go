@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"pocketcoder/money"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -33,7 +33,7 @@ func delegateLine(w projections.Delegate) string {
 		parts = append(parts, "silent since "+w.Silent)
 	}
 	if w.Cost > 0 {
-		parts = append(parts, "cost "+money.Text(w.Cost))
+		parts = append(parts, "cost "+budget.Dollars(w.Cost))
 	}
 	if w.Pending > 0 {
 		parts = append(parts, fmt.Sprintf("%d waiting for you", w.Pending))

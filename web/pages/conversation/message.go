@@ -162,7 +162,7 @@ func (p part) arguments() string {
 // running reports whether the part is a command that runs.
 func (p part) running() bool {
 	_, err := events.ParseID(p.Call)
-	return p.Tool == "bash" && p.State.Status == "running" && err == nil
+	return p.Tool == events.KindBash && p.State.Status == "running" && err == nil
 }
 
 // maxOutput is how much of a tool's output is shown, in bytes: half of it from the beginning and half from the end.

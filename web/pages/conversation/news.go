@@ -69,7 +69,7 @@ func summary(n timeline.News) string {
 		if d.By == events.ActorPolicy {
 			by = "rules"
 		}
-		verb := map[string]string{"authorized": site.ApprovedBy, "denied": site.DeniedBy}[d.Status]
+		verb := map[string]string{events.Authorized: site.ApprovedBy, events.Denied: site.DeniedBy}[d.Status]
 		say(d.N, "1 request ", "%d requests ", fmt.Sprintf(verb, by))
 	}
 	say(n.Commands, "1 command ran", "%d commands ran", "")

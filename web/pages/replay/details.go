@@ -162,7 +162,7 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 	case events.PermissionDecided:
 		p, err := f.request(b.Permission)
 		return []row{
-			{"decision", decisions[string(b.Decision)]}, {"command", cmp.Or(b.Edited, b.Command, p.Ask().Text())},
+			{"decision", decisions[b.Decision]}, {"command", cmp.Or(b.Edited, b.Command, p.Ask().Text())},
 			{"rule", b.Rule}, {"reason", b.Reason},
 		}, err
 	case events.PermissionExpired:
@@ -286,7 +286,7 @@ func outcome(b events.ExecFinished) string {
 // The names of marks, decisions and actors.
 var (
 	markNames = map[string]string{"request": "Requests", "decision": "Decisions", "execution": "Commands"}
-	decisions = map[string]string{"authorized": "approved", "denied": "denied"}
+	decisions = map[string]string{events.Authorized: "approved", events.Denied: "denied"}
 	actors    = map[string]string{"policy": "a rule", "sandbox": "the sandbox", "system": site.Product,
 		"anonymous": "a client that is not logged in", "engine": "OpenCode"}
 )

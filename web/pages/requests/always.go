@@ -12,6 +12,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
@@ -102,7 +103,7 @@ func (q Requests) allowHost(_ http.ResponseWriter, r *http.Request, caller api.C
 	}
 	chat := about.Text("chat")
 	rule, err := q.Records.Create(r.Context(), caller, "tool_permissions", map[string]any{"chat": chat,
-		"tool": permission.TypeNetwork, "pattern": site.Field(r, "host"), "action": "allow"})
+		"tool": events.KindNetwork, "pattern": site.Field(r, "host"), "action": "allow"})
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +128,7 @@ func (v alwaysView) shown() string {
 
 // offerText is the text of the link to the rule that would allow a request.
 func offerText(r *timeline.Request) string {
-	if r.Permission.Permission == permission.TypeNetwork {
+	if r.Permission.Permission == events.KindNetwork {
 		return "Always allow this host…"
 	}
 	return "Always…"
@@ -166,7 +167,9 @@ func decided(c dryrun.Command) string {
 }
 
 // refused reports whether a person or a rule denied a request that the new rule would have allowed.
-func refused(c dryrun.Command) bool { return c.Decided["denied"]+c.Decided["denied by a rule"] > 0 }
+func refused(c dryrun.Command) bool {
+	return c.Decided[string(events.RequestDenied)]+c.Decided[string(events.RequestRefused)] > 0
+}
 
 // widest is the dry run over all that the account may see.
 func (v alwaysView) widest() dryrun.Result {

@@ -15,7 +15,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
@@ -52,11 +51,11 @@ func describe(r *timeline.Request) (a requestContent) {
 	ask := r.Ask()
 	about := ask.About()
 	switch {
-	case r.Permission.Permission == "network":
+	case r.Permission.Permission == events.KindNetwork:
 		a = requestContent{title: fmt.Sprintf("Connect to %s", strings.Join(ask.Patterns, ", ")), text: r.Message}
-	case r.Permission.Permission == "budget":
+	case r.Permission.Permission == events.KindBudget:
 		a = requestContent{title: "Allow more spending", text: r.Message}
-	case r.Permission.Permission == permission.TypeKeep:
+	case r.Permission.Permission == events.KindKeep:
 		return describeKeep(ask)
 	case ask.Command() != "": // its patterns are parts of the command
 		a = requestContent{title: commandTitle(about.Command), text: about.Command, noHosts: missingNetwork(r) != "",
@@ -75,7 +74,7 @@ func describe(r *timeline.Request) (a requestContent) {
 		if editable(about.Command) {
 			a.command = about.Command
 		}
-	case r.Permission.Permission == "edit" && about.Diff != "":
+	case r.Permission.Permission == events.KindEdit && about.Diff != "":
 		a = requestContent{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
 		if others := otherPatterns(ask); len(others) > 0 {
 			a.details = append(a.details, detail{"patterns", strings.Join(others, "\n")})
@@ -240,20 +239,20 @@ func editable(command string) bool {
 func decision(r *timeline.Request) string {
 	by := Decider(r.Decider, r.DecidedBy)
 	switch {
-	case r.Applied && r.Status == projections.PermissionAuthorized:
+	case r.Applied && r.Status == events.Authorized:
 		return fmt.Sprintf("kept by %s", by)
 	case r.Applied:
 		return fmt.Sprintf("deleted by %s", by)
 	}
 	switch r.Status {
-	case projections.PermissionAuthorized:
+	case events.Authorized:
 		if r.Edited != "" {
 			return fmt.Sprintf("approved with an edit by %s", by)
 		}
 		return fmt.Sprintf(site.ApprovedBy, by)
-	case projections.PermissionDenied:
+	case events.Denied:
 		return fmt.Sprintf(site.DeniedBy, by)
-	case projections.PermissionExpired:
+	case events.Expired:
 		return "expired"
 	}
 	return "waits for you"

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 
+	"pocketcoder/events"
+	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
@@ -51,16 +54,16 @@ func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, caller api
 
 // decideServer decides about an MCP server as the form shows it: the API refuses to approve any other definition.
 func (q Requests) decideServer(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	fields := map[string]any{"status": "denied"}
-	if r.PostFormValue("decision") == "authorized" {
-		fields = map[string]any{"status": "approved", "shown_definition": r.PostFormValue("shown_definition")}
+	fields := map[string]any{"status": mcpserver.Denied}
+	if r.PostFormValue("decision") == events.Authorized {
+		fields = map[string]any{"status": mcpserver.Approved, "shown_definition": r.PostFormValue("shown_definition")}
 	}
-	return "/requests", q.Records.Update(r.Context(), caller, "mcp_servers", r.PathValue("id"), fields)
+	return "/requests", q.Records.Update(r.Context(), caller, mcpserver.Collection, r.PathValue("id"), fields)
 }
 
 func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
-	fields := map[string]any{"status": "rejected"}
-	if r.PostFormValue("decision") != "rejected" {
+	fields := map[string]any{"status": projections.QuestionRejected}
+	if r.PostFormValue("decision") != projections.QuestionRejected {
 		answers := r.PostForm["choice"]
 		if own := strings.TrimSpace(site.Field(r, "own")); own != "" {
 			answers = append(answers, own)
@@ -68,7 +71,7 @@ func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, caller 
 		if len(answers) == 0 {
 			return "", api.BadField("choice", "validation_required", "Choose or write an answer first.")
 		}
-		fields = map[string]any{"status": "replied", "reply": string(api.MustJSON(answers))}
+		fields = map[string]any{"status": projections.QuestionReplied, "reply": string(api.MustJSON(answers))}
 	}
 	return q.afterDecision(r), q.Records.Update(r.Context(), caller, "questions", r.PathValue("question"), fields)
 }

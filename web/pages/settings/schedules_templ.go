@@ -10,9 +10,9 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"fmt"
 
+	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/schedule"
-	"pocketcoder/money"
 	"pocketcoder/projections"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/visible"
@@ -322,9 +322,9 @@ func run(r projections.PricedRun) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var12 string
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs("cost " + money.Text(r.Cost))
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs("cost " + budget.Dollars(r.Cost))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/schedules.templ`, Line: 74, Col: 40}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/schedules.templ`, Line: 74, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/sleep"
+	"pocketcoder/events/log/sleep"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/stream"

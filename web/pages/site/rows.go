@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/events"
+	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turnstate"
 	"pocketcoder/web/api"
@@ -20,18 +23,18 @@ const MaxPending = 200
 // Pending returns what waits for a person in the chats that an account sees, and the MCP servers that it may approve.
 // The bar of the page shows how much it is.
 func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) ([]timeline.Entry, error) {
-	requests, err := s.Visible(ctx, db, caller, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`,
-		PerPage: MaxPending})
+	requests, err := s.Visible(ctx, db, caller, "permissions", query.Query{PerPage: MaxPending,
+		Sort: "created", Filter: `status = "` + events.Draft + `"`})
 	if err != nil {
 		return nil, err
 	}
-	questions, err := s.Visible(ctx, db, caller, "questions", query.Query{Sort: "created", Filter: `status = "asked"`,
-		PerPage: MaxPending})
+	questions, err := s.Visible(ctx, db, caller, "questions", query.Query{PerPage: MaxPending,
+		Sort: "created", Filter: `status = "` + projections.QuestionAsked + `"`})
 	if err != nil {
 		return nil, err
 	}
-	servers, err := s.Visible(ctx, db, caller, "mcp_servers", query.Query{Sort: "created", Filter: `status = "pending"`,
-		PerPage: MaxPending})
+	servers, err := s.Visible(ctx, db, caller, mcpserver.Collection, query.Query{PerPage: MaxPending,
+		Sort: "created", Filter: `status = "` + mcpserver.Pending + `"`})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (w *walk) from(p joinedRow, path string, segments []string) (operand, error
 		if i == len(segments)-1 {
 			return w.field(p, path, segment)
 		}
-		f, found := p.collection.Field(segment)
+		f, found := w.find(p, segment)
 		if found && f.Kind == record.JSON {
 			return w.json(p, f, segments[i+1:])
 		}
@@ -43,6 +43,12 @@ func (w *walk) from(p joinedRow, path string, segments []string) (operand, error
 		p = next
 	}
 	return w.missing(w.name)
+}
+
+// find returns a field of a row. A client does not find a field that it may not see.
+func (w *walk) find(p joinedRow, name string) (schema.Field, bool) {
+	f, found := p.collection.Field(name)
+	return f, found && (w.trusted || w.Req.Shows(f))
 }
 
 func (w *walk) missing(segment string) (operand, error) {
@@ -84,7 +90,7 @@ func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 	if err != nil {
 		return operand{}, err
 	}
-	f, ok := p.collection.Field(name)
+	f, ok := w.find(p, name)
 	if !ok {
 		return w.missing(name)
 	}

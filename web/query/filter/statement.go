@@ -6,6 +6,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/account"
 	"pocketcoder/web/query/schema"
 )
 
@@ -58,6 +59,15 @@ type Request struct {
 	Auth      *Auth     // nil if the caller is not logged in
 	Superuser bool      // rules do not apply to the caller
 	Now       time.Time // for the date macros; zero is the current time
+}
+
+// Shows reports whether the caller may see a field of the records that the caller may view. PocketCoder itself, which
+// has no account, sees each.
+func (r Request) Shows(f schema.Field) bool {
+	if r.Auth == nil {
+		return !f.Admins || r.Superuser
+	}
+	return !f.Admins || r.Auth.Role == account.Admin
 }
 
 // Limits of a filter. Those marked with PocketBase have PocketBase's values.

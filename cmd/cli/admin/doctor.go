@@ -1,9 +1,4 @@
-// Package doctor is the command that checks the requirements on a machine, and shows how to install missing ones.
-//
-// Promises: it changes nothing on the machine.
-//
-// It must not know how a system is started.
-package doctor
+package admin
 
 import (
 	"cmp"
@@ -53,7 +48,7 @@ type doctorOptions struct {
 	nats      string // "" for the embedded server
 }
 
-func Run(ctx context.Context, env cli.Environment, args []string) error {
+func Doctor(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "doctor", doctorUsage)
 	data := cli.DataFlag(fs, env)
 	o := doctorOptions{}

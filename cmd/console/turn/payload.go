@@ -1,10 +1,4 @@
-// Package payload decodes the fields of OpenCode's events that the terminal shows.
-//
-// Promises: of a payload with another shape it returns the fields that it can read. The other fields are not shown, and
-// stay in the log.
-//
-// It must not know how a payload is shown.
-package payload
+package turn
 
 import (
 	"encoding/json"
@@ -58,8 +52,8 @@ type Status struct {
 	opencode.Retry
 }
 
-// Read reads a payload, as far as it can be read.
-func Read(d events.OpenCode) Payload {
+// ReadPayload reads a payload, as far as it can be read.
+func ReadPayload(d events.OpenCode) Payload {
 	var p Payload
 	_ = json.Unmarshal(d.Properties, &p)
 	return p

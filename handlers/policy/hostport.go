@@ -1,10 +1,4 @@
-// Package hostport parses addresses of hosts, in every spelling that a program accepts, and reports which of them are
-// on the internet.
-//
-// Promise: it refuses an address that a person could take for another one.
-//
-// It must not know rules, or who connects.
-package hostport
+package policy
 
 import (
 	"errors"
@@ -39,9 +33,9 @@ func Bracketed(host string) string {
 
 func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 
-// Parse parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an address that
-// may not be what a person sees.
-func Parse(s string) (a Address, err error) {
+// ParseAddress parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an
+// address that may not be what a person sees.
+func ParseAddress(s string) (a Address, err error) {
 	if cause := display.Misleading(s, false); cause != "" {
 		return a, errors.New("the address cannot be trusted: " + cause)
 	}
@@ -138,8 +132,9 @@ func prefixes(list ...string) (all []netip.Prefix) {
 	return all
 }
 
-// Public reports whether an address is on the internet. Addresses of cloud metadata services are link-local or private.
-func Public(a netip.Addr) bool {
+// IsPublic reports whether an address is on the internet. Addresses of cloud metadata services are link-local or
+// private.
+func IsPublic(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(specialAddresses, func(p netip.Prefix) bool {
 		return p.Contains(a)
@@ -149,7 +144,7 @@ func Public(a netip.Addr) bool {
 // Private returns why no command may reach the host, "" if rules and people decide.
 func (a Address) Private() string {
 	ip, err := netip.ParseAddr(a.Host)
-	if err == nil && !Public(ip) || err != nil && PrivateName(a.Host) {
+	if err == nil && !IsPublic(ip) || err != nil && PrivateName(a.Host) {
 		return display.Quote(a.Host) + " is not a public host, and commands reach no other"
 	}
 	return ""

@@ -1,4 +1,4 @@
-package doctor
+package admin
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/expect"
+	"pocketcoder/ops/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/web/routes"
 	"pocketcoder/web/webtest"
@@ -34,7 +34,8 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())
 	env, out := clitest.Environment(nil)
-	err := Run(t.Context(), env, []string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
+	err := Doctor(t.Context(), env,
+		[]string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
 	is.True(errors.Is(err, cli.ExitCode(1)))
 	var checks []check
 	is.NoErr(json.Unmarshal(out.Bytes(), &checks))
@@ -60,7 +61,7 @@ func TestDoctorNeedsNoNPMForWhatIsThere(t *testing.T) {
 		is.NoErr(os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho "+version+"\n"), 0o755))
 	}
 	env, out := clitest.Environment(nil)
-	is.NoErr(Run(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
+	is.NoErr(Doctor(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
 	expect.Contains(t, out.String(), "optional  node ")
 	expect.Contains(t, out.String(), "1.18.33, "+bin+"/opencode")
 }

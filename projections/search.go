@@ -1,10 +1,4 @@
-// Package textsearch finds texts of chats: messages, commands and their results, titles, and the reasons of decisions.
-//
-// Promises: a query is text. Nothing in it is an operator of FTS5. All of its words must be in a text, in any order
-// and case; the last one may be the beginning of a word. The newest texts come first.
-//
-// It must not know who may see what: the caller names the chats.
-package textsearch
+package projections
 
 import (
 	"context"
@@ -40,7 +34,7 @@ type Piece struct {
 }
 
 // Marks around a match in the snippets of FTS5. A text with such characters may get a mark too many.
-const begin, end = "\x02", "\x03"
+const matchBegins, matchEnds = "\x02", "\x03"
 
 // Scan reads a snippet.
 func (p *Pieces) Scan(value any) error {
@@ -49,13 +43,13 @@ func (p *Pieces) Scan(value any) error {
 		return fmt.Errorf("read snippet: got %T", value)
 	}
 	*p = nil
-	for i, run := range strings.Split(text, begin) {
-		match, rest, marked := strings.Cut(run, end)
+	for i, run := range strings.Split(text, matchBegins) {
+		match, rest, marked := strings.Cut(run, matchEnds)
 		switch {
 		case i == 0 || !marked:
-			*p = append(*p, Piece{Text: strings.ReplaceAll(run, end, "")})
+			*p = append(*p, Piece{Text: strings.ReplaceAll(run, matchEnds, "")})
 		default:
-			*p = append(*p, Piece{match, true}, Piece{Text: strings.ReplaceAll(rest, end, "")})
+			*p = append(*p, Piece{match, true}, Piece{Text: strings.ReplaceAll(rest, matchEnds, "")})
 		}
 	}
 	return nil
@@ -80,11 +74,12 @@ const (
 		WHERE search_decisions MATCH {:query} AND p.chat` + inChats + ` ORDER BY search_decisions.rowid DESC LIMIT {:n}`
 )
 
-// Find returns the texts of chats that have all words of a query: titles, then the newest messages, then the newest
-// decisions. A query without a word finds nothing.
-func Find(ctx context.Context, db dbx.Builder, chats []string, query string) (hits []Hit, err error) {
+// Search returns the texts of chats that have all words of a query: titles, then the newest messages, then the newest
+// decisions. All words must be in a text, in any order and case; the last one may be the beginning of a word. Nothing
+// in a query is an operator of FTS5. A query without a word finds nothing.
+func Search(ctx context.Context, db dbx.Builder, chats []string, query string) (hits []Hit, err error) {
 	ids, _ := json.Marshal(chats) // texts
-	params := dbx.Params{"query": expression(query), "chats": string(ids), "n": MaxHits}
+	params := dbx.Params{"query": searchExpression(query), "chats": string(ids), "n": MaxHits}
 	if params["query"] == "" {
 		return nil, nil
 	}
@@ -95,13 +90,13 @@ func Find(ctx context.Context, db dbx.Builder, chats []string, query string) (hi
 		if err := store.All(db.NewQuery(sql).WithContext(ctx).Bind(params), &found); err != nil {
 			return nil, fmt.Errorf("search %s: %w", from.index, err)
 		}
-		hits = append(hits, once(found)...)
+		hits = append(hits, oncePerMessage(found)...)
 	}
 	return hits, nil
 }
 
-// once leaves out further parts of a message that was found already.
-func once(found []Hit) (hits []Hit) {
+// oncePerMessage leaves out further parts of a message that was found already.
+func oncePerMessage(found []Hit) (hits []Hit) {
 	known := map[string]bool{}
 	for _, h := range found {
 		if !known[h.ID] {
@@ -112,13 +107,13 @@ func once(found []Hit) (hits []Hit) {
 	return hits
 }
 
-const maxWords = 16
+const maxSearchWords = 16
 
-// expression returns a query as an expression of FTS5: each word as a string, which FTS5 splits into tokens.
-func expression(query string) string {
+// searchExpression returns a query as an expression of FTS5: each word as a string, which FTS5 splits into tokens.
+func searchExpression(query string) string {
 	words := strings.Fields(strings.ReplaceAll(strings.ToValidUTF8(query, " "), "\x00", " "))
-	if len(words) > maxWords {
-		words = words[:maxWords]
+	if len(words) > maxSearchWords {
+		words = words[:maxSearchWords]
 	}
 	for i, w := range words {
 		words[i] = `"` + strings.ReplaceAll(w, `"`, `""`) + `"`

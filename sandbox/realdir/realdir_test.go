@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/realdir"
+	"pocketcoder/sandbox/realdir"
 )
 
 func TestNoDirectoryIsOpenedThroughALink(t *testing.T) {
