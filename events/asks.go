@@ -117,21 +117,32 @@ func (a PermissionAsk) Command() string {
 	return a.About().Command
 }
 
-// Text returns what a request is about: the command, the file, the address, or else the patterns.
-func (a PermissionAsk) Text() string {
+// Subject returns the command, the file or the address that a request is about. It returns "" if only the patterns say
+// it.
+func (a PermissionAsk) Subject() string {
 	about := a.About()
-	return cmp.Or(a.Command(), about.Filepath, about.URL, strings.Join(a.Patterns, " "))
+	switch kind := RequestKinds[a.Permission]; {
+	case kind.About == AboutCommand:
+		return about.Command
+	case kind.About == AboutPath, a.Permission == KindLSP:
+		return about.File()
+	case kind.About == AboutURL:
+		return about.URL
+	}
+	return ""
 }
 
-// Line describes a request in one line: its type, and the command, the file, the address, the description, or else the
-// patterns.
+// Text returns what a request is about: the subject, or else the patterns.
+func (a PermissionAsk) Text() string { return cmp.Or(a.Subject(), strings.Join(a.Patterns, " ")) }
+
+// Line describes a request in one line: its kind, and what it is about.
 func (a PermissionAsk) Line() string {
-	about := a.About()
-	for _, text := range []string{about.Command, about.File(), about.URL, about.Description,
-		strings.Join(a.Patterns, " ")} {
-		if text = strings.Join(strings.Fields(text), " "); text != "" {
-			return a.Permission + ": " + text
-		}
+	text := a.Text()
+	if a.Permission == KindTask {
+		text = cmp.Or(a.About().Description, text)
+	}
+	if text = strings.Join(strings.Fields(text), " "); text != "" {
+		return a.Permission + ": " + text
 	}
 	return a.Permission
 }

@@ -83,6 +83,27 @@ type PermissionReferred struct {
 	Contents []FileContent     `json:"contents,omitempty"` // bash: of the files, as far as a person is shown it
 }
 
+// RequestFile is a file that a request changes, or that its command names, as it was when the policy left the request
+// to a person.
+type RequestFile struct {
+	FileFingerprint
+	Text string `json:"text,omitempty"` // bash: the content, as far as a person is shown it
+}
+
+// RequestFiles returns the files with their contents.
+func (d PermissionReferred) RequestFiles() []RequestFile {
+	all := make([]RequestFile, len(d.Files))
+	for i, f := range d.Files {
+		all[i].FileFingerprint = f
+		for _, c := range d.Contents {
+			if c.Path == f.Path {
+				all[i].Text = c.Text
+			}
+		}
+	}
+	return all
+}
+
 // FileContent is the content of a text file at one moment.
 type FileContent struct {
 	Path string `json:"path"` // absolute, as in its fingerprint

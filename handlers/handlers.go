@@ -28,7 +28,7 @@ const (
 	NotFound Code = "not_found" // what it is about does not exist
 	Conflict Code = "conflict"  // it came too late, or contradicts what is decided
 
-	Unavailable Code = "unavailable" // the log does not store commands at present (log.Unavailable)
+	Unavailable Code = "unavailable" // the log (log.Unavailable) or OpenCode does not answer at present
 )
 
 // Refused is the error of a refused command. Text is a whole sentence for the person who sent the command. Field names

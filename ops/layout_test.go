@@ -38,12 +38,11 @@ var borders = []border{
 	{from: "projections/...", to: "handlers/... sandbox/... bridge/... web/... ops/... cmd/...",
 		because: "a read model follows from the log alone"},
 	{from: "handlers/...", to: "projections/...",
-		except:  []string{"handlers/mcpstate projections"},
 		because: "a decision follows from the log: a read model can be behind it"},
 	{from: "handlers/...", to: "bridge/... web/... ops/... cmd/...",
 		because: "the same decisions serve the API, the terminal and the tools of the model"},
 	{from: "handlers/record",
-		to: "handlers/agent handlers/budget handlers/channel handlers/chat handlers/device handlers/exec handlers/mcpserver " +
+		to: "handlers/agent handlers/budget handlers/channel handlers/chat handlers/exec handlers/mcpserver " +
 			"handlers/model handlers/network handlers/note handlers/permission/... handlers/policy/... handlers/proposal " +
 			"handlers/recordtype handlers/rule handlers/schedule handlers/sshkey handlers/delegate",
 		because: "a type of records stands beside the decisions that use it, and is passed to record.Open"},

@@ -93,13 +93,6 @@ func (m *Model) OpenChannelMessages(ctx context.Context) ([]ChannelMessage, erro
 		"SELECT * FROM channel_messages WHERE state IN ('queued', 'sending') ORDER BY position, id", nil)
 }
 
-// OpenChannelMessagesOf returns the open messages of a conversation, the oldest first.
-func (m *Model) OpenChannelMessagesOf(ctx context.Context, channel, place string) ([]ChannelMessage, error) {
-	return store.List[ChannelMessage](ctx, m.Model, "open channel messages",
-		"SELECT * FROM channel_messages WHERE state IN ('queued', 'sending') AND channel={:channel} AND place={:place} ORDER BY position, id",
-		dbx.Params{"channel": channel, "place": place})
-}
-
 // ChannelPlace is a conversation of a channel.
 type ChannelPlace struct {
 	Channel string `db:"channel"`
@@ -164,10 +157,4 @@ func (m *Model) IsSubmitted(ctx context.Context, message string) (bool, error) {
 		N int `db:"n"`
 	}](ctx, m.Model, "message "+message, "SELECT count(*) AS n FROM messages WHERE id={:id}", dbx.Params{"id": message})
 	return row.N > 0, err
-}
-
-// ChannelMessages returns the newest messages, the newest first.
-func (m *Model) ChannelMessages(ctx context.Context, limit int) ([]ChannelMessage, error) {
-	return store.List[ChannelMessage](ctx, m.Model, "channel messages",
-		"SELECT * FROM channel_messages ORDER BY position DESC, id LIMIT {:limit}", dbx.Params{"limit": limit})
 }

@@ -21,6 +21,8 @@ import (
 //	CountWaiting, IsSubmitted          each sender waits for the model after its own message; several at the same time may
 //	                                   exceed the limit by one message each. A message that is submitted again is stored
 //	                                   once, because it has the same id
+//	ToolCall, AwaitToolCall            the gate waits for the call of a request, and asks a person if it stays unknown
+//	Session                            ingest knows the sessions of this process; older ones are in the model
 //	Chat, for the state of its turn    commands end if the chat had no event for longer than a model is behind
 //	Spending                           OpenCode reports a cost at the end of a step, so a step exceeds a limit anyway
 //	ChatsOf                            it is for a preview, which decides nothing

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/pocketbase/dbx"
 
@@ -193,15 +191,6 @@ func (m *Model) Executions(ctx context.Context, chat string) ([]ShownExecution, 
 func (m *Model) Execution(ctx context.Context, id string) (ShownExecution, bool, error) {
 	return store.First[ShownExecution](ctx, m.Model, "execution "+id, SelectExecutions+"x.id={:id}",
 		dbx.Params{"id": id})
-}
-
-// LatestExecutions lists the executions of all chats, the newest first, without their outputs.
-func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]ShownExecution, error) {
-	columns := slices.DeleteFunc(store.Columns[Execution](), func(c string) bool { return c == "outputs" })
-	// many outputs at once are many megabytes
-	query := strings.Replace(SelectExecutions, "x.*", "x."+strings.Join(columns, ",x."), 1)
-	return store.List[ShownExecution](ctx, m.Model, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}",
-		dbx.Params{"limit": limit})
 }
 
 // RunningExecutions lists the executions without a known result, oldest first.

@@ -2,14 +2,11 @@ package projections_test
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -100,7 +97,6 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	for _, ask := range []func() ([]projections.ShownExecution, error){
 		func() ([]projections.ShownExecution, error) { return m.Executions(t.Context(), chatID) },
 		func() ([]projections.ShownExecution, error) { return m.RunningExecutions(t.Context()) },
-		func() ([]projections.ShownExecution, error) { return m.LatestExecutions(t.Context(), 1) },
 	} {
 		all, err := ask()
 		is.NoErr(err)
@@ -111,36 +107,6 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 0)
-}
-
-// Not parallel: what is taken of memory meanwhile is this test's.
-func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
-	is := is.New(t)
-	m, s := still(t), &eventBuilder{t: t}
-	feed(t, m, s.created(), s.asks("per_1", ses, "make"))
-	const runs = 20
-	out := events.Output{Bytes: log.MaxInline, Text: strings.Repeat("x", log.MaxInline)}
-	for i := range runs {
-		id := fmt.Sprint("x", i)
-		feed(t, m, s.own(events.ExecRequested{Exec: id, Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
-			Cwd: "/w", Pool: "p", Detached: true}),
-			own(t, "sandbox", events.ExecFinished{Exec: id, ExitCode: 3, Signal: "SIGTERM", Reason: "memory", Error: "e",
-				DurationMS: 5, Worker: "w", Isolation: "bwrap", Stdout: out,
-				Left: &events.LeftProcesses{Processes: 1, Programs: []string{"node"}}}))
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	all, err := m.LatestExecutions(t.Context(), runs)
-	runtime.ReadMemStats(&after)
-	is.NoErr(err)
-	is.True(after.TotalAlloc-before.TotalAlloc < runs*log.MaxInline/2) // they are not even read
-	is.Equal(len(all), runs)
-	want, _, err := m.Execution(t.Context(), all[0].ID)
-	is.NoErr(err)
-	is.True(len(want.Outputs) > log.MaxInline)
-	want.Outputs = ""
-	is.Equal(all[0], want) // and all else is there
-	is.True(strings.HasPrefix(all[0].LeftBehind, "The command left 1 process, which the sandbox ended: node. "))
 }
 
 func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {

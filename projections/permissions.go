@@ -45,7 +45,7 @@ type Permission struct {
 	ApprovedAt     string     `db:"approved_at" json:"approved_at"`
 	Device         string     `db:"device" json:"device"`         // with which a person decided
 	Request        string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
-	Files          store.JSON `db:"files" json:"files"`           // list of RequestFile
+	Files          store.JSON `db:"files" json:"files"`           // list of events.RequestFile
 	FilesHash      string     `db:"files_hash" json:"files_hash"` // SHA-256, see events.HashFiles
 	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval was used for a repetition of the request
 	Applied        bool       `db:"applied" json:"applied"`       // keep: the sandbox has carried out the decision
@@ -54,28 +54,7 @@ type Permission struct {
 	DecidedSeq     int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
 }
 
-// RequestFile is a file that a request changes, or that its command names, as it was when the policy left the request
-// to a person.
-type RequestFile struct {
-	events.FileFingerprint
-	Text string `json:"text,omitempty"` // bash: the content, as far as a person is shown it
-}
-
-// RequestFiles returns the files of a request that was left to a person.
-func RequestFiles(b events.PermissionReferred) []RequestFile {
-	all := make([]RequestFile, len(b.Files))
-	for i, f := range b.Files {
-		all[i].FileFingerprint = f
-		for _, c := range b.Contents {
-			if c.Path == f.Path {
-				all[i].Text = c.Text
-			}
-		}
-	}
-	return all
-}
-
-func (p Permission) RequestFiles() (all []RequestFile) {
+func (p Permission) RequestFiles() (all []events.RequestFile) {
 	_ = json.Unmarshal([]byte(p.Files), &all) // the column is such a list
 	return all
 }
@@ -201,7 +180,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 func recordReferred(t *tables, e events.Event, b events.PermissionReferred) {
 	if p, found := t.permission(e, b.Permission); found && p.Status == events.Draft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
-		p.Files, p.FilesHash = encoded(RequestFiles(b)), events.HashFiles(b.Files)
+		p.Files, p.FilesHash = encoded(b.RequestFiles()), events.HashFiles(b.Files)
 		p.decideBy(b.RuleRef)
 		t.putPermission(p)
 	}

@@ -111,7 +111,7 @@ var schemas embed.FS
 // projection is one read model.
 type projection struct {
 	name  string       // of its .sql file
-	scope events.Scope // of the events that update it: a kind has another meaning in another scope
+	scope events.Scope // of the events that update it, empty for all: a kind can have another meaning in another scope
 
 	// update changes the rows according to an event. body is a type of the catalogue of events, or of the package
 	// opencode. An error sets the event aside.
@@ -158,6 +158,7 @@ var projections = []projection{
 	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // begin with config and follow their turns
 	{"channel_messages", events.ScopeChat, updateChannelMessages},
 	{"webhook_failures", events.ScopeConfig, updateWebhookFailures},
+	{"notifications", "", updateNotifications},
 	{"mcp_calls", events.ScopeChat, updateMCPCalls},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},

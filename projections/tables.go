@@ -28,6 +28,7 @@ type tables struct {
 	scheduleRuns  *store.Table[ScheduleRun]
 	outgoing      *store.Table[ChannelMessage]
 	failures      *store.Table[WebhookFailure]
+	notifications *store.Table[Notification]
 	mcpCalls      *store.Table[MCPCall]
 	usage         *store.Table[Usage]
 	seenPositions *store.Table[SeenPosition]
@@ -60,6 +61,7 @@ func openTables(tx *store.Tx) *tables {
 		scheduleRuns:  store.OpenTable[ScheduleRun](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[ChannelMessage](tx, "channel_messages", shown),
 		failures:      store.OpenTable[WebhookFailure](tx, "webhook_failures", shown),
+		notifications: store.OpenTable[Notification](tx, "notifications", hidden),
 		mcpCalls:      store.OpenTable[MCPCall](tx, "mcp_calls", hidden),
 		usage:         store.OpenTable[Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
@@ -72,7 +74,7 @@ func (t *tables) apply(e events.Event, body any) error {
 		t.tx.Wake()
 	}
 	for _, p := range projections {
-		if p.update == nil || p.scope != e.Subject.Scope {
+		if p.update == nil || p.scope != "" && p.scope != e.Subject.Scope {
 			continue
 		}
 		if err := p.update(t, e, body); err != nil {

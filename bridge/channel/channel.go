@@ -23,6 +23,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/channel"
@@ -118,8 +119,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	running map[string]*connection // by channel
-	sending map[projections.ChannelPlace]bool
-	looked  uint64 // sequence up to which pending rows were read
+	looked  uint64                 // sequence up to which pending rows were read
 	busy    sync.WaitGroup
 }
 
@@ -129,13 +129,8 @@ type connection struct {
 	stop    context.CancelFunc
 }
 
-// DefaultRetryAfter are the pauses between the tries to send one message.
-var DefaultRetryAfter = []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second,
-	40 * time.Second, 80 * time.Second, 5 * time.Minute}
-
 const (
 	lookAgain   = time.Minute // also without an event, because pairings expire
-	failPause   = time.Second
 	typingEvery = 4 * time.Second
 	sweepEvery  = time.Hour
 	connectWait = 5 * time.Second // before a channel that failed is connected again
@@ -146,16 +141,12 @@ func (h *Hub) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.busy.Wait()
 	defer cancel()
-	h.running, h.sending = map[string]*connection{}, map[projections.ChannelPlace]bool{}
-	for err := h.closeInterrupted(ctx); err != nil; err = h.closeInterrupted(ctx) {
-		h.Logger.Error("close interrupted messages", "err", err)
-		if err := sleep.For(ctx, failPause); err != nil {
-			return err
-		}
-	}
+	h.running = map[string]*connection{}
 	h.busy.Go(func() { h.every(ctx, typingEvery, h.showTyping) })
 	h.busy.Go(func() { h.every(ctx, sweepEvery, h.Channels.Sweep) })
-	return h.Model.Watch(ctx, h.Logger, "channels", failPause, h.look)
+	loop := outbox.Loop[projections.ChannelMessage]{Name: "messages of channels", Model: h.Model, Logger: h.Logger,
+		Pauses: h.RetryAfter, Open: h.open, Try: h.deliver, Most: maxOpen, Drop: h.drop}
+	return loop.Run(ctx)
 }
 
 func (h *Hub) every(ctx context.Context, pause time.Duration, fn func(context.Context) error) {
@@ -173,15 +164,25 @@ func (h *Hub) every(ctx context.Context, pause time.Duration, fn func(context.Co
 	}
 }
 
-// look connects the channels that changed, queues what is pending, and sends what is queued.
-func (h *Hub) look(ctx context.Context) (next time.Duration, err error) {
+// open connects the channels that changed, queues what is pending, and lists the messages to send.
+func (h *Hub) open(ctx context.Context) (open []outbox.Effect[projections.ChannelMessage], next time.Duration,
+	err error) {
 	if err := h.connect(ctx); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	if err := h.queue(ctx); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	return lookAgain, h.send(ctx)
+	all, err := h.Model.OpenChannelMessages(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, m := range all {
+		if h.platform(m.Channel) != nil || m.State == projections.ChannelMessageSending {
+			open = append(open, outbox.Effect[projections.ChannelMessage]{Key: m.ID, Target: m.Channel + "/" + m.Place, Of: m})
+		}
+	}
+	return open, lookAgain, nil
 }
 
 // connect starts and stops connections, so that exactly the enabled channels run, with their current settings.

@@ -101,24 +101,23 @@ func (h *Hub) describePermission(ctx context.Context, p projections.PendingChann
 	if err != nil {
 		return d, err
 	}
-	title, text, whole := push.Describe(request.Ask(), request.Message, arguments)
-	// an approval covers the folder too
-	if request.Permission == events.KindBash && request.Source != projections.SourceAPI {
-		text += "\nin " + cmp.Or(oneLine(request.Cwd), "an unknown folder")
-		whole = whole && request.Cwd != ""
+	card := push.Card(request, arguments)
+	text, whole := push.Body(card)
+	if card.Where != "" {
+		text += "\nin " + oneLine(card.Where)
 	}
 	clean := string(h.Channels.Log.Redactor().Bytes([]byte(text)))
 	d.Whole = whole && clean == text && len(text) <= maxRequest
 	if len(clean) > maxRequest {
 		clean = strings.ToValidUTF8(clean[:maxRequest], "") + "…"
 	}
-	title = string(h.Channels.Log.Redactor().Bytes([]byte(title)))
+	title := string(h.Channels.Log.Redactor().Bytes([]byte(oneLine(card.Line()))))
 	d.Text = cut(title, 200) + "\n\n" + clean
 	if request.Permission != events.KindKeep { // the assistant has done it
 		d.Text = "May the assistant do this? " + d.Text
 	}
-	if request.ReferredReason != "" {
-		d.Text += "\n\n" + cut(push.Quoted(request.ReferredReason), 300)
+	if card.Why != "" {
+		d.Text += "\n\n" + cut(push.Quoted(card.Why), 300)
 	}
 	if !d.Whole {
 		d.Text += "\n\nThis is not all of it. To approve it, open " + h.requestURL(request.ID)

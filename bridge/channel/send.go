@@ -9,29 +9,12 @@ import (
 	"path"
 	"time"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log/blob"
-	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 )
-
-// closeInterrupted records the messages that an earlier process was sending as unknown. A platform cannot be asked
-// whether it has them.
-func (h *Hub) closeInterrupted(ctx context.Context) error {
-	all, err := h.Model.OpenChannelMessages(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if m.State == projections.ChannelMessageSending {
-			if err := h.recordUnknown(ctx, m, "PocketCoder stopped while it sent this message"); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
 
 // recordUnknown records that a platform may or may not have a message, and notifies the conversation.
 func (h *Hub) recordUnknown(ctx context.Context, m projections.ChannelMessage, why string) error {
@@ -50,87 +33,17 @@ func (h *Hub) notify(ctx context.Context, m projections.ChannelMessage, what, te
 		Place: m.Place, Type: events.OutgoingNotice, Text: text + h.URL + "/?chat=" + url.QueryEscape(m.Chat)})
 }
 
-// send starts to send the queued messages of each conversation in which nothing is being sent, and drops the oldest
-// where too many wait.
-func (h *Hub) send(ctx context.Context) error {
-	all, err := h.Model.OpenChannelMessages(ctx)
-	if err != nil {
-		return err
-	}
-	by := map[projections.ChannelPlace][]projections.ChannelMessage{}
-	for _, m := range all {
-		at := projections.ChannelPlace{Channel: m.Channel, Place: m.Place}
-		by[at] = append(by[at], m)
-	}
-	for at, open := range by {
-		for len(open) > maxOpen { // the first may be on its way
-			if err := h.fail(ctx, open[1], fmt.Sprintf("more than %d messages waited for this conversation", maxOpen)); err != nil {
-				return err
-			}
-			open = open[1:]
-		}
-		h.mu.Lock()
-		if !h.sending[at] && h.running[at.Channel] != nil {
-			h.sending[at] = true
-			h.busy.Go(func() { h.serve(ctx, at) })
-		}
-		h.mu.Unlock()
-	}
-	return nil
-}
-
-// serve sends the messages of a conversation until none waits. One that was queued while serve ended is sent too.
-func (h *Hub) serve(ctx context.Context, at projections.ChannelPlace) {
-	for again := true; again; {
-		h.drain(ctx, at)
-		h.mu.Lock()
-		delete(h.sending, at)
-		h.mu.Unlock()
-		open, err := h.Model.OpenChannelMessagesOf(ctx, at.Channel, at.Place)
-		h.mu.Lock()
-		again = ctx.Err() == nil && err == nil && len(open) > 0 && h.running[at.Channel] != nil && !h.sending[at]
-		h.sending[at] = h.sending[at] || again
-		h.mu.Unlock()
-	}
-}
-
-// drain sends the messages of a conversation one after the other.
-func (h *Hub) drain(ctx context.Context, at projections.ChannelPlace) {
-	for attempt := 1; ctx.Err() == nil; {
-		open, err := h.Model.OpenChannelMessagesOf(ctx, at.Channel, at.Place)
-		p := h.platform(at.Channel)
-		if err == nil && (len(open) == 0 || p == nil) {
-			return
-		}
-		var again RetryError
-		if err == nil {
-			err = h.deliver(ctx, p, open[0])
-		}
-		if err == nil {
-			attempt = 1
-			continue
-		}
-		pause := h.RetryAfter[min(attempt, len(h.RetryAfter))-1]
-		if errors.As(err, &again) && again.After > 0 {
-			pause = again.After
-		}
-		attempt++
-		h.Logger.Warn("send to channel", "channel", at.Channel, "attempt", attempt-1, "again", pause, "err", err)
-		_ = sleep.For(ctx, pause)
-	}
-}
-
-// Limits of what a shutdown waits for: the response of the platform, and then a record of it.
-const (
-	shutdownGrace = 2 * time.Second
-	recordTimeout = 3 * time.Second
-)
-
 // deliver sends a message and records the result. It sends nothing if no reader is left or the request is decided. It
-// returns an error if the message must be sent later.
-func (h *Hub) deliver(ctx context.Context, p Platform, m projections.ChannelMessage) error {
-	if m.State == projections.ChannelMessageSending { // the result of an earlier try could not be recorded
-		return h.recordUnknown(ctx, m, "PocketCoder could not record whether it was sent")
+// returns an error if the message must be sent later. A message whose sending an earlier process began is unknown: a
+// platform cannot be asked whether it has the message.
+func (h *Hub) deliver(ctx context.Context, e outbox.Effect[projections.ChannelMessage]) error {
+	m := e.Of
+	if m.State == projections.ChannelMessageSending {
+		return h.recordUnknown(ctx, m, "PocketCoder stopped while it sent this message")
+	}
+	p := h.platform(m.Channel)
+	if p == nil {
+		return outbox.Again{Err: errors.New("the channel has just been disabled"), After: lookAgain}
 	}
 	if m.About != "" { // a direct notice may go to a person who is not paired
 		may, err := h.Model.MaySendChannelMessage(ctx, m, time.Now().UTC().Format(events.TimeFormat))
@@ -168,23 +81,30 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m projections.ChannelMess
 
 // transmit sends a message, and records the result. It returns an error if the message still waits.
 func (h *Hub) transmit(ctx context.Context, p Platform, m projections.ChannelMessage, message Message) error {
-	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	patient, cancel := outbox.Patient(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
 	receipt, err := p.Send(patient, m.Place, message)
-	recording, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer done()
+	again := RetryError{}
+	recordErr := outbox.Record(ctx, h.Logger, func(ctx context.Context) error {
+		switch {
+		case err == nil:
+			return h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSent{Message: m.ID, Receipt: receipt,
+				Attempts: int(m.Attempts)})
+		case errors.As(err, new(PermanentError)):
+			return h.recordRefused(ctx, m, message.File, err.Error())
+		case errors.As(err, &again):
+			return h.Channels.Record(ctx, m.Chat, m.ID,
+				events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)})
+		}
+		return h.recordUnknown(ctx, m, err.Error())
+	})
 	switch {
-	case err == nil:
-		return h.Channels.Record(recording, m.Chat, m.ID, events.ChannelSent{Message: m.ID, Receipt: receipt,
-			Attempts: int(m.Attempts)})
-	case errors.As(err, new(PermanentError)):
-		return h.recordRefused(recording, m, message.File, err.Error())
-	case errors.As(err, new(RetryError)):
-		return errors.Join(err, h.Channels.Record(recording, m.Chat, m.ID,
-			events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)}))
+	case recordErr != nil || again.Err == nil:
+		return recordErr
+	case again.After > 0:
+		return outbox.Again{Err: err, After: again.After}
 	}
-	return h.recordUnknown(recording, m, err.Error())
+	return err
 }
 
 // recordRefused records that a platform refuses a message for good. It may accept a notice in place of a file.
@@ -201,6 +121,10 @@ func (h *Hub) recordRefused(ctx context.Context, m projections.ChannelMessage, f
 func (h *Hub) fail(ctx context.Context, m projections.ChannelMessage, reason string) error {
 	return h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelFailed{Message: m.ID, Reason: reason,
 		Attempts: int(m.Attempts)})
+}
+
+func (h *Hub) drop(ctx context.Context, e outbox.Effect[projections.ChannelMessage]) error {
+	return h.fail(ctx, e.Of, fmt.Sprintf("more than %d messages waited for this conversation", maxOpen))
 }
 
 // file returns the file that a message carries, as it is in the log; nil for a message without a file.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/egress"
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/sleep"
@@ -52,10 +53,6 @@ type webhookDelivery struct {
 	seq  uint64
 	stop context.CancelFunc
 }
-
-// WebhookRetryAfter are the pauses between the tries to send one event.
-var WebhookRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
-	80 * time.Second}
 
 const (
 	webhookTimeout   = 10 * time.Second
@@ -137,10 +134,10 @@ func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
 	}
 	return s.Log.Read(ctx, position.Event, t.Filters(), func(b log.Batch) error {
 		for _, e := range b.Events {
-			d, err := s.deliver(ctx, t, []byte(secret), e)
-			if err == nil {
-				err = s.Channels.RecordDelivery(ctx, t.ID, position, d)
-			}
+			err := outbox.CarryOut(ctx, s.Logger.With("target", t.Name, "event", e.Seq), s.RetryAfter,
+				func(ctx context.Context, tried int) error {
+					return s.deliver(ctx, t, []byte(secret), position, e, tried+1)
+				})
 			if errors.Is(err, log.ErrConflict) { // a replay: the events follow from another position
 				return events.ErrStop
 			}
@@ -152,24 +149,21 @@ func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
 	})
 }
 
-// deliver posts an event until the target accepts it or has failed, and returns which.
-func (s *WebhookSender) deliver(ctx context.Context, t channel.Target, secret []byte,
-	e events.Event) (events.Data, error) {
-	for attempt := 1; ; attempt++ {
-		err := s.post(ctx, t, secret, e)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+// deliver posts an event, and records whether the target has accepted it, unless another try may help.
+func (s *WebhookSender) deliver(ctx context.Context, t channel.Target, secret []byte, from channel.Position,
+	e events.Event, attempts int) error {
+	patient, cancel := outbox.Patient(ctx)
+	defer cancel()
+	var d events.Data = events.WebhookDelivered{Event: e.Seq, Attempts: attempts}
+	if err := s.post(patient, t, secret, e); err != nil {
+		if attempts <= len(s.RetryAfter) || ctx.Err() != nil {
+			return err
 		}
-		if err == nil {
-			return events.WebhookDelivered{Event: e.Seq, Attempts: attempt}, nil
-		}
-		if attempt > len(s.RetryAfter) {
-			return events.WebhookFailed{Event: e.Seq, Type: channel.TypeOf(e.Subject), Attempts: attempt,
-				Reason: err.Error()}, nil
-		}
-		s.Logger.Warn("webhook", "target", t.Name, "event", e.Seq, "attempt", attempt, "err", err)
-		_ = sleep.For(ctx, s.RetryAfter[attempt-1])
+		d = events.WebhookFailed{Event: e.Seq, Type: channel.TypeOf(e.Subject), Attempts: attempts, Reason: err.Error()}
 	}
+	return outbox.Record(ctx, s.Logger, func(ctx context.Context) error {
+		return s.Channels.RecordDelivery(ctx, t.ID, from, d)
+	})
 }
 
 // WebhookBody is the body of a request to a target.

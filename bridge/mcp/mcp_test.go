@@ -26,6 +26,7 @@ import (
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
 )
@@ -37,10 +38,10 @@ type fixture struct {
 	url string
 }
 
-func open(t *testing.T) *fixture {
+func open(t *testing.T, types ...record.Type) *fixture {
 	t.Helper()
 	s := &mcp.Server{
-		Engine: "local", Records: recordtype.Open(eventstest.Log(t), nil), Logger: slog.New(slog.DiscardHandler),
+		Engine: "local", Records: record.Open(eventstest.Log(t), append(recordtype.All(nil), types...)...), Logger: slog.New(slog.DiscardHandler),
 		Chat: func(session string) (string, bool) { return "c1", session == "ses_1" },
 	}
 	server := httptest.NewServer(s)
@@ -196,6 +197,28 @@ func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {
 	}
 	is.True(failed)
 	expect.Contains(t, text, "20 MCP servers wait for a person.")
+}
+
+// A type of records is declared once: the tool that makes one follows from it.
+func TestATypeOfRecordsHasATool(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t, record.Type{Name: "things", Title: "Things", About: "of a test", Access: record.Access{Create: record.Accounts},
+		Assistants: record.Verbs{Create: true}, Command: "small-thing", Fields: []record.Field{
+			{Name: "name", Kind: record.Text, Required: true, Assistant: "a name"}, {Name: "secret", Kind: record.Text}}})
+	session, err := f.connect(t, f.Header, nil)
+	is.NoErr(err)
+	const tool = "create_small_thing"
+	is.Equal(verdictOn(tool), policy.AskPerson) // a person decides, unless a rule does
+	_, failed := callTool(t, session, tool, map[string]any{"caller": sign(f.Key, tool, "ses_1", "c1", "1"), "name": "door",
+		"secret": "x"})
+	is.True(failed)
+	text, failed := callTool(t, session, tool, map[string]any{"caller": sign(f.Key, tool, "ses_1", "c2", "2"),
+		"name": "door"})
+	is.Equal([]any{failed, strings.HasPrefix(text, `{"id":"`)}, []any{false, true})
+	all, err := record.All[struct{ Name string }](t.Context(), f.Records, "things")
+	is.NoErr(err)
+	is.Equal(all[0].Value.Name, "door")
 }
 
 func TestEachStartOfOpenCodeHasItsOwnSecrets(t *testing.T) {

@@ -6,22 +6,40 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
 )
 
 // recordTool is the function of a tool that makes a record. set are the arguments of the call.
 type recordTool func(ctx context.Context, c call, set record.Values) (string, error)
 
-// addRecordTool adds a tool that makes records of a collection, if there is such a type. Its arguments are the fields
-// that the type describes to assistants. Those with a default are set if the model leaves them out.
-func addRecordTool(s *Server, to *start, name, description, collection string, defaults map[string]any,
-	run recordTool) {
-	t, err := s.Records.TypeOf(collection)
-	if err != nil {
-		return
+// createRecord returns the function of the tool of a type that needs no more than its record. The record belongs to the
+// person of the chat.
+func (s *Server) createRecord(t record.Type) recordTool {
+	return func(ctx context.Context, c call, set record.Values) (string, error) {
+		if f, has := t.Field("user"); has && f.Settable() && !t.AllUsers {
+			chat, _, err := s.Model.Chat(ctx, c.chat)
+			if err != nil {
+				return "", err
+			}
+			set = set.With(record.Fields(map[string]any{"user": chat.User}))
+		}
+		id, _, err := s.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
+			Collection: t.Name, Set: set, New: true, Role: account.Agent})
+		if err != nil {
+			return "", err
+		}
+		return encode(map[string]any{"id": id})
 	}
-	to.server.AddTool(&mcp.Tool{Name: name, Description: description, InputSchema: argumentsOf(t, defaults)},
+}
+
+// addRecordTool adds the tool that makes records of a type. Its arguments are the fields that the type describes to
+// assistants. Those with a default are set if the model leaves them out.
+func addRecordTool(s *Server, to *start, t record.Type, run recordTool) {
+	name, description := t.ToolName()
+	to.server.AddTool(&mcp.Tool{Name: name, Description: description, InputSchema: argumentsOf(t)},
 		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			var set record.Values
 			_ = json.Unmarshal(r.Params.Arguments, &set) // verify refuses arguments without a signature
@@ -30,7 +48,7 @@ func addRecordTool(s *Server, to *start, name, description, collection string, d
 				if err := checkArguments(t, set); err != nil {
 					return "", err
 				}
-				return run(ctx, c, record.Values(record.Fields(defaults)).With(set))
+				return run(ctx, c, record.Values(record.Fields(t.Defaults)).With(set))
 			})
 			result := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 			if err != nil {
@@ -58,7 +76,7 @@ func checkArguments(t record.Type, set record.Values) error {
 }
 
 // argumentsOf returns the input schema of a tool that makes records of a type.
-func argumentsOf(t record.Type, defaults map[string]any) map[string]any {
+func argumentsOf(t record.Type) map[string]any {
 	properties := map[string]any{}
 	required := []string{}
 	for _, f := range t.Fields {
@@ -75,7 +93,7 @@ func argumentsOf(t record.Type, defaults map[string]any) map[string]any {
 			p["type"], p["items"] = "array", map[string]any{"type": "string"}
 		}
 		properties[f.Name] = p
-		if _, hasDefault := defaults[f.Name]; f.Required && !hasDefault {
+		if _, hasDefault := t.Defaults[f.Name]; f.Required && !hasDefault {
 			required = append(required, f.Name)
 		}
 	}

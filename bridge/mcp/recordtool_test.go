@@ -14,10 +14,10 @@ import (
 func TestTheArgumentsOfAToolAreFieldsOfItsType(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	things := record.Type{Name: "things", Fields: []record.Field{
+	things := record.Type{Name: "things", Defaults: map[string]any{"kind": "small"}, Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Required: true, Assistant: "a name"}, {Name: "size", Kind: record.Number, Assistant: "a size"},
 		{Name: "kind", Kind: record.Text, Required: true, Assistant: "a kind"}, {Name: "owner", Kind: record.Text}}}
-	schema := argumentsOf(things, map[string]any{"kind": "small"})
+	schema := argumentsOf(things)
 	is.Equal(schema["required"], []string{"name"})
 	properties := schema["properties"].(map[string]any)
 	is.Equal(len(properties), 4) // with caller

@@ -25,7 +25,7 @@ func (s *Server) readSchedule(ctx context.Context, in schedule.Schedule, id stri
 	if err != nil {
 		return task, err
 	}
-	at, err := schedule.ParseTime("at", in.At, in.TimeZone)
+	at, err := record.ParseTime("at", in.At, in.TimeZone)
 	task = schedule.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
 		TimeZone: in.TimeZone, Mode: cmp.Or(in.Mode, schedule.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
 	if task.Mode == schedule.Existing {

@@ -21,7 +21,7 @@ func TestAnAssistantSchedulesForThePersonOfItsChatAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := openDelegating(t)
-	f.Schedules = &schedule.Schedules{Log: f.log}
+	f.Schedules = &schedule.Schedules{Log: f.log, Chats: f.Chats}
 	other, _, err := f.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
 		Collection: "schedules", New: true, Set: handlerstest.Fields(
 			`{"name":"other","prompt":"p","session_mode":"new","every":"1h","user":"bob"}`)})
@@ -69,7 +69,7 @@ func TestTheChatOfAnAssistantIsTheCeilingOfTheTasksThatItSchedules(t *testing.T)
 	t.Parallel()
 	is := is.New(t)
 	f := openDelegating(t)
-	f.Schedules = &schedule.Schedules{Log: f.log}
+	f.Schedules = &schedule.Schedules{Log: f.log, Chats: f.Chats}
 	agent := "a1"
 	handlerstest.Happened(t, f.log, "c1", handlerstest.Fact{Data: events.ChatUpdated{Agent: &agent}})
 	seq, err := f.log.Last(t.Context())
@@ -96,7 +96,7 @@ func TestAssistantsScheduleALimitedNumberOfTasks(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := openDelegating(t)
-	f.Schedules = &schedule.Schedules{Log: f.log}
+	f.Schedules = &schedule.Schedules{Log: f.log, Chats: f.Chats}
 	for n := range 49 {
 		_, _, err := f.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
 			Collection: "schedules", New: true, Set: record.Fields(map[string]any{"name": fmt.Sprint(n), "prompt": "p",

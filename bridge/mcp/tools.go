@@ -26,8 +26,6 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "stop_worker", "Stop a delegate, and the delegates that it started.", s.stopDelegate)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
 	add(s, to, "send_file", "Send a file of the workspace to the person, in the chat and in the messenger from which they write.", s.sendFile)
-	addRecordTool(s, to, "propose", "Propose a procedure, an agent or a prompt to the person. It takes effect when a person has approved it.", proposal.Collection, nil, s.propose)
-	addRecordTool(s, to, "schedule_task", "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.", schedule.Collection, map[string]any{"session_mode": schedule.New}, s.scheduleTask)
 	add(s, to, "list_tasks", "List the scheduled tasks of this chat's person, with the next runs and the last result of each.", s.listTasks)
 	add(s, to, "pause_task", "Pause a scheduled task: nothing starts until it is resumed.", s.pauseTask)
 	add(s, to, "resume_task", "Resume a scheduled task that is paused.", s.resumeTask)
@@ -35,7 +33,17 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "mcp_status", "List the MCP servers that were requested, and whether a person has approved them.",
 		s.mcpStatus)
 	add(s, to, "mcp_catalog", "List the MCP servers, and the tools of those that work.", s.mcpCatalog)
-	addRecordTool(s, to, "mcp_request", "Request an MCP server, whose tools you can call once a person has approved it.", mcpserver.Collection, nil, s.mcpRequest)
+	own := map[string]recordTool{proposal.Collection: s.propose, schedule.Collection: s.scheduleTask,
+		mcpserver.Collection: s.mcpRequest}
+	for _, t := range s.Records.Types() {
+		if t.Assistants.Create {
+			run := own[t.Name]
+			if run == nil {
+				run = s.createRecord(t)
+			}
+			addRecordTool(s, to, t, run)
+		}
+	}
 }
 
 // The limits of proposals.

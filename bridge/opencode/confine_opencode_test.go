@@ -143,6 +143,7 @@ func TestConfinedOpenCodeReachesOnlyItsOwnFiles(t *testing.T) {
 // TestOpenCodeAtLandlockReachesOnlyItsOwnFilesAndNoFIFO has what depends on the isolation level, and the stages for
 // which the model has the tool apply_patch.
 func TestOpenCodeAtLandlockReachesOnlyItsOwnFilesAndNoFIFO(t *testing.T) {
+	expect.Long(t, "starts another OpenCode, with the stages of the test before")
 	t.Parallel()
 	o := startConfined(t, isolation.Landlock, "demo/gpt-5") // OpenCode has apply_patch for such names
 	o.readsNothingOutside()

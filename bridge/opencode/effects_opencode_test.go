@@ -22,6 +22,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/snapshots"
+	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -78,6 +79,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 		stage{"an abort ends a turn with a steered message", abortEndsATurnWithASteeredMessage},
 		stage{"tools that rules deny wholly are not offered to the model", toolsThatRulesDenyWhollyAreNotOfferedToTheModel},
 		stage{"tool calls cannot block OpenCode", toolCallsCannotBlockOpenCode},
+		stage{"many tool calls cannot block OpenCode", manyCallsCannotBlockOpenCode},
 		stage{"a refused picture is left out", refusedPictureIsLeftOut},
 		stage{"an abort while OpenCode connects its tools ends no other turn", abortWhileOpenCodeConnectsItsTools},
 		stage{"a turn whose end OpenCode cannot store is lost", turnWhoseEndOpenCodeCannotStoreIsLost},
@@ -125,7 +127,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	}
 	out := &outbox.Outbox{
 		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		RetryAfter: outbox.DefaultRetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
+		RetryAfter: effects.RetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
 	}
 	out.Snapshots = &snapshots.Snapshots{Workspace: w.workspace, Dir: supervisor.SnapshotDir(), Kept: t.TempDir(),
 		Git: supervisor.RunGit}

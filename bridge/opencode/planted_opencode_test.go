@@ -22,6 +22,7 @@ import (
 // TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart plants configuration where OpenCode, and what runs beside
 // it, can write, and in a repository. It also plants a truncated database.
 func TestFilesWrittenByOpenCodeNeitherConfigureNorPreventAStart(t *testing.T) {
+	expect.Long(t, "starts an OpenCode of its own")
 	t.Parallel()
 	is := is.New(t)
 	fault := expect.CountFault(t, "database moved aside")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/expect"
@@ -280,15 +279,15 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 		whole                      bool
 		files                      string // of a patch
 	}{
-		{"demo.md", "@@ -0,0 +1,3 @@\n+# Demo\n+\n+text\n", "Write demo.md (+3 −0)", "/w/demo.md\n+# Demo\n+\n+text\nChat: Docs", true, ""},
-		{"a.go", "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "Edit a.go (+1 −1)", "/w/a.go\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\nChat: Docs", true, ""},
-		{"b.go", "@@ -0,0 +1,1 @@\n" + strings.Repeat("+x", 600) + "\n", "Write b.go (+1 −0)", "/w/b.go\n" + strings.Repeat("+x", 446) + "…\nChat: Docs", false, ""},
-		{"c.md", "@@ -1,1 +1,1 @@\n-a\n+[redacted]\n", "Edit c.md (+1 −1)", "/w/c.md\n@@ -1,1 +1,1 @@\n-a\n+[redacted]\nChat: Docs", false, ""},
-		{"d.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Edit d.md (+1 −1)", "/w/d.md\n@@ -1,1 +1,1 @@\n-a\n+b\nChat: Docs", true, `[{"filePath":"/w/d.md","type":"update"}]`},
+		{"demo.md", "@@ -0,0 +1,3 @@\n+# Demo\n+\n+text\n", "Write demo.md (+3 −0)", "file: /w/demo.md\n+# Demo\n+\n+text\nChat: Docs", true, ""},
+		{"a.go", "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "Edit a.go (+1 −1)", "file: /w/a.go\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\nChat: Docs", true, ""},
+		{"b.go", "@@ -0,0 +1,1 @@\n" + strings.Repeat("+x", 600) + "\n", "Write b.go (+1 −0)", "file: /w/b.go\n" + strings.Repeat("+x", 443) + "…\nChat: Docs", false, ""},
+		{"c.md", "@@ -1,1 +1,1 @@\n-a\n+[redacted]\n", "Edit c.md (+1 −1)", "file: /w/c.md\n@@ -1,1 +1,1 @@\n-a\n+[redacted]\nChat: Docs", false, ""},
+		{"d.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Edit d.md (+1 −1)", "update: /w/d.md\n@@ -1,1 +1,1 @@\n-a\n+b\nChat: Docs", true, `[{"filePath":"/w/d.md","type":"update"}]`},
 		{"e.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Move /w/e.md to /w/package.json", "", false, `[{"filePath":"/w/e.md","movePath":"/w/package.json","type":"move"}]`},
 		{"f.md", "@@ -1,1 +0,0 @@\n-a\n", "Delete /w/f.md", "", false, `[{"filePath":"/w/f.md","type":"delete"}]`},
-		{"i.md", "", "Edit i.md (no line changes)", "/w/i.md\nChat: Docs", true, ""},
-		{"g.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Apply a patch to 2 files", "", false, `[{"filePath":"/w/g.md"},{"filePath":"/w/h.md"}]`},
+		{"i.md", "", "Edit i.md (no line changes)", "file: /w/i.md\n  No line changes: the file is empty, or it already has this content.\nChat: Docs", true, ""},
+		{"g.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Change 2 files", "", false, `[{"filePath":"/w/g.md"},{"filePath":"/w/h.md"}]`},
 	} {
 		about := map[string]any{"filepath": "/w/" + c.name, "diff": header("/w/"+c.name) + c.diff}
 		if c.files != "" {
@@ -317,12 +316,15 @@ func TestASearchThatIsNotShownWholeIsNotApprovedOnAPhone(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "Docs")
-	for i, metadata := range []string{`{}`, `{"pattern":"KEY","path":"/w/private","include":".env*"}`} {
+	for i, metadata := range []string{`{}`, `{"pattern":"KEY","path":"/w/private"}`,
+		`{"pattern":"KEY","include":"` + strings.Repeat("x", 1000) + `"}`} {
 		id := fmt.Sprint("per_", i)
 		s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+
 			`","sessionID":"s","permission":"grep","patterns":["KEY"],"metadata":`+metadata+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
-		is.Equal(buttons(t, s.awaitRequest(r, i))["Approve"] != "", i == 0)
+		got := s.awaitRequest(r, i)
+		is.Equal(buttons(t, got)["Approve"] != "", i < 2)
+		is.Equal(strings.Contains(read(t, got.body).Message, "KEY\n  path: /w/private\n"), i == 1)
 	}
 }
 
@@ -342,16 +344,4 @@ func TestTheLargestNotificationFits(t *testing.T) {
 		`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
 	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
 	is.True(len(s.awaitRequest(r, 0).body) < 3400) // Web Push adds two buttons
-}
-
-// A request of another kind over the API may hold anything in its metadata.
-func TestOnlyARequestForACommandIsShownAsOne(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	ask := events.PermissionAsk{ID: "per_1", Permission: "deploy", Patterns: []string{"shop to production"},
-		Metadata: json.RawMessage(`{"command":"ls","target":"production"}`)}
-	title, text, whole := push.Describe(ask, "", "")
-	is.Equal(title, "Use deploy: shop to production")
-	is.Equal(text, "shop to production")
-	is.True(!whole) // the metadata is not shown
 }

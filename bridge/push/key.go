@@ -49,7 +49,7 @@ func (p *Push) notifyKey(ctx context.Context, e events.Event, saved events.Saved
 	id := identify(model.Providers, e.Subject.ID, fmt.Sprint(since))
 	n := events.Notice{Type: typeKey}
 	if before == "" {
-		return p.withdraw(ctx, e, about, id, n)
+		return p.withdraw(ctx, e, id, n)
 	}
 	n.Title, _ = p.shown("The key of "+now.ID+" is refused", maxTitle)
 	n.Message, _ = p.shownLines(before, maxShown)

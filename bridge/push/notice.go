@@ -40,7 +40,7 @@ func ofChat(chat string) events.Subject { return events.Subject{Scope: events.Sc
 
 // notifyRequest notifies the people of a chat of a pending permission request or question. cause is the id of the event
 // that made it pending, "" if unknown.
-func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice, why string) error {
+func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice) error {
 	waiting, err := p.isPending(ctx, n)
 	if err != nil || !waiting {
 		return err
@@ -62,7 +62,7 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 		if err != nil {
 			return err
 		}
-		p.describeRequest(&n, request, arguments, chat.Title, why)
+		p.describeRequest(&n, request, arguments, chat.Title)
 	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	case err != nil || since == 0:
 		return err
 	case now.Status != mcpserver.Pending:
-		return p.withdraw(ctx, e, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
+		return p.withdraw(ctx, e, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
 	}
 	reached := ""
 	if len(now.Hosts) > 0 {
@@ -232,7 +232,7 @@ func (p *Push) withdrawDecided(ctx context.Context, e events.Event, n events.Not
 	if n.Question != "" {
 		n.Type = typeQuestion
 	}
-	return p.withdraw(ctx, e, ofChat(n.Chat), noticeID(n), n)
+	return p.withdraw(ctx, e, noticeID(n), n)
 }
 
 // peopleOf returns the accounts to notify: the owner, or all administrators if there is no owner.

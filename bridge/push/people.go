@@ -8,13 +8,13 @@ import (
 
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
-	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 )
 
 // The collections with the people's devices, and the rules about which notifications they get.
 const (
-	devicesCollection = device.Collection
+	devicesCollection = channel.Devices
 	rulesCollection   = "notification_rules"
 )
 

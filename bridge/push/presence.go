@@ -83,7 +83,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since := time.Now().Add(-maxResumeAge).UTC().Format(events.TimeFormat)
+	since := time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
 	chats := map[string]bool{}
 	for _, a := range requests {
 		chats[a.Chat] = chats[a.Chat] || a.WaitsForPerson() && a.Created > since
@@ -120,8 +120,7 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 		if !a.WaitsForPerson() {
 			continue // the policy is still deciding; its event will notify
 		}
-		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Permission: a.EnginePermission},
-			a.ReferredReason); err != nil {
+		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Permission: a.EnginePermission}); err != nil {
 			return err
 		}
 	}
@@ -130,7 +129,7 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 		return err
 	}
 	for _, q := range waiting {
-		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Question: q.EngineQuestion}, ""); err != nil {
+		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Question: q.EngineQuestion}); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,7 @@
 //
 // A durable consumer follows the log. A person is needed for a permission request that the policy left to one, for a
 // question, and for an MCP server that waits for approval. For each device the consumer appends notification.queued.
-// The device's own queue sends it, and appends notification.sent or notification.failed.
+// An outbox.Loop sends it, and appends notification.sent or notification.failed.
 //
 // Promises:
 //   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner
@@ -24,11 +24,11 @@ package push
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -57,19 +57,13 @@ type Push struct {
 	RetryAfter []time.Duration              // pauses between tries
 	AwayAfter  time.Duration                // after this time of absence, an account has left the chat
 
-	notifications notificationLog
-	withheld      withheldNotifications
+	withheld withheldNotifications
+	queueing sync.Mutex // serializes queue
 
-	queueing sync.Mutex // serializes queue, also with the resume in Run
-
-	mu     sync.Mutex
-	queues map[string]chan job // by device; nil unless Run is running
-	serves func(chan job)      // starts to serve a queue
+	mu          sync.Mutex
+	withdrawals map[string]delivery // of the last hour, by row
+	woken       chan struct{}       // of a withdrawal
 }
-
-// DefaultRetryAfter are the pauses between the tries to send one notification: 155 s in all.
-var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
-	80 * time.Second}
 
 // Consumer is the name of the durable consumer.
 const Consumer = "push"
@@ -105,10 +99,10 @@ func (p *Push) Run(ctx context.Context) error {
 	var busy sync.WaitGroup
 	defer busy.Wait()
 	defer cancel()
-	defer p.open(nil)
-	if err := p.resume(ctx, func(q chan job) { busy.Go(func() { p.serve(ctx, q) }) }); err != nil {
-		return fmt.Errorf("resume notifications: %w", err)
-	}
+	p.withdrawals, p.woken = map[string]delivery{}, make(chan struct{}, 1)
+	loop := outbox.Loop[delivery]{Name: "notifications", Model: p.Model, Logger: p.Logger, Pauses: p.RetryAfter,
+		Open: p.open, Try: p.try, Most: maxQueue, Drop: p.drop, Woken: p.woken}
+	busy.Go(func() { _ = loop.Run(ctx) }) // until ctx ends
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })
 	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
@@ -128,13 +122,13 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	chat := e.Subject.ID
 	switch d := d.(type) {
 	case events.PermissionReferred:
-		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionDecided:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.QuestionRequested:
-		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: d.Question}, "")
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionAnswered:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionExpired:
@@ -162,7 +156,7 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	chat := e.Subject.ID
 	switch b := body.(type) {
 	case events.QuestionAsk:
-		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID})
 	case opencode.QuestionReplied:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})
 	case opencode.PermissionReplied:

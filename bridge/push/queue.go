@@ -1,188 +1,208 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
-	"pocketcoder/events/log/sleep"
 	"pocketcoder/handlers"
 	records "pocketcoder/handlers/record"
+	"pocketcoder/projections"
 )
 
-// job is an entry of a device's queue: a notification to send or to withdraw.
-type job struct {
-	about    events.Subject
-	target   target
-	notice   events.Notice
-	cause    string // id of notification.queued
-	withdraw bool
-}
+const (
+	maxQueue = 50             // notifications that wait for a device
+	maxAge   = 24 * time.Hour // of a notification that is sent, and of a request of which a new process notifies
+)
 
-// maxQueue is the length of a device's queue.
-const maxQueue = 50
-
-// queue appends notification.queued and puts the notification into the device's queue. It does nothing if the
-// notification was queued before.
+// queue appends notification.queued, unless the notification was queued before.
 func (p *Push) queue(ctx context.Context, about events.Subject, id string, d service.Device, n events.Notice,
 	cause string) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()
-	states, err := p.notifications.of(ctx, p.Log, about)
-	t := target{id, d.ID}
-	if _, known := states[t]; err != nil || known {
+	if err := p.Model.CatchUp(ctx); err != nil {
 		return err
 	}
-	queuedEvent := events.NotificationQueued{Notification: id, Device: d.ID, User: d.User, Notice: n}
-	if err := p.record(ctx, about, t, cause, queuedEvent); err != nil {
+	if _, known, err := p.Model.NotificationTo(ctx, id, d.ID); err != nil || known {
 		return err
 	}
-	p.put(ctx, job{about: about, target: t, notice: n, cause: identify(queuedEvent.Kind(), id, d.ID)})
-	return nil
+	return p.record(ctx, about, identify(events.NotificationQueued{}.Kind(), id, d.ID), cause,
+		events.NotificationQueued{Notification: id, Device: d.ID, User: d.User, Notice: n})
+}
+
+// record appends an event about a notification, and returns once the read models include it. Its id is derived from its
+// content, so the server drops a second one.
+func (p *Push) record(ctx context.Context, about events.Subject, id, cause string, d events.Data) (err error) {
+	var e events.Event
+	switch about.Scope {
+	case events.ScopeConfig:
+		e, err = events.NewConfig(about.Collection, about.ID, events.ActorSystem, d)
+	case events.ScopeUser:
+		e, err = events.NewUser(about.ID, events.ActorSystem, d)
+	default:
+		e, err = events.New(about.ID, events.ActorSystem, d)
+	}
+	if err != nil {
+		return err
+	}
+	e.ID = id
+	seq, err := p.Log.Append(ctx, e.CausedBy(cause))
+	if err != nil {
+		return fmt.Errorf("record notification: %w", err)
+	}
+	return p.Model.Wait(ctx, seq)
+}
+
+// withdrawal removes a notification of a request that was decided from the device to which it was sent.
+type withdrawal struct {
+	notice events.Notice
+	event  events.Event // the decision
+	done   bool         // so that OpenCode's event about the decision does not withdraw it again
+}
+
+// delivery is a notification to send or to withdraw.
+type delivery struct {
+	projections.Notification
+	withdrawal *withdrawal // nil to send it
 }
 
 // withdraw withdraws a notification, because of e, from the devices to which it was sent or for which it is queued.
-func (p *Push) withdraw(ctx context.Context, e events.Event, about events.Subject, id string, n events.Notice) error {
+func (p *Push) withdraw(ctx context.Context, e events.Event, id string, n events.Notice) error {
 	if time.Since(e.Time) > maxWithdrawalAge {
 		return nil
 	}
-	states, err := p.notifications.of(ctx, p.Log, about)
-	for t, s := range states {
-		if t.notification == id && (s == queued || s == sent) {
-			p.put(ctx, job{about: about, target: t, notice: n, withdraw: true})
+	all, err := p.Model.Notifications(ctx, id)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	for _, sent := range all {
+		if _, known := p.withdrawals[sent.ID]; !known && sent.State != projections.NotificationFailed {
+			p.withdrawals[sent.ID] = delivery{sent, &withdrawal{notice: n, event: e}}
 		}
 	}
-	return err
-}
-
-// open creates empty queues. serves starts to serve a queue; nil stops queueing.
-func (p *Push) open(serves func(chan job)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.serves, p.queues = serves, map[string]chan job{}
-}
-
-// put adds a job to its device's queue. It never blocks: a notification for a full queue has failed. If Run is not
-// running, the next Run resumes the notification.
-func (p *Push) put(ctx context.Context, j job) {
-	if !p.enqueue(j) && !j.withdraw {
-		p.fail(ctx, j, service.Device{}, 0, service.PermanentError{Reason: "the queue of the device is full"})
-	}
-}
-
-func (p *Push) enqueue(j job) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.serves == nil {
-		return true
-	}
-	q := p.queues[j.target.device]
-	if q == nil {
-		q = make(chan job, maxQueue)
-		p.queues[j.target.device] = q
-		p.serves(q)
-	}
+	p.mu.Unlock()
 	select {
-	case q <- j:
-		return true
+	case p.woken <- struct{}{}:
 	default:
-		return false
 	}
+	return nil
 }
 
-func (p *Push) serve(ctx context.Context, q chan job) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case j := <-q:
-			if j.withdraw {
-				p.sendWithdrawal(ctx, j)
-			} else {
-				p.deliver(ctx, j)
-			}
+// open lists the notifications to send and to withdraw.
+func (p *Push) open(ctx context.Context) (open []outbox.Effect[delivery], next time.Duration, err error) {
+	all, err := p.Model.OpenNotifications(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, n := range all {
+		open = append(open, outbox.Effect[delivery]{Key: n.ID, Target: n.Device, Of: delivery{n, nil}})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, w := range p.withdrawals {
+		if time.Since(w.withdrawal.event.Time) > maxWithdrawalAge {
+			delete(p.withdrawals, id)
+		} else if !w.withdrawal.done {
+			w.Position = int64(w.withdrawal.event.Seq)
+			open = append(open, outbox.Effect[delivery]{Key: "withdraw " + id, Target: w.Device, Of: w})
 		}
 	}
+	slices.SortFunc(open, func(a, b outbox.Effect[delivery]) int { return cmp.Compare(a.Of.Position, b.Of.Position) })
+	return open, time.Hour, nil
 }
 
-// deliver tries to send a notification until it is sent or has failed.
-func (p *Push) deliver(ctx context.Context, j job) {
-	for attempt := 1; ; attempt++ {
-		d, err := p.attempt(ctx, j)
-		if err == nil {
-			p.recordResult(ctx, j, events.NotificationSent{
-				Notification: j.target.notification, Device: d.ID, Service: d.Service, Host: p.Sender.Host(d), Attempts: attempt,
-			})
-			return
-		}
-		if ctx.Err() != nil {
-			return // the next process resumes it
-		}
-		if errors.As(err, new(service.PermanentError)) || attempt > len(p.RetryAfter) {
-			p.fail(ctx, j, d, attempt, err)
-			return
-		}
-		p.Logger.Warn("push", "device", d.ID, "host", p.Sender.Host(d), "attempt", attempt, "err", err)
-		if sleep.For(ctx, p.RetryAfter[attempt-1]) != nil {
-			return
-		}
+// try sends or withdraws a notification, and records the outcome unless another try may help.
+func (p *Push) try(ctx context.Context, e outbox.Effect[delivery]) error {
+	if e.Of.withdrawal != nil {
+		return p.sendWithdrawal(ctx, e.Of)
 	}
+	n, attempts := e.Of.Notification, e.Tried+1
+	d, err := p.send(ctx, n)
+	if err == nil {
+		return p.recordOutcome(ctx, n, events.NotificationSent{Notification: n.Notification, Device: d.ID,
+			Service: d.Service, Host: p.Sender.Host(d), Attempts: attempts})
+	}
+	if !errors.As(err, new(service.PermanentError)) && (attempts <= len(p.RetryAfter) || ctx.Err() != nil) {
+		return err
+	}
+	return p.fail(ctx, n, d, attempts, err)
 }
 
-// attempt sends a notification once, if its device is active and its request is pending.
-func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
-	d, active, err := p.device(ctx, j.target.device)
+// send sends a notification once, if its device is active and its request is pending.
+func (p *Push) send(ctx context.Context, n projections.Notification) (service.Device, error) {
+	d, active, err := p.device(ctx, n.Device)
 	if err != nil {
 		return d, err
 	}
 	if !active {
-		return service.Device{ID: j.target.device}, service.PermanentError{Reason: "the device is not active any more"}
+		return service.Device{ID: n.Device}, service.PermanentError{Reason: "the device is not active any more"}
 	}
-	waiting, err := p.isPending(ctx, j.notice)
+	if n.Created < time.Now().Add(-maxAge).UTC().Format(events.TimeFormat) {
+		return d, service.PermanentError{Reason: "it could not be sent within a day"}
+	}
+	var notice events.Notice
+	if err := json.Unmarshal([]byte(n.Notice), &notice); err != nil {
+		return d, service.PermanentError{Reason: "read the notice: " + err.Error()}
+	}
+	waiting, err := p.isPending(ctx, notice)
 	if err != nil {
 		return d, err
 	}
 	if !waiting {
 		return d, service.PermanentError{Reason: "it was decided before it could be sent"}
 	}
-	buttons, err := p.buttons(ctx, d, j.notice)
+	buttons, err := p.buttons(ctx, d, notice)
 	if err != nil {
 		return d, err
 	}
-	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	patient, cancel := outbox.Patient(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
-	return d, p.Sender.Send(patient, d, service.Message{ID: j.target.notification, Notice: j.notice, Buttons: buttons})
+	return d, p.Sender.Send(patient, d, service.Message{ID: n.Notification, Notice: notice, Buttons: buttons})
 }
-
-// shutdownGrace is how long a shutdown waits for the response of a push service. Without the response, the next process
-// would send the notification again.
-const shutdownGrace = 2 * time.Second
 
 // sendWithdrawal withdraws a notification from a device. A failure has no consequence, because the buttons of a decided
 // request do nothing.
-func (p *Push) sendWithdrawal(ctx context.Context, j job) {
-	states, err := p.notifications.of(ctx, p.Log, j.about)
-	if err != nil || states[j.target] != sent {
-		return
+func (p *Push) sendWithdrawal(ctx context.Context, w delivery) error {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		w.withdrawal.done = true
+	}()
+	now, _, err := p.Model.NotificationTo(ctx, w.Notification.Notification, w.Device)
+	if err != nil || now.State != projections.NotificationSent {
+		return nil
 	}
-	d, active, err := p.device(ctx, j.target.device)
+	d, active, err := p.device(ctx, w.Device)
 	if err != nil || !active {
-		return
+		return nil
 	}
-	p.notifications.withdraw(j.about, j.target) // so that OpenCode's event about the decision does not withdraw it again
-	if err := p.Sender.Send(ctx, d, service.Message{ID: j.target.notification, Notice: j.notice,
-		Done: true}); err != nil && ctx.Err() == nil {
+	message := service.Message{ID: now.Notification, Notice: w.withdrawal.notice, Done: true}
+	if err := p.Sender.Send(ctx, d, message); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
 	}
+	return nil
+}
+
+func (p *Push) drop(ctx context.Context, e outbox.Effect[delivery]) error {
+	if e.Of.withdrawal != nil {
+		return nil
+	}
+	return p.fail(ctx, e.Of.Notification, service.Device{}, 0,
+		service.PermanentError{Reason: "the queue of the device is full"})
 }
 
 // fail records that a notification was not sent. If the push service does not know the device any more, fail
 // deactivates the device.
-func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, cause error) {
+func (p *Push) fail(ctx context.Context, n projections.Notification, d service.Device, attempts int,
+	cause error) error {
 	var final service.PermanentError
 	errors.As(cause, &final)
 	if final.Gone {
@@ -194,30 +214,19 @@ func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, 
 			p.Logger.Error("deactivate device", "device", d.ID, "err", err)
 		}
 	}
-	p.recordResult(ctx, j, events.NotificationFailed{
-		Notification: j.target.notification, Device: j.target.device, Service: d.Service, Host: p.Sender.Host(d),
+	return p.recordOutcome(ctx, n, events.NotificationFailed{
+		Notification: n.Notification, Device: n.Device, Service: d.Service, Host: p.Sender.Host(d),
 		Attempts: attempts, Reason: cause.Error(), Gone: final.Gone,
 	})
 }
 
-// A result that could not be recorded is recorded again after recordPause. Each try takes at most recordTimeout, and a
-// shutdown waits for it.
-const (
-	recordPause   = time.Second
-	recordTimeout = 3 * time.Second
-)
-
-// recordResult records the result of a job. It retries until it succeeds, because an unrecorded notification would be
-// sent again.
-func (p *Push) recordResult(ctx context.Context, j job, d events.Data) {
-	for {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-		err := p.record(bounded, j.about, j.target, j.cause, d)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		p.Logger.Error("push", "err", err)
-		_ = sleep.For(ctx, recordPause)
+func (p *Push) recordOutcome(ctx context.Context, n projections.Notification, d events.Data) error {
+	about, err := events.ParseSubject(n.Subject)
+	if err != nil {
+		return err
 	}
+	return outbox.Record(ctx, p.Logger, func(ctx context.Context) error {
+		return p.record(ctx, about, identify(d.Kind(), n.Notification, n.Device),
+			identify(events.NotificationQueued{}.Kind(), n.Notification, n.Device), d)
+	})
 }

@@ -286,8 +286,8 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 	is.Equal(read(t, got.body).Title, "Connect to a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
 
-	keep := events.KeepMetadata{Quarantined: events.Quarantined{Name: ".envrc", Kind: "file", Bytes: 6}, Text: "ls -l\n",
-		Command: "make"}
+	keep := events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 6},
+		Text: "ls -l\n", Command: "make"}
 	for i, cut := range []bool{false, true} { // the rest must be read first, elsewhere
 		id := fmt.Sprint("k", i)
 		keep.Cut = cut
@@ -295,9 +295,10 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 			Message: "A command created .envrc. Keep it?", Metadata: events.MustEncode(keep)})
 		s.append(chat, events.PermissionReferred{Permission: id, Reason: "a person decides"})
 		got = s.awaitRequest(r, 3+i)
-		is.Equal(read(t, got.body).Title, "Keep .envrc")
-		is.Equal(read(t, got.body).Message, "A command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
-			"  file, 6 bytes\n"+map[bool]string{true: "  Only its beginning is shown.\n"}[cut]+"  ls -l\na person decides\nChat: chat")
+		is.Equal(read(t, got.body).Title, "Keep .envrc?")
+		is.Equal(read(t, got.body).Message, "A command created .envrc. Keep it? If you deny it, it is deleted.\n"+
+			"  what it is: file, 6 bytes\n  created before this ended: make\n  in the quarantine: q1\n"+
+			map[bool]string{true: "  Only its beginning is shown.\n"}[cut]+"  ls -l\na person decides\nChat: chat")
 		is.Equal(buttons(t, got)["Approve"] == "", cut)
 	}
 }

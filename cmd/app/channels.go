@@ -7,10 +7,11 @@ import (
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/email"
 	"pocketcoder/bridge/channel/telegram"
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/handlers/channel"
 )
 
-// wireChannels creates the channels to messengers. It comes before the web server, which changes their records.
+// wireChannels creates the channels to messengers.
 func (s *System) wireChannels() {
 	s.channels = &channel.Channels{
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Decide: s.gate.Decide,
@@ -22,7 +23,7 @@ func (s *System) wireChannels() {
 // runChannels connects the channels, on the node with the engine.
 func (s *System) runChannels(ctx context.Context) error {
 	hub := &bridge.Hub{
-		Channels: s.channels, Model: s.model, Logger: s.o.Logger, URL: s.publicURL, RetryAfter: bridge.DefaultRetryAfter,
+		Channels: s.channels, Model: s.model, Logger: s.o.Logger, URL: s.publicURL, RetryAfter: outbox.RetryAfter,
 		Connect: func(c channel.Channel, token string, logger *slog.Logger) (bridge.Platform, error) {
 			if c.Kind == channel.Email {
 				return email.New(c, token, s.o.PushPrivate, logger)
@@ -36,6 +37,6 @@ func (s *System) runChannels(ctx context.Context) error {
 // runWebhooks posts events to the URLs that subscribe to them, on the node with the engine.
 func (s *System) runWebhooks(ctx context.Context) error {
 	sender := &bridge.WebhookSender{Channels: s.channels, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		RetryAfter: bridge.WebhookRetryAfter, AllowPrivate: s.o.PushPrivate}
+		RetryAfter: outbox.RetryAfter, AllowPrivate: s.o.PushPrivate}
 	return sender.Run(ctx)
 }

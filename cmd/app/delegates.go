@@ -13,7 +13,6 @@ func (s *System) wireDelegates() {
 	s.delegates = &delegate.Delegates{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
 		Limits: delegate.Limits{All: s.o.MaxDelegates}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
 		Active: s.model.ActiveDelegates}
-	s.tools.Delegates = s.delegates
 }
 
 // endCommands ends the commands of a chat in the name of an actor.

@@ -17,7 +17,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// operator is the actor of commands that use the operator's key.
+// operator is the actor of the commands of the owner of the data directory.
 var operator = events.UserActor("operator")
 
 // health returns the state of each part that this node runs.

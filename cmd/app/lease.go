@@ -52,7 +52,8 @@ type engineLease struct {
 }
 
 // openEngineLease opens the bucket with so many replicas, and returns the lease of an engine for a node.
-func openEngineLease(ctx context.Context, nc *nats.Conn, replicas int, engine, node string) (*engineLease, error) {
+func openEngineLease(ctx context.Context, nc *nats.Conn, replicas int, engine, node string, changed func(),
+	expired func(error)) (*engineLease, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
@@ -61,7 +62,7 @@ func openEngineLease(ctx context.Context, nc *nats.Conn, replicas int, engine, n
 	if err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
-	return &engineLease{kv: kv, engine: engine, node: node, pause: leasePause, Changed: func() {}}, nil
+	return &engineLease{kv: kv, engine: engine, node: node, pause: leasePause, Changed: changed, Expired: expired}, nil
 }
 
 // leaseBucket returns the configuration of the bucket.

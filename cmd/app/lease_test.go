@@ -32,14 +32,13 @@ func startNodes(t *testing.T) (start func(name string) *leaseNode) {
 		is := is.New(t)
 		n := &leaseNode{conn: eventstest.Conn(t, server), expired: make(chan error, 1)}
 		var err error
-		n.engineLease, err = openEngineLease(t.Context(), n.conn, 1, "e1", name)
-		is.NoErr(err)
-		n.pause = 500 * time.Millisecond // a busy machine renews the lease in time, too
-		n.Expired = func(err error) {
+		n.engineLease, err = openEngineLease(t.Context(), n.conn, 1, "e1", name, func() {}, func(err error) {
 			if n.holds.Swap(false) {
 				n.expired <- err
 			}
-		}
+		})
+		is.NoErr(err)
+		n.pause = 500 * time.Millisecond // a busy machine renews the lease in time, too
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- n.Run(ctx, func() error { n.holds.Store(true); return nil }) }()

@@ -52,8 +52,8 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 	return err
 }
 
-// configureEngine sets the stored keys of providers and the sealed procedures for OpenCode. wireNetwork comes first.
-func (s *System) configureEngine(ctx context.Context) error {
+// wireConfiguration creates what configures OpenCode: the stored keys of providers, the sealed procedures and notes.
+func (s *System) wireConfiguration() {
 	s.restarts = configuration.NewRestarts(s.engine, s.model)
 	s.modelKeys = &configuration.ModelKeys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
 		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
@@ -62,11 +62,6 @@ func (s *System) configureEngine(ctx context.Context) error {
 		Logger: s.o.Logger}
 	s.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: s.o.Workspace, Logger: s.o.Logger,
 		State: filepath.Join(s.o.engineState(), "notes.json")}
-	s.engine.SkillChanged = func(name, text string) error { return s.procedures.Changed(ctx, name, text) }
-	if err := s.modelKeys.Load(ctx); err != nil {
-		return err
-	}
-	return s.procedures.Load(ctx)
 }
 
 func openDemo(price provider.Price) (p provider.Provider, isDemo bool, closeModel func(), err error) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"pocketcoder/bridge/egress"
 	"pocketcoder/bridge/mcp"
 	"pocketcoder/bridge/mcp/gateway"
@@ -48,7 +50,7 @@ func (s *System) openMetrics() (err error) {
 	if s.metrics, err = listen("metrics", s.o.Metrics, "--metrics"); err != nil {
 		return err
 	}
-	s.onClose(func() { s.metrics.Close() })
+	s.onClose("the metrics", s.metrics.Close)
 	s.progress.Done("metrics", "http://%s/metrics", s.metrics.Addr())
 	return nil
 }
@@ -62,16 +64,16 @@ func (s *System) serveMetrics(ctx context.Context) error {
 		Logger: s.o.Logger}))
 }
 
-// wireNetwork creates the network access of commands. It comes after the API, which has the tail of the log.
+// wireNetwork creates the network access of commands and of OpenCode.
 func (s *System) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.Egress) // checked by Options.Check
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
-	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port),
-		Tail: s.web.API.Tail}
-	s.engineNetwork = &network.Engine{Network: s.exec.Network}
+	s.network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.tail}
+	var models []string
 	if address := s.provider.ModelAddress(); address != "" {
-		s.engineNetwork.Models = []string{address}
+		models = []string{address}
 	}
+	s.engineNetwork = &network.Engine{Network: s.network, Models: models}
 }
 
 // wireGateway makes the gateway to MCP servers.
@@ -79,10 +81,14 @@ func (s *System) wireGateway() {
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.gateway = &gateway.Gateway{
 		Engine: engine, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Programs: s.programs, Conn: s.nc, Pool: Pool,
-		Workspace: s.o.Workspace, Hosts: &network.Servers{Network: s.exec.Network}, Proxy: net.JoinHostPort("127.0.0.1", port),
-		Offer: s.tools.Offer, Elicit: s.tools.Elicit, Logger: s.o.Logger,
+		Workspace: s.o.Workspace, Hosts: &network.Servers{Network: s.network}, Proxy: net.JoinHostPort("127.0.0.1", port),
+		Offer: func(all []gateway.Tool) { s.tools.Offer(all) }, Elicit: s.elicit, Logger: s.o.Logger,
 	}
-	s.tools.Gateway = s.gateway
+}
+
+// elicit asks a person what an MCP server wants to know.
+func (s *System) elicit(ctx context.Context, e gateway.Elicitation) (*protocol.ElicitResult, string, error) {
+	return s.tools.Elicit(ctx, e)
 }
 
 func (s *System) mcpSecrets() mcpserver.Secrets {
@@ -94,7 +100,7 @@ func (s *System) runEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.exec.Network, Engine: s.engineNetwork, Servers: s.gateway.Hosts,
+	return (&egress.Server{Network: s.network, Engine: s.engineNetwork, Servers: s.gateway.Hosts,
 		Logger: s.o.Logger, Roots: roots, Own: s.tools, Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
 }
 
@@ -105,7 +111,7 @@ func (s *System) renewTools() opencode.MCPServer {
 	s.log.Conceal(secret.System, "mcp", strings.TrimPrefix(secrets.Header, "Bearer "), secrets.Key)
 	host := egress.OwnHost
 	if s.isolation.Level == isolation.None {
-		host = s.exec.Network.Proxy
+		host = s.network.Proxy
 	}
 	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key}
 }

@@ -5,22 +5,21 @@ import (
 	"errors"
 	"os"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/secret"
-	"pocketcoder/web/api"
 )
 
-// wirePush creates the sender of notifications. It comes after the API, which knows which users are viewing a chat.
+// wirePush creates the sender of notifications.
 func (s *System) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.gate.Decide, Logger: s.o.Logger,
-		Sender:  service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
-		Present: s.web.Realtime.IsViewing, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
+		Sender:     service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
+		Present:    func(user, chat string) bool { return s.web.Realtime.IsViewing(user, chat) },
+		RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
-	s.engineNode.Push = s.push
-	s.web.API.Push = api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act}
 }
 
 // openVAPID loads the keys for Web Push. All nodes use the keys of the first one, because browsers subscribe with them.

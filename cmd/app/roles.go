@@ -72,7 +72,6 @@ func (o Options) shellSocket() string { return filepath.Join(o.engineState(), "r
 // openLease opens the lease of the engine. A system without Options.Roles owns its data alone. It needs no lease and
 // leads at once.
 func (s *System) openLease(ctx context.Context) (err error) {
-	s.leading = make(chan struct{})
 	if s.o.Roles == nil {
 		return s.lead()
 	}
@@ -82,16 +81,16 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	}
 	// The name is new at each start, because the work of the earlier process has ended.
 	s.node = host + "-" + strings.ToLower(rand.Text()[:6])
-	if s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node); err != nil {
-		return err
-	}
-	s.lease.Changed = s.change
-	s.lease.Expired = func(err error) {
-		time.AfterFunc(100*time.Millisecond, func() { os.Exit(1) }) // even if writing the log line blocks
-		s.o.Logger.Error("this node ends at once, because another one may run the engine; start it again", "err", err)
-		os.Exit(1) // OpenCode and the worker die with this process; the log shows what they began
-	}
-	return nil
+	s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node, s.change, s.endAtOnce)
+	return err
+}
+
+// endAtOnce ends this process because its lease has expired. OpenCode and the worker die with it; the log shows what
+// they began.
+func (s *System) endAtOnce(err error) {
+	time.AfterFunc(100*time.Millisecond, func() { os.Exit(1) }) // even if writing the log line blocks
+	s.o.Logger.Error("this node ends at once, because another one may run the engine; start it again", "err", err)
+	os.Exit(1)
 }
 
 // lead opens the socket of pocketcoder-shell, and starts the actors of the engine.

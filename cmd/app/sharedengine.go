@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/web/api"
 	"pocketcoder/web/routes"
 )
 
@@ -69,43 +68,24 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 	}.ServeEngine(ctx, g.Conn, g.ID, g.Logger)
 }
 
-// diff, todo and changed return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.
 func (g *sharedEngine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
-	out, err := g.Outbox.Diff(ctx, r.Chat, r.Message)
-	return out, refusalOf(err)
+	return g.Outbox.Diff(ctx, r.Chat, r.Message)
 }
 
 func (g *sharedEngine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
-	out, err := g.Outbox.Todo(ctx, r.Chat)
-	return out, refusalOf(err)
+	return g.Outbox.Todo(ctx, r.Chat)
 }
 
 func (g *sharedEngine) changed(ctx context.Context, r chatRequest) ([]string, error) {
-	files, err := g.Outbox.Changed(ctx, r.Chat, r.Message)
-	return files, refusalOf(err)
-}
-
-func refusalOf(err error) error {
-	if errors.Is(err, outbox.ErrUnavailable) {
-		return handlers.Refuse(handlers.Unavailable, "%v", err)
-	}
-	return err
+	return g.Outbox.Changed(ctx, r.Chat, r.Message)
 }
 
 func (g *sharedEngine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
 	a, err := handlers.SendToEngine(ctx, g.Conn, g.ID, name, command)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
-		err = errors.Join(api.ErrUnavailable, err)
+		err = errors.Join(outbox.ErrUnavailable, err)
 	}
-	return a, unavailable(err)
-}
-
-// unavailable adds the API's error if OpenCode does not answer.
-func unavailable(err error) error {
-	if errors.Is(err, outbox.ErrUnavailable) || handlers.CodeOf(err) == handlers.Unavailable {
-		return errors.Join(api.ErrUnavailable, err)
-	}
-	return err
+	return a, err
 }
 
 // Chats returns the functions of the API that need OpenCode.
@@ -113,24 +93,21 @@ func (g *sharedEngine) Chats() routes.Engine {
 	return routes.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			if g.Leads() {
-				out, err := g.Outbox.Diff(ctx, chat, message)
-				return out, unavailable(err)
+				return g.Outbox.Diff(ctx, chat, message)
 			}
 			a, err := g.send(ctx, "diff", chatRequest{chat, message})
 			return a.Result, err
 		},
 		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) {
 			if g.Leads() {
-				out, err := g.Outbox.Todo(ctx, chat)
-				return out, unavailable(err)
+				return g.Outbox.Todo(ctx, chat)
 			}
 			a, err := g.send(ctx, "todo", chatRequest{Chat: chat})
 			return a.Result, err
 		},
 		Changed: func(ctx context.Context, chat, message string) (files []string, err error) {
 			if g.Leads() {
-				files, err := g.Outbox.Changed(ctx, chat, message)
-				return files, unavailable(err)
+				return g.Outbox.Changed(ctx, chat, message)
 			}
 			a, err := g.send(ctx, "changed", chatRequest{chat, message})
 			if err != nil {

@@ -37,6 +37,7 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/opencode/snapshots"
+	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
@@ -63,6 +64,7 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
+	"pocketcoder/web/api"
 )
 
 // New opens the foundations of a system in order. It closes what it has opened if it returns an error.
@@ -75,22 +77,22 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	ctx = log.WithoutTimeout(ctx) // opening a large log on a busy machine takes long
 	defer func() {
 		if err != nil {
-			s.close()
+			err = errors.Join(err, s.close())
 		}
 	}()
 	release, err := o.Data.Open()
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(release)
+	s.onClose("the data directory", without(release))
 	if s.listener, err = listen("web server", o.HTTP, "--http"); err != nil {
 		return nil, err
 	}
-	s.onClose(func() { s.listener.Close() })
+	s.onClose("the web server", s.listener.Close)
 	if s.local, err = listenLocal(o.Data.APISocket()); err != nil {
 		return nil, err
 	}
-	s.onClose(func() { s.local.Close() })
+	s.onClose("the API socket", s.local.Close)
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if s.egress, err = listen("egress proxy", o.Egress, "--egress"); err != nil {
 		return nil, err
 	}
-	s.onClose(func() { s.egress.Close() })
+	s.onClose("the egress proxy", s.egress.Close)
 	if s.isolation, err = isolation.Choose(o.Isolation); err != nil {
 		return nil, fmt.Errorf("isolate OpenCode: %w", err)
 	}
@@ -106,7 +108,7 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if s.ssh, err = openSSH(ctx, o, s.progress); err != nil {
 		return nil, err
 	}
-	s.onClose(func() { s.ssh.Close() })
+	s.onClose("the SSH server", without(s.ssh.Close))
 	if err := s.openLog(ctx); err != nil {
 		return nil, err
 	}
@@ -122,14 +124,15 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	s.log.Conceal(secret.System, "push", s.vapid.Private)
 	s.log.Conceal(secret.Environment, "relay", o.Relay.Secret)
 	s.publicURL, s.ports = o.publicURL(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
-	s.wire()
-	if err := s.configureEngine(ctx); err != nil {
+	s.wire(ctx)
+	if err := errors.Join(s.modelKeys.Load(ctx), s.procedures.Load(ctx)); err != nil {
 		return nil, err
 	}
-	s.onClose(func() {
+	s.onClose("the socket of the shell", func() error {
 		if s.leads() {
-			s.shells.Close()
+			return s.shells.Close()
 		}
+		return nil
 	})
 	return s, s.openLease(ctx)
 }
@@ -148,14 +151,15 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.onClose(s.nats.Close)
+	s.onClose("NATS", without(s.nats.Close))
 	s.nc, s.url = s.nats.Conn, s.nats.URL
-	s.disk = &logDisk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger}
+	s.disk = &logDisk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger,
+		Reopened: func() { s.log.Reopened() }}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
 	}
-	s.onClose(closeModel)
+	s.onClose("the demo model", without(closeModel))
 	streams := streamOptions(s.o)
 	streams.Refuse = s.disk.Refusal
 	if s.log, err = log.Open(ctx, s.nc, streams, secret.NewRedactor(s.provider.Secrets()...)); err != nil {
@@ -168,7 +172,6 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if lost := s.nats.Trouble(); lost != "" {
 		s.progress.Note("log", "%s", lost)
 	}
-	s.disk.Reopened = s.log.Reopened
 	if s.opened, err = s.log.Last(ctx); err != nil {
 		return err
 	}
@@ -176,28 +179,40 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if s.model, err = projections.Open(ctx, s.o.Data.ReadModels(), s.log); err != nil {
 		return err
 	}
-	s.onClose(func() { s.model.Close() })
+	s.onClose("the read model", s.model.Close)
 	if aside := s.model.ReplacedFile(); aside != "" {
 		s.progress.Note("read model", "%s", aside)
 	}
 	return nil
 }
 
-// onClose adds a function for close. close calls the functions in reverse order.
-func (s *System) onClose(fn func()) { s.closers = append(s.closers, fn) }
+// stop closes a foundation.
+type stop struct {
+	name  string
+	close func() error
+}
 
-// close closes the foundations in reverse order.
-func (s *System) close() {
-	for _, fn := range slices.Backward(s.closers) {
-		fn()
+// onClose adds a stop. close runs the stops in reverse order.
+func (s *System) onClose(name string, fn func() error) { s.stops = append(s.stops, stop{name, fn}) }
+
+// without returns a function without an error.
+func without(fn func()) func() error { return func() error { fn(); return nil } }
+
+// close closes the foundations in reverse order. An actor may have closed its listener before.
+func (s *System) close() (failed error) {
+	for _, stop := range slices.Backward(s.stops) {
+		if err := stop.close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			failed = errors.Join(failed, fmt.Errorf("close %s: %w", stop.name, err))
+		}
 	}
-	s.closers = nil
+	s.stops = nil
+	return failed
 }
 
 // Run runs the actors until one of them ends, a signal arrives or ctx ends. Then it closes the foundations. It calls
 // ready once every part works.
-func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
-	defer s.close()
+func (s *System) Run(ctx context.Context, ready func(datadir.Running)) (err error) {
+	defer func() { err = errors.Join(err, s.close()) }()
 	r := datadir.Running{
 		PID: os.Getpid(), Started: time.Now().UTC(), Version: program.Version(), NATS: s.url, HTTP: "http://" + s.listener.Addr().String(), Workspace: s.o.Workspace,
 	}
@@ -244,7 +259,7 @@ func openShells(o Options, confined isolation.Choice) (s shellListener, err erro
 // System holds the parts of a running system.
 type System struct {
 	o         Options
-	closers   []func()     // functions that close the foundations, in the order in which they were opened
+	stops     []stop       // of the foundations, in the order in which they were opened
 	listener  net.Listener // of the web server
 	local     net.Listener // of the API for the operator of this machine
 	metrics   net.Listener // for Prometheus; nil without --metrics
@@ -269,6 +284,7 @@ type System struct {
 	egress    net.Listener // listener of the egress proxy
 	shells    shellListener
 
+	tail          *tail.Tail
 	chats         *chat.Chats
 	records       *record.Records
 	permissions   *permission.Permissions
@@ -278,6 +294,8 @@ type System struct {
 	gate          permission.Gate
 	delegates     *delegate.Delegates
 	schedules     *schedule.Schedules
+	previews      schedule.Previews
+	network       *network.Sandbox // network access of commands
 	exec          *exec.Executions
 	engine        *opencode.Supervisor
 	engineNetwork *network.Engine // network access of OpenCode itself
@@ -304,81 +322,83 @@ type System struct {
 	changed       chan struct{} // a part's state may have changed
 }
 
-func (s *System) wire() {
+// wire makes the parts of the system, each of parts that are ready. Some parts need each other: ingest and the outbox,
+// OpenCode and its tools, the gate and the tools, the tools and the gateway, push and the web server. There the earlier
+// part gets a function that finds the later one when it is called, which is after wire.
+func (s *System) wire(ctx context.Context) {
 	s.quorum.Log = s.log
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	s.leading = make(chan struct{})
+	s.tail = tail.New(s.log)
 	s.chats, s.permissions = &chat.Chats{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
+	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}
 	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
 		Client: s.lives.Client, Pause: ingest.DefaultPause, IdleLimit: ingest.DefaultIdleLimit, Changed: s.change,
-		KeepOriginal: s.permissions.KeepOriginal,
+		KeepOriginal: s.permissions.KeepOriginal, Compare: s.holdUncertain, Uncertain: s.nats.Uncertain,
+		Resend: func(ctx context.Context, m projections.PendingMessage) (bool, error) { return s.outbox.Resend(ctx, m) },
 	}
-	s.outbox = &outbox.Outbox{
-		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
+	s.engine = &opencode.Supervisor{
+		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger,
+		Launcher: program.Launcher, Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change,
+		Expose: s.o.Expose, MCP: s.renewTools,
+		Conceal:      func(password string) { s.log.Conceal(secret.System, "opencode", password) },
+		Proxy:        func() *url.URL { return s.engineNetwork.Renew() },
+		Allow:        func(hosts []string) { s.engineNetwork.Allow(hosts) },
+		SkillChanged: func(name, text string) error { return s.procedures.Changed(ctx, name, text) },
 	}
-	s.ingest.Resend = s.outbox.Resend
-	s.ingest.Compare, s.ingest.Uncertain = s.holdUncertain, s.nats.Uncertain
+	s.gate = permission.Gate{
+		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
+		Call: findCall(s.model), History: s.model.PastRequests, LastOfExecution: s.model.LastOfExecution, Logger: s.o.Logger,
+		Evaluated: s.model.EvaluatedThrough, Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
+		NoteOn: func(ctx context.Context, chat string, a events.PermissionAsk) string {
+			return s.tools.PreviewTask(ctx, chat, a)
+		},
+	}
+	s.wireNetwork()
 	s.exec = &exec.Executions{
-		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
-		HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter,
+		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace,
+		Network: s.network, Session: s.ingest.Session, HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter, Logger: s.o.Logger,
 		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, events.KindKeep) },
 		HasTurn: func(ctx context.Context, chat string) (bool, error) {
 			c, _, err := s.model.Chat(ctx, chat)
 			return c.Turn == projections.TurnAssistant, err
 		},
 	}
-	s.outbox.BeforeEdit = s.exec.ExpectEdit
-	s.engine = &opencode.Supervisor{
-		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
-		Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose,
-		Conceal: func(password string) { s.log.Conceal(secret.System, "opencode", password) },
-		Proxy:   func() *url.URL { return s.engineNetwork.Renew() }, Allow: func(hosts []string) { s.engineNetwork.Allow(hosts) },
+	s.outbox = &outbox.Outbox{
+		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
+		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: effects.RetryAfter,
+		Rules: s.gate.RulesOf, BeforeEdit: s.exec.ExpectEdit,
+		Snapshots: &snapshots.Snapshots{Workspace: s.o.Workspace, Dir: s.engine.SnapshotDir(),
+			Kept: filepath.Join(s.o.engineState(), "kept"), Git: s.engine.RunGit},
 	}
-	s.outbox.Snapshots = &snapshots.Snapshots{Workspace: s.o.Workspace, Dir: s.engine.SnapshotDir(),
-		Kept: filepath.Join(s.o.engineState(), "kept"), Git: s.engine.RunGit}
+	s.worker = newWorkerProcess(s.o, s.url, s.keys, s.change, s.reportIsolation)
+	s.wireDelegates()
+	s.wireGateway()
+	s.previews = schedule.Previews{Gate: s.gate, ChatsOf: s.model.ChatsOf}
 	s.tools = &mcp.Server{
-		Engine: engine, Chats: s.chats, Records: s.records, Model: s.model, Logger: s.o.Logger,
+		Engine: engine, Chats: s.chats, Records: s.records, Model: s.model, Logger: s.o.Logger, JudgeRead: s.gate.JudgeRead,
+		Delegates: s.delegates, Schedules: s.schedules, Preview: s.previews.Of, Gateway: s.gateway,
 		Chat: func(session string) (string, bool) {
 			found, ok := s.ingest.Session(session)
 			return found.Chat, ok
 		},
 	}
-	s.engine.MCP = s.renewTools
-	s.gate = permission.Gate{
-		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
-		Call: findCall(s.model), History: s.model.PastRequests, LastOfExecution: s.model.LastOfExecution, Logger: s.o.Logger,
-		Evaluated: s.model.EvaluatedThrough,
-		Network:   s.o.sandboxNetwork(), Visible: s.engine.Visible(),
-	}
-	s.outbox.Rules, s.tools.JudgeRead = s.gate.RulesOf, s.gate.JudgeRead
-	s.worker = &workerProcess{
-		Args: []string{
-			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
-			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"),
-			"--quarantine", s.o.Data.Path("quarantine"), "--isolation", s.o.Isolation,
-		},
-		Pool: Pool, Stderr: s.o.Stderr, Logger: s.o.Logger, Changed: s.change, Ready: s.reportIsolation,
-	}
-	s.worker.Args = append(s.worker.Args, s.o.Limits.Args()...)
-	for _, dir := range s.o.Expose {
-		s.worker.Args = append(s.worker.Args, "--expose", dir)
-	}
-	s.wireDelegates()
-	s.wireSchedules()
 	s.wireChannels()
-	s.engineNode = &sharedEngine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec,
+	s.wirePush()
+	s.engineNode = &sharedEngine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Push: s.push,
 		Logger: s.o.Logger}
 	s.web = web.New(web.Options{
-		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
-		Secrets: s.mcpSecrets(), Configured: s.outbox.Configured,
-		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
-		Delegates: s.delegates, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
+		Log: s.log, Conn: s.nc, Pool: Pool, Tail: s.tail, Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate,
+		Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels, Secrets: s.mcpSecrets(),
+		Configured: s.outbox.Configured, Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial,
+		Push:   api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act},
+		Health: s.health, Loading: s.loading, Logger: s.o.Logger, Delegates: s.delegates, Schedules: s.schedules,
+		Previews: s.previews, Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL,
+		Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
-	s.wireNetwork()
-	s.wireGateway()
-	s.wirePush()
+	s.wireConfiguration()
 }
 
 func (s *System) change() {
@@ -408,7 +428,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, func(ctx context.Context) error { return web.Serve(ctx, s.local, s.web.Local()) }))
 	g.Add(actor(rest, s.serveMetrics))
 	g.Add(actor(rest, s.web.Realtime.Run))
-	g.Add(actor(rest, s.web.API.Tail.Run))
+	g.Add(actor(rest, s.tail.Run))
 	g.Add(actor(rest, again(s.accounts.Run)))
 	g.Add(actor(rest, again(s.records.Follow)))
 	g.Add(actor(rest, again(s.mcpSecrets().Follow)))

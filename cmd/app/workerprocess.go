@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/cmd/program"
 	"pocketcoder/events/log/sleep"
+	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 )
@@ -33,6 +34,19 @@ type workerProcess struct {
 
 	pid    atomic.Int64           // 0 while no worker is ready
 	status atomic.Pointer[string] // the isolation level and the reason, as the worker reported them
+}
+
+// newWorkerProcess returns the worker of a system whose log is at a URL.
+func newWorkerProcess(o Options, url string, keys natsconf.Keys, changed func(),
+	ready func(isolation string)) *workerProcess {
+	args := append([]string{
+		"--nats", url, "--key", keys.SeedFile(natsconf.Worker), "--pool", Pool, "--workspace", o.Workspace,
+		"--home", o.Data.Path("home"), "--quarantine", o.Data.Path("quarantine"), "--isolation", o.Isolation,
+	}, o.Limits.Args()...)
+	for _, dir := range o.Expose {
+		args = append(args, "--expose", dir)
+	}
+	return &workerProcess{Args: args, Pool: Pool, Stderr: o.Stderr, Logger: o.Logger, Changed: changed, Ready: ready}
 }
 
 // PID returns the worker's process id, 0 while no worker is ready.

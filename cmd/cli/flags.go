@@ -32,11 +32,16 @@ type output struct {
 func NewFlags(env Environment, name, text string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(output{env.Stderr, env.Stdout})
+	setUsage(fs, text)
+	return fs
+}
+
+// setUsage sets the text that -h prints before the flags.
+func setUsage(fs *flag.FlagSet, text string) {
 	fs.Usage = func() {
 		fmt.Fprint(fs.Output(), text)
 		printFlags(fs, "\nFlags:\n", func(*flag.Flag) bool { return true })
 	}
-	return fs
 }
 
 // parseFlags parses the flags before the first argument. Package flag would print the help on stderr, also below each

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,45 +21,33 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-const noteUsage = `pocketcoder note: the notes of agents. An agent remembers with them what it has learned.
-
+const noteUsage = `
   pocketcoder note list AGENT                     list the notes of an agent
   pocketcoder note show AGENT NOTE [VERSION]      print a note
   pocketcoder note edit AGENT NOTE                change a note in $VISUAL or $EDITOR, or write a new one
-  pocketcoder note write AGENT NOTE FILE          replace a note by a file; - is stdin
+  pocketcoder note set AGENT NOTE FILE            replace a note by a file; - is stdin
   pocketcoder note versions AGENT NOTE            list the versions of a note, the newest first
   pocketcoder note restore AGENT NOTE VERSION     make an earlier version the current one
   pocketcoder note delete AGENT NOTE              delete a note; its versions can be restored
-
-The system must be running.
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-type noteCommand struct {
-	*client.System
-	env    Environment
-	asJSON bool
-}
+// Notes is the command note. A note is named by its agent and its name.
+var Notes = Group{Name: "note", Usage: noteUsage, Former: map[string]string{"write": "set"},
+	Own: func(r *Records, _ *flag.FlagSet) map[string]Verb {
+		n := &noteCommand{r}
+		return map[string]Verb{"list": Takes(1, 1, n.list), "show": Takes(2, 3, n.show), "edit": Takes(2, 2, n.edit),
+			"set": Takes(3, 3, n.write), "versions": Takes(2, 2, n.versions), "restore": Takes(3, 3, n.restore),
+			"delete": Takes(2, 2, n.delete)}
+	}}
 
-// Note is the command note.
-func Note(ctx context.Context, env Environment, args []string) error {
-	n := noteCommand{env: env}
-	fs := NewFlags(env, "note", noteUsage)
-	at := ServerFlags(fs, env)
-	fs.BoolVar(&n.asJSON, "json", false, "list, versions: print a JSON list")
-	return RunVerb(ctx, env, fs, args, at, map[string]Verb{
-		"list": Takes(1, 1, n.list), "show": Takes(2, 3, n.show), "edit": Takes(2, 2, n.edit), "write": Takes(3, 3, n.write),
-		"versions": Takes(2, 2, n.versions), "restore": Takes(3, 3, n.restore), "delete": Takes(2, 2, n.delete),
-	}, func(s *client.System) { n.System = s })
-}
+type noteCommand struct{ *Records }
 
 func (n *noteCommand) list(ctx context.Context, args []string) error {
 	all, err := client.Read[[]note.Listed](ctx, n.System, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
-	return PrintList(n.env, n.asJSON, all, "the agent has no notes", "NAME\tBYTES", func(l note.Listed) []string {
+	return PrintList(n.Env, n.AsJSON, all, "the agent has no notes", "NAME\tBYTES", func(l note.Listed) []string {
 		return []string{printable.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
 	})
 }
@@ -102,10 +91,10 @@ func (n *noteCommand) show(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if n.env.Interactive {
+	if n.Env.Interactive {
 		c.Content = display.Exact(c.Content)
 	}
-	_, err = io.WriteString(n.env.Stdout, c.Content)
+	_, err = io.WriteString(n.Env.Stdout, c.Content)
 	return err
 }
 
@@ -121,7 +110,7 @@ func (n *noteCommand) edit(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	text, path, err := Edit(ctx, n.env, "note.md", now.Content)
+	text, path, err := Edit(ctx, n.Env, "note.md", now.Content)
 	if err != nil {
 		return err
 	}
@@ -132,7 +121,7 @@ func (n *noteCommand) edit(ctx context.Context, args []string) error {
 }
 
 func (n *noteCommand) write(ctx context.Context, args []string) error {
-	from := n.env.Stdin
+	from := n.Env.Stdin
 	if args[2] != "-" {
 		f, err := os.Open(args[2])
 		if err != nil {
@@ -161,7 +150,7 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return PrintList(n.env, n.asJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v note.Version) []string {
+	return PrintList(n.Env, n.AsJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v note.Version) []string {
 		size := strconv.Itoa(v.Size)
 		if v.Deleted {
 			size = "deleted"

@@ -16,14 +16,11 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-const policyUsage = `pocketcoder policy: rules that decide requests without asking you.
-
+const policyUsage = `
   pocketcoder policy allow RULE      allow matching requests from now on; deny RULE and ask RULE too
   pocketcoder policy test 'CMD'      what the rules decide about a command, a file, an address or a tool, and why
   pocketcoder policy replay RULE     what a rule would have allowed so far
   pocketcoder policy list            the rules of the running system, and who created them; --all shows the built-in ones too
-  pocketcoder policy pause ID        stop using a rule; resume ID uses it again
-  pocketcoder policy revoke ID       delete a rule
   pocketcoder policy why [REQUEST]   explain how a request was decided and why, and what ran then
 
 Examples:
@@ -32,40 +29,25 @@ Examples:
   pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
   pocketcoder policy deny 'bash: git push*'                 refused without a request
   pocketcoder policy ask 'read: customers/**' --chat ID     one chat asks before it reads these files
+  pocketcoder policy disable tool_permissions/8f3kq0z2m4c6x1a   the rule is not used any more
+  pocketcoder policy delete tool_permissions/8f3kq0z2m4c6x1a    its decisions stay in the log
 
-Each explains itself with -h.
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
+ID is one of "policy list": COLLECTION/ID, or that of a record of tool_permissions. A rule applies to new requests. allow,
+ask, deny, test, replay, list and why explain themselves with -h.
 `
 
-var policyVerbs = map[string]func(context.Context, Environment, []string) error{
-	"test":   runPolicyTest,
-	"replay": runPolicyReplay,
-	"allow":  ruleAdder(policy.Allow),
-	"ask":    ruleAdder(policy.AskPerson),
-	"deny":   ruleAdder(policy.Deny),
-	"list":   runPolicyList,
-	"pause":  setActive("policy pause", false),
-	"resume": setActive("policy resume", true),
-	"revoke": runPolicyRevoke,
-	"why":    runWhy,
-}
-
-// Policy is the command policy.
-func Policy(ctx context.Context, env Environment, args []string) error {
-	if len(args) == 0 {
-		fmt.Fprint(env.Stderr, policyUsage)
-		return ErrUsage
-	}
-	run, ok := policyVerbs[args[0]]
-	if ok {
-		return run(ctx, env, args[1:])
-	}
-	if _, err := Parse(NewFlags(env, "policy", policyUsage), args[:1], 1); err != nil {
-		return err
-	}
-	return NoVerb(env, "policy", args[0], policyVerbs)
-}
+// Policies is the command policy.
+var Policies = Group{Name: "policy", Usage: policyUsage, NoCreate: true,
+	Former: map[string]string{"pause": "disable", "resume": "enable", "revoke": "delete"},
+	Separate: map[string]Command{
+		"test":   runPolicyTest,
+		"replay": runPolicyReplay,
+		"allow":  ruleAdder(policy.Allow),
+		"ask":    ruleAdder(policy.AskPerson),
+		"deny":   ruleAdder(policy.Deny),
+		"list":   runPolicyList,
+		"why":    runWhy,
+	}}
 
 const policyTestUsage = `pocketcoder policy test 'CMD': what the rules decide about a command, and why. It runs nothing. It uses the rules of the
 system that runs on --data, or the default rules if no system runs.

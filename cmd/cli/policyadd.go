@@ -28,7 +28,7 @@ request that no rule allows asks a person. A new allow rule also allows pending 
 after it asked. Creating a rule a second time changes the action and the end of the first.
 
 Try a rule before you create it: pocketcoder policy replay RULE shows what it would have allowed.
-Undo it: pocketcoder policy revoke ID.
+Undo it: pocketcoder policy delete ID.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -100,7 +100,7 @@ func addRule(ctx context.Context, s *client.System, env Environment, rule policy
 	for _, limit := range rule.Limits() {
 		fmt.Fprintf(env.Stderr, "note: %s\n", limit)
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until,
+	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy delete %s/%s\n", rule, whom, until,
 		ruleCollections[0], id)
 	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,9 +22,6 @@ const policyListUsage = `pocketcoder policy list: the rules of the running syste
   pocketcoder policy list
   pocketcoder policy list --all                                  the built-in rules too
   pocketcoder policy list --json
-  pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      the rule is not used any more
-  pocketcoder policy resume tool_permissions/8f3kq0z2m4c6x1a
-  pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     deletes the rule; its decisions stay in the log
 
 Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
 It applies to new requests. "pocketcoder policy allow -h" says which pending requests it decides.
@@ -59,7 +55,7 @@ type ruleFields struct {
 	Author, Note     string
 }
 
-// ruleCollections are the collections of rules. A rule of the first one may be named without the collection.
+// ruleCollections are the collections of rules.
 var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whitelist_targets"}
 
 func runPolicyList(ctx context.Context, env Environment, args []string) error {
@@ -190,53 +186,4 @@ func printRules(w io.Writer, all []listedRule) error {
 		_, err = fmt.Fprintln(w)
 	}
 	return err
-}
-
-// setActive returns the subcommand that pauses or resumes a rule.
-func setActive(name string, active bool) func(context.Context, Environment, []string) error {
-	return func(ctx context.Context, env Environment, args []string) error {
-		return changeRule(ctx, env, name, args, func(s *client.System, collection, record string) error {
-			return s.Update(ctx, collection, record, map[string]bool{"active": active})
-		})
-	}
-}
-
-func runPolicyRevoke(ctx context.Context, env Environment, args []string) error {
-	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
-		return s.Delete(ctx, collection, record)
-	})
-}
-
-// changeRule changes the named rule: COLLECTION/RECORD, or RECORD for the first collection.
-func changeRule(ctx context.Context, env Environment, name string, args []string,
-	change func(s *client.System, collection, record string) error) error {
-	fs := NewFlags(env, name, policyListUsage)
-	at := ServerFlags(fs, env)
-	id, err := ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
-	if err != nil {
-		return err
-	}
-	collection, record, err := ruleID(id)
-	if err != nil {
-		return WrongUsage(env, "%s: %v", name, err)
-	}
-	s, err := client.Connect(ctx, *at)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return change(s, collection, record)
-}
-
-func ruleID(id string) (collection, record string, err error) {
-	collection, record, both := strings.Cut(id, "/")
-	if !both {
-		collection, record = ruleCollections[0], collection
-	}
-	if slices.Contains(ruleCollections, collection) {
-		_, err := events.ParseID(record)
-		return collection, record, err
-	}
-	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " +
-		strings.Join(ruleCollections, ", "))
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,39 +17,29 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-const procedureUsage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
-approved procedure as a skill. An approved agent or prompt is stored.
-
+const procedureUsage = `
   pocketcoder procedure list                     list the sealed procedures, and the proposals
   pocketcoder procedure show ID                  print what the approval would change, and the definition; or a procedure
   pocketcoder procedure edit ID FILE             replace the text of a proposal
   pocketcoder procedure approve ID 1f2e3d4c      approve what show printed with this definition
   pocketcoder procedure deny ID                  deny a proposal
 
-approve refuses a proposal that has changed since show printed its definition.
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
+Assistants and people propose procedures, agents and prompts. OpenCode gets an approved procedure as a skill. An approved
+agent or prompt is stored. approve refuses a proposal that has changed since show printed its definition.
 `
 
-type procedureCommand struct {
-	*client.System
-	env    Environment
-	asJSON bool
-}
+// Procedures is the command procedure.
+var Procedures = Group{Name: "procedure", Usage: procedureUsage, NoCreate: true,
+	Own: func(r *Records, _ *flag.FlagSet) map[string]Verb {
+		p := &procedureCommand{r}
+		return map[string]Verb{"list": Takes(0, 0, p.list), "show": Takes(1, 1, p.show), "edit": Takes(2, 2, p.edit),
+			"approve": Takes(1, 2, p.approve), "deny": Takes(1, 1, p.deny)}
+	}}
+
+type procedureCommand struct{ *Records }
 
 // shortDefinition is how much of a definition must be given at least, in characters.
 const shortDefinition = 8
-
-func Procedure(ctx context.Context, env Environment, args []string) error {
-	p := procedureCommand{env: env}
-	fs := NewFlags(env, "procedure", procedureUsage)
-	at := ServerFlags(fs, env)
-	fs.BoolVar(&p.asJSON, "json", false, "list, show: print JSON")
-	return RunVerb(ctx, env, fs, args, at, map[string]Verb{
-		"list": Takes(0, 0, p.list), "show": Takes(1, 1, p.show), "edit": Takes(2, 2, p.edit), "approve": Takes(1, 2, p.approve),
-		"deny": Takes(1, 1, p.deny),
-	}, func(s *client.System) { p.System = s })
-}
 
 // all lists the sealed procedures, and then the proposals.
 func (p *procedureCommand) all(ctx context.Context) ([]proposal.Stored, error) {
@@ -78,7 +69,7 @@ func (p *procedureCommand) list(ctx context.Context, _ []string) error {
 		return err
 	}
 	const empty = "no procedures and no proposals"
-	return PrintList(p.env, p.asJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
+	return PrintList(p.Env, p.AsJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
 		status := s.Status
 		if s.IsPending() {
 			status += ", not in effect yet"
@@ -95,11 +86,11 @@ func (p *procedureCommand) show(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if p.asJSON {
-		return PrintJSON(p.env.Stdout, s)
+	if p.AsJSON {
+		return PrintJSON(p.Env.Stdout, s)
 	}
 	line := func(name, text string) {
-		fmt.Fprintf(p.env.Stdout, "%-12s %s\n", name, printable.VisibleLine(text))
+		fmt.Fprintf(p.Env.Stdout, "%-12s %s\n", name, printable.VisibleLine(text))
 	}
 	line("kind", s.Kind)
 	line("name", s.Name)
@@ -125,7 +116,7 @@ func (p *procedureCommand) show(ctx context.Context, args []string) error {
 		line("on disk", cmp.Or(s.OnDisk, "as approved"))
 		s.Difference = s.Content
 	}
-	_, err = fmt.Fprintf(p.env.Stdout, "\n%s", display.Exact(s.Difference))
+	_, err = fmt.Fprintf(p.Env.Stdout, "\n%s", display.Exact(s.Difference))
 	return err
 }
 
@@ -140,7 +131,7 @@ func (p *procedureCommand) edit(ctx context.Context, args []string) error {
 // read reads a file, or stdin for -.
 func (p *procedureCommand) read(file string) ([]byte, error) {
 	if file == "-" {
-		return io.ReadAll(p.env.Stdin)
+		return io.ReadAll(p.Env.Stdin)
 	}
 	return os.ReadFile(file)
 }

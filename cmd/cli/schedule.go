@@ -1,62 +1,54 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
 
-const scheduleUsage = `pocketcoder schedule: submit prompts at the times that you set.
-
+const scheduleUsage = `
   pocketcoder schedule add "Nightly tests" --cron "0 3 * * *" --prompt "Run the tests and fix what fails"
   pocketcoder schedule add "Watch" --every 2h --chat h2k0x9c3v7m1q5z --prompt "Look at the new issues"
   pocketcoder schedule add "Reminder" --at "2026-12-24 09:00" --prompt "Write the summary of the year"
   pocketcoder schedule preview --cron "0 3 * * *" --prompt "Run the tests"
   pocketcoder schedule list
   pocketcoder schedule show "Nightly tests"     print its fields, its next runs, and its last runs with result and cost
-  pocketcoder schedule pause "Nightly tests"    start nothing until it is resumed
-  pocketcoder schedule resume "Nightly tests"
   pocketcoder schedule run "Nightly tests"      start a run now
-  pocketcoder schedule cancel "Nightly tests"   delete it; its chats stay
 
 Each run submits the prompt to a new chat. With --chat it submits the prompt to that chat, before the messages that
 people queued there. A run asks for permissions as every chat does. Before "add" saves, it shows the next five runs, and
-the requests of the last 30 days that the rules would now leave to a person. A schedule is named by its name or its id.
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
+the requests of the last 30 days that the rules would now leave to a person. A schedule that is disabled starts nothing.
+Without --user it belongs to the operator, whose chats only administrators see. The chats of a deleted schedule stay.
 `
 
-func Schedule(ctx context.Context, env Environment, args []string) error {
-	if len(args) == 0 {
-		return listSchedules(ctx, env, args)
-	}
-	verbs := map[string]func(context.Context, Environment, []string) error{
-		"add": addSchedule, "list": listSchedules, "show": showSchedule, "preview": previewSchedule,
-		"run": runSchedule, "cancel": cancelSchedule,
-		"pause": func(ctx context.Context, env Environment, args []string) error {
-			return enableSchedule(ctx, env, args, false)
-		},
-		"resume": func(ctx context.Context, env Environment, args []string) error {
-			return enableSchedule(ctx, env, args, true)
-		},
-	}
-	command, ok := verbs[args[0]]
-	switch {
-	case !ok && strings.HasPrefix(args[0], "-"):
-		return listSchedules(ctx, env, args)
-	case !ok:
-		return NoVerb(env, "schedule", args[0], verbs)
-	}
-	return command(ctx, env, args[1:])
+// Schedules is the command schedule.
+var Schedules = Group{Name: "schedule", Usage: scheduleUsage, Default: "list",
+	Former:   map[string]string{"pause": "disable", "resume": "enable", "cancel": "delete"},
+	Flags:    map[string]string{"cron_expression": "cron"},
+	Complete: completeSchedule,
+	Own: func(r *Records, fs *flag.FlagSet) map[string]Verb {
+		s := scheduleCommand{Records: r}
+		fs.BoolVar(&s.yes, "yes", false, "add: save it without asking")
+		return map[string]Verb{"list": Takes(0, 0, s.list), "show": Takes(1, 1, s.show), "run": Takes(1, 1, s.start),
+			"preview": Takes(0, 0, s.preview), "add": Takes(1, 1, s.add)}
+	}}
+
+type scheduleCommand struct {
+	*Records
+	yes bool
 }
 
 // scheduleRow is a stored schedule as a list shows it.
@@ -67,26 +59,15 @@ type scheduleRow struct {
 	Last *projections.PricedRun `json:"last,omitempty"`
 }
 
-func listSchedules(ctx context.Context, env Environment, args []string) error {
-	fs := NewFlags(env, "schedule list", scheduleUsage)
-	at := ServerFlags(fs, env)
-	asJSON := fs.Bool("json", false, "print a JSON list")
-	if _, err := Parse(fs, args, 0); err != nil {
-		return err
-	}
-	s, err := client.Connect(ctx, *at)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	all, err := storedSchedules(ctx, s)
+func (c *scheduleCommand) list(ctx context.Context, _ []string) error {
+	all, err := client.List[scheduleRow](ctx, c.System, schedule.Collection, client.Select{Sort: "created,id"})
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = all[i].complete(ctx, s)
+		err = all[i].complete(ctx, c.System)
 	}
 	if err != nil {
 		return err
 	}
-	return PrintList(env, *asJSON, all, "there is no schedule; pocketcoder schedule -h shows how to add one",
+	return PrintList(c.Env, c.AsJSON, all, "there is no schedule; pocketcoder schedule -h shows how to add one",
 		"SCHEDULE\tNAME\tDUE\tNEXT\tLAST RUN\tCOST", func(r scheduleRow) []string {
 			last, cost := "-", "-"
 			if r.Last != nil {
@@ -117,11 +98,6 @@ func dueText(s schedule.Schedule) string {
 	return s.Cron
 }
 
-// storedSchedules returns the schedules, the oldest first.
-func storedSchedules(ctx context.Context, s *client.System) ([]scheduleRow, error) {
-	return client.List[scheduleRow](ctx, s, schedule.Collection, client.Select{Sort: "created,id"})
-}
-
 // complete reads the next due time and the last run of a schedule.
 func (r *scheduleRow) complete(ctx context.Context, s *client.System) error {
 	next, err := s.NextRuns(ctx, r.ID)
@@ -144,62 +120,37 @@ func runsOf(ctx context.Context, s *client.System, schedule string, limit int) (
 		client.Select{Filter: fmt.Sprintf("schedule = %q", schedule), Sort: "-due,-created,-id", Limit: limit})
 }
 
-// withSchedule parses the arguments of a command on one schedule, and calls do with it.
-func withSchedule(ctx context.Context, env Environment, command string, args []string,
-	do func(s *client.System, r scheduleRow, asJSON bool) error) error {
-	fs := NewFlags(env, "schedule "+command, scheduleUsage)
-	at := ServerFlags(fs, env)
-	asJSON := fs.Bool("json", false, "print JSON")
-	id, err := ParseOne(fs, args, "the id of the schedule is missing; \"pocketcoder schedule list\" lists the schedules")
-	if err != nil {
-		return err
-	}
-	s, err := client.Connect(ctx, *at)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	all, err := storedSchedules(ctx, s)
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
-		if r.ID == id || r.Name == id {
-			return do(s, r, *asJSON)
-		}
-	}
-	return fmt.Errorf("there is no schedule %.60q; \"pocketcoder schedule list\" lists the schedules", id)
-}
-
 // shownRuns is the number of runs that show lists.
 const shownRuns = 20
 
-func showSchedule(ctx context.Context, env Environment, args []string) error {
-	return withSchedule(ctx, env, "show", args, func(s *client.System, r scheduleRow, asJSON bool) error {
-		next, err := s.NextRuns(ctx, r.ID)
-		if err != nil {
-			return err
-		}
-		history, err := runsOf(ctx, s, r.ID, shownRuns)
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return PrintJSON(env.Stdout,
-				map[string]any{"id": r.ID, "schedule": r.Schedule, "next": next, "runs": history})
-		}
-		fmt.Fprintf(env.Stdout, "%s  %s  %s\n", r.ID, printable.OneLine(r.Name, 80), dueText(r.Schedule))
-		fmt.Fprintf(env.Stdout, "prompt: %s\n", printable.OneLine(r.Prompt, 200))
-		if !r.Enabled {
-			fmt.Fprintln(env.Stdout, "It is paused.")
-		}
-		printNextRuns(env, next)
-		return PrintList(env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
-			func(p projections.PricedRun) []string {
-				return []string{printable.LocalTime(p.Due), p.State, budget.Dollars(p.Cost), cmp.Or(p.Chat, "-"),
-					printable.OneLine(p.Reason, 60)}
-			})
-	})
+func (c *scheduleCommand) show(ctx context.Context, args []string) error {
+	r, err := FindAs[scheduleRow](ctx, c.Records, args[0])
+	if err != nil {
+		return err
+	}
+	next, err := c.NextRuns(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	history, err := runsOf(ctx, c.System, r.ID, shownRuns)
+	if err != nil {
+		return err
+	}
+	if c.AsJSON {
+		return PrintJSON(c.Env.Stdout,
+			map[string]any{"id": r.ID, "schedule": r.Schedule, "next": next, "runs": history})
+	}
+	fmt.Fprintf(c.Env.Stdout, "%s  %s  %s\n", r.ID, printable.OneLine(r.Name, 80), dueText(r.Schedule))
+	fmt.Fprintf(c.Env.Stdout, "prompt: %s\n", printable.OneLine(r.Prompt, 200))
+	if !r.Enabled {
+		fmt.Fprintln(c.Env.Stdout, "It is paused.")
+	}
+	printNextRuns(c.Env, next)
+	return PrintList(c.Env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
+		func(p projections.PricedRun) []string {
+			return []string{printable.LocalTime(p.Due), p.State, budget.Dollars(p.Cost), cmp.Or(p.Chat, "-"),
+				printable.OneLine(p.Reason, 60)}
+		})
 }
 
 func printNextRuns(env Environment, next []time.Time) {
@@ -208,43 +159,93 @@ func printNextRuns(env Environment, next []time.Time) {
 	}
 }
 
-func runSchedule(ctx context.Context, env Environment, args []string) error {
-	return withSchedule(ctx, env, "run", args, func(s *client.System, r scheduleRow, _ bool) error {
-		chat, err := s.RunSchedule(ctx, r.ID)
-		if err == nil {
-			fmt.Fprintf(env.Stdout, "%s\n", chat)
-			fmt.Fprintln(env.Stderr, "started; follow it with: pocketcoder chat", chat)
-		}
+func (c *scheduleCommand) start(ctx context.Context, args []string) error {
+	r, err := FindAs[scheduleRow](ctx, c.Records, args[0])
+	if err != nil {
 		return err
-	})
+	}
+	chat, err := c.RunSchedule(ctx, r.ID)
+	if err == nil {
+		fmt.Fprintf(c.Env.Stdout, "%s\n", chat)
+		fmt.Fprintln(c.Env.Stderr, "started; follow it with: pocketcoder chat", chat)
+	}
+	return err
 }
 
-func enableSchedule(ctx context.Context, env Environment, args []string, on bool) error {
-	verb := either(on, "resume", "pause")
-	return withSchedule(ctx, env, verb, args, func(s *client.System, r scheduleRow, _ bool) error {
-		err := s.Update(ctx, schedule.Collection, r.ID, map[string]bool{"enabled": on})
-		if err == nil {
-			fmt.Fprintln(env.Stderr, either(on, "resumed:", "paused:"), r.ID)
-		}
-		return err
-	})
+// completeSchedule makes a schedule with a chat run in it.
+func completeSchedule(set map[string]any, _ bool) {
+	if chat, given := set["chat"]; given && chat != "" && set["session_mode"] == nil {
+		set["session_mode"] = schedule.Existing
+	}
 }
 
-func cancelSchedule(ctx context.Context, env Environment, args []string) error {
-	return withSchedule(ctx, env, "cancel", args, func(s *client.System, r scheduleRow, _ bool) error {
-		err := s.Delete(ctx, schedule.Collection, r.ID)
-		if err == nil {
-			fmt.Fprintln(env.Stderr, "cancelled:", r.ID)
-		}
-		return err
-	})
+// fields returns the schedule that the flags describe.
+func (c *scheduleCommand) fields(ctx context.Context, name string) (map[string]any, error) {
+	set, err := c.Fields(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{"session_mode": schedule.New, "enabled": true}
+	maps.Copy(fields, set)
+	fields["name"] = name
+	return fields, nil
 }
 
-func accountID(emails map[string]string, email string) (string, error) {
-	for id, known := range emails {
-		if strings.EqualFold(known, email) {
-			return id, nil
+// add shows what a schedule would do, asks whether to save it, and saves it.
+func (c *scheduleCommand) add(ctx context.Context, args []string) error {
+	fields, err := c.fields(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	v, err := c.PreviewSchedule(ctx, fields)
+	if err != nil {
+		return err
+	}
+	printPreview(c.Env, v)
+	if !c.yes {
+		if !c.Env.Interactive {
+			return handlers.Refuse(handlers.Invalid, "nothing is saved; add --yes to save it without a terminal")
+		}
+		fmt.Fprintf(c.Env.Stdout, "Save schedule %s? [y/N] ", printable.OneLine(args[0], 60))
+		answer, _ := bufio.NewReader(c.Env.Stdin).ReadString('\n') // an end of the input is a no
+		if !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
+			return ExitCode(1)
 		}
 	}
-	return "", fmt.Errorf("there is no account %.60q; \"pocketcoder user list\" lists the accounts", email)
+	id, err := c.Create(ctx, schedule.Collection, fields)
+	if err == nil {
+		_, err = fmt.Fprintln(c.Env.Stdout, id)
+	}
+	return err
+}
+
+func (c *scheduleCommand) preview(ctx context.Context, _ []string) error {
+	fields, err := c.fields(ctx, "preview")
+	if err != nil {
+		return err
+	}
+	v, err := c.PreviewSchedule(ctx, fields)
+	if err != nil {
+		return err
+	}
+	if c.AsJSON {
+		return PrintJSON(c.Env.Stdout, v)
+	}
+	printPreview(c.Env, v)
+	return nil
+}
+
+func printPreview(env Environment, v schedule.Preview) {
+	printNextRuns(env, v.Next)
+	h := v.History
+	fmt.Fprintf(env.Stdout, "Requests of the last %d days, %s: %d. With the rules as they are now: %d allowed, %d asked, %d denied.\n",
+		h.Days, map[string]string{"chat": "in the chat", "agent": "of the agent", "account": "of the account"}[h.Scope],
+		h.Requests, h.Allowed, h.Asked, h.Denied)
+	for _, g := range h.Groups {
+		rule := ""
+		if g.Rule != "" {
+			rule = "  (" + printable.OneLine(g.Rule, 60) + ")"
+		}
+		fmt.Fprintf(env.Stdout, "  %4d× %-4s %s: %s%s\n", g.Count, g.Action, g.Type, printable.OneLine(g.Text, 80), rule)
+	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,107 +16,64 @@ import (
 	"pocketcoder/projections"
 )
 
-const webhookUsage = `pocketcoder webhook: the URLs that get events. Add them on the page of the settings or over the API.
-
-  pocketcoder webhook list                  list the targets, the URLs that get events
+const webhookUsage = `
+  pocketcoder webhook set builds --url https://example.org/hook --types turn.finished   add a target; prints its token
   pocketcoder webhook failed                list the events that a target did not accept, the newest first
   pocketcoder webhook replay builds 1204    send the events from a sequence on again
   pocketcoder webhook token builds          print a new token of a target, or of a webhook by its id; the old one ends
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-func Webhook(ctx context.Context, env Environment, args []string) error {
-	c := channelCommand{env: env}
-	fs := NewFlags(env, "webhook", webhookUsage)
-	at := ServerFlags(fs, env)
-	fs.IntVar(&c.limit, "limit", 50, "failed: list at most this `number`")
-	fs.BoolVar(&c.asJSON, "json", false, "list, failed: print a JSON list")
-	rest, err := Parse(fs, args, 3)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(rest) == 1 && rest[0] == "list":
-		return c.connected(ctx, *at, func() error { return c.targets(ctx) })
-	case len(rest) == 1 && rest[0] == "failed":
-		return c.connected(ctx, *at, func() error { return c.failed(ctx) })
-	case len(rest) == 2 && rest[0] == "token":
-		return c.connected(ctx, *at, func() error { return c.renewToken(ctx, rest[1]) })
-	case len(rest) == 3 && rest[0] == "replay":
-		from, err := strconv.ParseUint(rest[2], 10, 64)
-		if err != nil {
-			return WrongUsage(env, "webhook replay: want a sequence such as 1204, got %q", rest[2])
+// Targets is the command webhook.
+var Targets = Group{Name: "webhook", Usage: webhookUsage, Stored: func() any { return &[]channel.Target{} },
+	Own: func(r *Records, fs *flag.FlagSet) map[string]Verb {
+		limit := fs.Int("limit", 50, "failed: list at most this `number`")
+		return map[string]Verb{
+			"failed": Takes(0, 0, func(ctx context.Context, _ []string) error { return listFailures(ctx, r, *limit) }),
+			"token":  Takes(1, 1, func(ctx context.Context, args []string) error { return renewToken(ctx, r, args[0]) }),
+			"replay": Takes(2, 2, func(ctx context.Context, args []string) error {
+				from, err := strconv.ParseUint(args[1], 10, 64)
+				if err != nil {
+					return handlers.Refuse(handlers.Invalid, "want a sequence such as 1204, got %.40q", args[1])
+				}
+				return r.Send(ctx, http.MethodPost, "/api/pocketcoder/webhook_targets/"+url.PathEscape(args[0])+"/replay",
+					map[string]uint64{"from": from}, nil)
+			}),
 		}
-		return c.connected(ctx, *at, func() error {
-			return c.Send(ctx, http.MethodPost, "/api/pocketcoder/webhook_targets/"+url.PathEscape(rest[1])+"/replay",
-				map[string]uint64{"from": from}, nil)
-		})
-	}
-	return WrongUsage(env, "webhook: want list, failed, replay with a target and a sequence, or token with a target or a webhook")
-}
+	}}
 
 // renewToken replaces the token of a target, by its name or its id, or of a webhook by its id.
-func (c *channelCommand) renewToken(ctx context.Context, name string) error {
-	targets, err := c.storedTargets(ctx)
-	if err != nil {
+func renewToken(ctx context.Context, r *Records, name string) error {
+	path := channel.Webhooks + "/" + url.PathEscape(name)
+	_, target, err := r.Find(ctx, name)
+	switch {
+	case err == nil:
+		path = channel.Targets + "/" + target.Text("id")
+	case handlers.CodeOf(err) != handlers.NotFound:
 		return err
 	}
-	path := channel.Webhooks + "/" + url.PathEscape(name)
-	for _, t := range targets {
-		if t.ID == name || t.Name == name {
-			path = channel.Targets + "/" + t.ID
-		}
-	}
 	var made record.NewToken
-	err = c.Send(ctx, http.MethodPost, "/api/pocketcoder/"+path+"/token", nil, &made)
+	err = r.Send(ctx, http.MethodPost, "/api/pocketcoder/"+path+"/token", nil, &made)
 	if handlers.CodeOf(err) == handlers.NotFound {
 		err = fmt.Errorf("there is no webhook with the id %q, and no target of this name", name)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.env.Stdout, made.Token)
+	_, err = fmt.Fprintln(r.Env.Stdout, made.Token)
 	return err
 }
 
-func (c *channelCommand) storedTargets(ctx context.Context) ([]channel.Target, error) {
-	return client.List[channel.Target](ctx, c.System, channel.Targets, client.Select{Sort: "updated,id"})
-}
-
-func (c *channelCommand) targets(ctx context.Context) error {
-	all, err := c.storedTargets(ctx)
-	if err != nil {
-		return err
-	}
-	return PrintList(c.env, c.asJSON, all, "no targets", "NAME\tSTATE\tTYPES\tURL", func(t channel.Target) []string {
-		state := "disabled"
-		if t.Enabled {
-			state = "enabled"
-		}
-		return []string{printable.OneLine(t.Name, 40), state, printable.OneLine(t.Types, 60), printable.OneLine(t.URL, 60)}
-	})
-}
-
-func (c *channelCommand) failed(ctx context.Context) error {
-	targets, err := c.storedTargets(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := client.List[projections.NamedWebhookFailure](ctx, c.System, "webhook_failures",
-		client.Select{Sort: "-position", Limit: c.limit})
+func listFailures(ctx context.Context, r *Records, limit int) error {
+	all, err := client.List[projections.NamedWebhookFailure](ctx, r.System, "webhook_failures",
+		client.Select{Sort: "-position", Limit: limit})
 	if err != nil {
 		return err
 	}
 	for i, f := range all {
-		for _, t := range targets {
-			if t.ID == f.Target {
-				all[i].Name = t.Name
-			}
-		}
+		all[i].Name = r.namesOf(ctx, channel.Targets)[f.Target]
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
-	return PrintList(c.env, c.asJSON, all, "no event has failed", header,
+	return PrintList(r.Env, r.AsJSON, all, "no event has failed", header,
 		func(f projections.NamedWebhookFailure) []string {
 			return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
 				fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}

@@ -176,7 +176,7 @@ func (s *System) RunSchedule(ctx context.Context, schedule string) (chat string,
 }
 
 // PreviewSchedule returns what a schedule would do if it were saved.
-func (s *System) PreviewSchedule(ctx context.Context, of schedule.Schedule) (v schedule.Preview, err error) {
+func (s *System) PreviewSchedule(ctx context.Context, of any) (v schedule.Preview, err error) {
 	return v, s.Send(ctx, http.MethodPost, "/api/schedules/preview", of, &v)
 }
 

@@ -46,7 +46,7 @@ func (a pendingItem) summary() string {
 	if a.permission == nil {
 		return printable.OneLine(a.question.Text, 200)
 	}
-	return a.permission.Content.Permission + " " + printable.OneLine(render.Subject(a.permission.Content), 200)
+	return a.permission.Content.Permission + " " + printable.OneLine(a.permission.Content.Text(), 200)
 }
 
 func (a pendingItem) is(id string, index int) bool {

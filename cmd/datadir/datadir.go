@@ -179,7 +179,10 @@ func (d Dir) OpenUnfinished() (release func(), err error) {
 		return fail(err)
 	}
 	// Only now, because another process may have used it. What is stored from here on has this version.
-	if err := d.writeVersion(); err != nil {
+	if err = d.checkVersion(); err == nil {
+		err = d.writeVersion()
+	}
+	if err != nil {
 		unlock()
 		return fail(err)
 	}

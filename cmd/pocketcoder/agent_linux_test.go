@@ -7,7 +7,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/notes"
-	"pocketcoder/ops/expect"
 )
 
 func TestPersonChoosesTheAgentOfAChat(t *testing.T) {
@@ -26,18 +25,7 @@ func TestPersonChoosesTheAgentOfAChat(t *testing.T) {
 	admin.authorize(t, admin.awaitRequest(t, chat)) // the rule is for the agent alone
 	p.turnEnds(t, chat)
 
-	b := p.openBrowser(t, phoneScreen)
-	b.visit("/chats/" + chat)
-	b.click("#menu summary")
-	evaluate[bool](b, `(document.querySelector("#chosen-agent").value = "`+agent+`", true)`)
-	admin.say(t, chat, "@@say meanwhile") // the menu is updated, and keeps the choice
-	b.awaitText("meanwhile")
-	p.turnEnds(t, chat)
-	b.click("#chosen-agent + button")
-	expect.Eventually(t, "the chat has the agent", func() bool {
-		return admin.list(t, "chats", `id = "`+chat+`"`)[0]["agent"] == agent
-	})
-	b.screenshot("agent")
+	admin.must(t, "PATCH", recordPath("chats", chat), record{"agent": agent}, nil)
 	admin.say(t, chat, command)
 	p.turnEnds(t, chat)
 	requests := admin.list(t, "permissions", `chat = "`+chat+`"`)

@@ -8,10 +8,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/events"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/ops/expect"
-	"pocketcoder/projections"
 )
 
 const auditor = `---
@@ -38,11 +36,11 @@ func editWith(editor string) (getenv func(string) string) {
 	}
 }
 
-// One agent goes from a file to a chat, and back to a file.
+// One agent goes from a file to a record, and back to a file.
 func TestAgentFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
+	p := startAPI(t)
 	run := func(args ...string) string {
 		t.Helper()
 		stdout, stderr, code := runCommand(t, editWith("sed -i s/every/each/"), "", append(args, "--data", string(p.data))...)
@@ -51,6 +49,7 @@ func TestAgentFileRoundTrip(t *testing.T) {
 		}
 		return stdout
 	}
+	p.api.Provider(t, "demo", "demo")
 	path := filepath.Join(t.TempDir(), "auditor.md")
 	expect.WriteFile(t, path, auditor)
 	expect.Contains(t, run("agent", "add", path), "created agent Auditor")
@@ -67,20 +66,11 @@ func TestAgentFileRoundTrip(t *testing.T) {
 	}
 	is.Equal(run("agent", "show", "Auditor"), auditor)
 
-	chat := p.chat(t, "@@say hello")
-	p.turnEnds(t, chat)
-	admin := p.admin(t)
-	admin.must(t, "PATCH", recordPath("chats", chat), record{"agent": id}, nil)
-	admin.say(t, chat, bash("touch audited.txt"))
-	p.turnEnds(t, chat)
-	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
-	is.Equal([]string{denied.Status, denied.Rule}, []string{events.Denied, "deny bash: touch *"})
-
 	run("agent", "edit", "Auditor")
 	stdout, _, code := p.cli(t, "", "agent", "add", path) // the file would undo the edit
 	is.Equal(code, 1)
 	expect.Contains(t, stdout, "-Read each file.\n+Read every file.\n")
-	r := admin.do(t, "GET", "/api/agents/"+id+"/export", nil)
+	r := p.admin(t).do(t, "GET", "/api/agents/"+id+"/export", nil)
 	is.Equal([]string{r.body, r.header.Get("Content-Disposition")},
 		[]string{strings.Replace(auditor, "every", "each", 1), "attachment; filename=Auditor.md"})
 }

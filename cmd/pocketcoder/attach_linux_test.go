@@ -118,8 +118,9 @@ const boundKeys = 22 + 10
 func TestViewerKeysRunNoProgramOnTheHost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
+	p := startAPI(t)
 	v := tmuxFor(t, p.data)
+	t.Cleanup(func() { v.run(context.Background(), "kill-server") })
 	chat := p.create(t, "viewed")
 	s := p.attach(t, chat)
 	s.awaitText("the commands of chat " + chat)
@@ -180,6 +181,7 @@ func TestViewerKeysRunNoProgramOnTheHost(t *testing.T) {
 }
 
 func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
+	expect.Long(t, "has two turns and a tmux")
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -213,7 +215,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 func TestAttachReportsMissingRequirements(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
+	p := startAPI(t)
 	tmuxFor(t, p.data)
 	_, _, err := runApp(t, "attach", "--data", string(p.data))
 	expect.Contains(t, err.Error(), "it needs a terminal")
@@ -239,8 +241,9 @@ func TestAttachReportsMissingRequirements(t *testing.T) {
 
 func TestViewerSessionOfADeletedChatEnds(t *testing.T) {
 	t.Parallel()
-	p := sharedSystem(t)
+	p := startAPI(t)
 	v := tmuxFor(t, p.data)
+	t.Cleanup(func() { v.run(context.Background(), "kill-server") })
 	chat := p.create(t, "viewed")
 	s := p.attach(t, chat)
 	s.awaitText("the commands of chat " + chat)

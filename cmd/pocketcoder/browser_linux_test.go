@@ -22,10 +22,7 @@ type screen struct {
 	width, height int64
 }
 
-var (
-	phoneScreen   = screen{"phone", 360, 800}
-	desktopScreen = screen{"desktop", 1280, 800}
-)
+var phoneScreen = screen{"phone", 360, 800}
 
 // tab is a page in a Chromium. What pages do without OpenCode and the sandbox, the tests of web/pages show.
 type tab struct {
@@ -122,13 +119,6 @@ func (b *tab) screenshot(name string) {
 	chromiumtest.Screenshot(b.t, b.ctx, name+"-"+b.size.name)
 }
 
-// checkEqualsFreshLoad waits until the page is the page that a fresh load gives, and loads it.
-func (b *tab) checkEqualsFreshLoad() {
-	b.t.Helper()
-	chromiumtest.AwaitFreshPage(b.t, b.ctx)
-	b.load(chromedp.Reload())
-}
-
 // setupLink is the link that a system without an administrator prints.
 var setupLink = regexp.MustCompile(`http://\S+/setup#\S+`)
 
@@ -188,60 +178,6 @@ func TestChatsInARepository(t *testing.T) {
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
 	runStages(t, p, stage{"first steps from the setup link to an approved command", firstSteps},
-		stage{"a chat is steered in a browser", chatIsSteeredInABrowser},
 		stage{"an undo in the terminal asks about a changed file", undoInTheTerminalAsks},
-		stage{"a chat is forked and reverted", chatIsForkedAndReverted})
-}
-
-func chatIsSteeredInABrowser(t *testing.T, p *process) {
-	is := is.New(t)
-	admin := p.admin(t)
-	chat := admin.create(t, "chats", record{"title": "rivers"})
-	write := func(name, content string) string {
-		return call("write", map[string]any{"filePath": name, "content": content}) + "\n@@next\n"
-	}
-	todos := []any{map[string]any{"content": "Name the rivers", "status": "in_progress", "priority": "high"},
-		map[string]any{"content": "Take notes", "status": "pending", "priority": "low"}}
-	admin.say(t, chat, "Write down two rivers.\n"+write("river.txt", "Rhine\n")+write("notes.txt", "A river\u202e\n")+
-		call("todowrite", map[string]any{"todos": todos})+"\n@@next\n@@say I wrote two files.")
-	b := p.openBrowser(t, desktopScreen)
-	b.visit("/chats/" + chat)
-	expect.Eventually(t, "the turn is over", func() bool {
-		for _, request := range admin.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
-			admin.authorize(t, request) // each write needs an approval
-		}
-		return evaluate[bool](b, `document.querySelector("#log").textContent.includes("AssistantI wrote two files.") && document.querySelector("#head form") === null`)
-	})
-	b.awaitCondition("the todo list", `document.querySelector("#todo summary")?.textContent === "0 of 2 tasks done: Name the rivers"`)
-	b.awaitCondition("the link to the changes", `document.querySelector("#head a") !== null`)
-	b.click("#todo summary")
-	b.screenshot("todo")
-	b.click("#todo summary")
-
-	b.click("#menu summary") // rename, without leaving the page
-	b.screenshot("menu")
-	evaluate[string](b, `document.querySelector("#title").value = ""`)
-	b.fill("#title", "Two rivers")
-	b.click("#menu form:first-of-type button")
-	b.awaitCondition("the new title", `document.querySelector("h1").textContent === "Two rivers"`)
-	b.click("#menu summary")
-
-	b.checkEqualsFreshLoad()
-
-	b.click("#head a")
-	b.awaitCondition("the changes", `document.querySelector("main.changes h1")?.textContent === "2 files +2 −0"`)
-	b.awaitCondition("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>")`)
-	b.click(`[data-file="river.txt"] [data-line="1"]`)
-	b.fill("#text", "Name its length, too.")
-	b.visit("/chats/" + chat) // the comments are kept meanwhile
-	b.visit("/chats/" + chat + "/changes")
-	is.Equal(evaluate[string](b, `document.querySelector("#text").value`),
-		"river.txt:1\n> +Rhine\n\nName its length, too.")
-	b.screenshot("changes")
-	b.checkNoFaults()
-	b.click(".composer button")
-	b.awaitText("> +Rhine")
-	b.visit("/chats/" + chat + "/changes")
-	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "")
-	b.checkNoFaults()
+		stage{"a chat is forked and reverted", long("starts OpenCode again", chatIsForkedAndReverted)})
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/ops/expect"
@@ -79,49 +77,12 @@ type budgetStatus struct {
 // pricePerMillion is the price of a million tokens in openSystem.
 const pricePerMillion = 10
 
-func TestBudgetPausesAndAnApprovalResumes(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := openSystem.system(t)
-	chat := p.create(t, "careful")
-	p.budget(t, "set", "pauses", "--scope", "chat", "--chat", chat, "--cost", "0.5")
-	p.submit(t, chat, stepsScript(3, "in=20000 out=10000")) // 0.3 a step
-	request := p.awaitBudgetRequest(t, chat, 1)
-	is.Equal(request.Source, "api")
-	p.turnEnds(t, chat)
-	expect.Lacks(t, p.text(t, chat), "over")
-	p.submit(t, chat, "@@usage in=1\n@@say next") // it waits
-	held := p.event(t, chat, events.MessageHeld{}.Kind(), nil)
-	expect.Contains(t, string(held.Data), request.EnginePermission)
-	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
-
-	p.approveUnlessDecided(t, chat, request)
-	expect.Eventually(t, "it goes on", func() bool {
-		return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next")
-	})
-	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool {
-		return strings.Contains(string(e.Data), outbox.BudgetPrompt)
-	})
-	p.turnEnds(t, chat)
-	is.Equal(p.resumes(t, chat), map[string]int{request.EnginePermission: 1})
-	n := p.countEvents(t, chat)
-	is.Equal(n["permission.requested"], 1)
-	is.Equal(n["abort.requested"], 1)
-	is.Equal(n["message.held"], 1)
-	is.Equal(n["message.submitted"], 3)
-	list := p.budget(t, "list", "--json")
-	var all []budgetStatus
-	decode(t, list, &all)
-	i := slices.IndexFunc(all, func(b budgetStatus) bool { return b.Name == "pauses" })
-	is.Equal([]any{all[i].Chat, all[i].Cost, all[i].Spent.Tokens > 0}, []any{chat, 0.5, true})
-}
-
 func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, "@@usage in=7\n@@say hello")
-	p.turnEnds(t, chat)
+	p := startAPI(t)
+	chat := p.create(t, "counted")
+	p.turn(t, chat, "hello", "hello") // 7 tokens
 	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "100000", "--cost", "2.5")
 	p.budget(t, "set", "a person", "--user", adminEmail, "--tokens", "900000000")
 	list := p.budget(t, "list")

@@ -159,7 +159,7 @@ func TestFilesComeAndLeaveByMail(t *testing.T) {
 func TestTheCommandPrintsANewTokenOfAWebhook(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
+	p := startAPI(t)
 	var hook, target record
 	p.admin(t).must(t, "POST", "/api/collections/webhooks/records", record{"name": "ci"}, &hook)
 	p.admin(t).must(t, "POST", "/api/collections/webhook_targets/records", record{"name": "of the command",

@@ -14,7 +14,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
@@ -29,12 +28,16 @@ func (p *process) startConversation(t *testing.T, args ...string) *terminalSessi
 	return startTerminal(t, cmd)
 }
 
-func conversationContinuesTheNewestChat(t *testing.T, p *process) {
+func TestConversationContinuesTheNewestChat(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
-	newer := p.chat(t, "@@say newer")
-	p.turnEnds(t, newer)
-	last := p.chat(t, "@@say last") // the last activity counts
-	p.turnEnds(t, last)
+	p := startAPI(t)
+	_, stderr, code := p.cli(t, "", "chat", "--continue")
+	is.Equal(code, 1)
+	expect.Contains(t, stderr, "there is no chat to continue")
+	newer, last := p.create(t, "newer"), p.create(t, "last")
+	p.turn(t, newer, "what is new?", "newer")
+	p.turn(t, last, "what is last?", "last") // the last activity counts
 	stdout, stderr, code := p.cli(t, "", "chat", "--continue")
 	is.Equal(code, 0)
 	expect.Contains(t, stdout, "last")
@@ -60,47 +63,36 @@ func twoCommands(first, second string) string {
 func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, twoCommands("printf first >/dev/null", "printf second >/dev/null"))
-	requests := []events.PermissionAsk{p.awaitRequest(t, chat, 0), p.awaitRequest(t, chat, 1)}
+	p := startAPI(t)
+	chat := p.create(t, "typed")
+	p.begin(t, chat, "do both")
+	shown := p.ask(t, chat, "per_1", "printf first")
 	s := p.startConversation(t, chat)
 	s.awaitText("allow it?")
-	shown, other := requests[0], requests[1]
-	if !strings.Contains(s.seen.String(), shown.Command()) {
-		shown, other = other, shown
-	}
 	s.typeText("y")
 	s.awaitText("\x1b[0my") // it is on the screen
+	p.ask(t, chat, "per_2", "printf second")
 	p.decide(t, chat, shown, events.Authorized, "")
-	s.awaitText(other.Command())
+	s.awaitText("printf second")
 	s.typeText("\r")
 	s.awaitText(`"y" was not used`)
-	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
-		if row.EnginePermission == other.ID {
-			is.Equal(row.Status, events.Draft) // the second was not decided
-		}
+	second := func() projections.Permission {
+		all := rows[projections.Permission](t, p.process, "permissions", chat)
+		return all[slices.IndexFunc(all, func(r projections.Permission) bool { return r.EnginePermission == "per_2" })]
 	}
-	s.typeText("y\r") // now it is shown
-	p.turnEnds(t, chat)
-	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
-		if row.EnginePermission == other.ID {
-			is.Equal([]string{row.Status, row.DecidedBy}, []string{events.Authorized, "user:operator"})
-		}
-	}
-	s.typeText("\x04")
-	s.awaitExit()
+	is.Equal(second().Status, events.Draft) // it was not decided
+	s.typeText("y\r")                       // now it is shown
+	expect.Eventually(t, "it is decided", func() bool { return second().Status == events.Authorized })
+	is.Equal(second().DecidedBy, "user:operator")
 }
 
 // The conversation begins without a chat, and chooses a model and an agent before the first message.
 func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
-	p.admin(t).create(t, "ai_agents", record{"name": "Chooser"})
-	expect.Eventually(t, "the models are known", func() bool {
-		m, err := p.Models(t.Context(), "")
-		return err == nil && len(m.Models) > 0
-	})
+	p := startAPI(t)
+	chooser := p.admin(t).create(t, "ai_agents", record{"name": "Chooser"})
+	p.api.Provider(t, "demo", "demo")
 	s := p.startConversation(t)
 	s.awaitText("› ")
 	for _, c := range []struct{ types, sees string }{
@@ -113,21 +105,16 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 		s.typeText(c.types + "\r")
 		s.awaitText(c.sees)
 	}
-	const first = "@@say the model and the agent were chosen first"
-	s.typeText(first + "\r")
-	var chat string
+	s.typeText("the model and the agent were chosen first\r")
+	var chat projections.Chat
 	expect.Eventually(t, "the first message begins the chat", func() bool {
-		_, err := p.Log.Fold(t.Context(), events.ChatSubject("*", "message.submitted"), 0, func(e events.Event) error {
-			if strings.Contains(string(e.Data), first) {
-				chat = e.Subject.ID
-			}
-			return nil
-		})
-		is.NoErr(err)
-		return chat != ""
+		all := rows[projections.Chat](t, p.process, "chats", "")
+		if len(all) == 1 {
+			chat = all[0]
+		}
+		return len(all) == 1 && len(submitted(t, p.process, chat.ID)) == 1
 	})
-	p.turnEnds(t, chat)
-	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].Agent, "Chooser")
+	is.Equal(chat.Agent, chooser)
 	for _, c := range []struct{ types, sees string }{
 		{"/etc/hosts", "There is no command /etc/hosts. /help lists the commands"},
 		{"/help", "undo the last turn and its changes"},
@@ -143,28 +130,10 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 		s.awaitText(c.sees)
 	}
 	s.typeText("//x is a message\r")
-	expect.Eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
-	p.denyNext(t, chat) // the demo's tour needs an approval
-	p.turnEnds(t, chat)
-	last := rows[projections.ShownMessage](t, p, "messages", chat)
-	expect.Contains(t, fmt.Sprint(last), "/x is a message")
-	expect.Lacks(t, fmt.Sprint(last), "//x")
-
-	tries := 0
-	expect.Eventually(t, "it is undone once the turn has ended here too", func() bool {
-		if seen := s.seen.String(); strings.Count(seen, "stop it first with /stop") == tries &&
-			!strings.Contains(seen, "Undone") {
-			tries++
-			s.typeText("/undo\r")
-		}
-		return strings.Contains(s.seen.String(), "Undone: /x is a message")
-	})
-	s.typeText("/undo\r")
-	s.awaitText("Undone: " + first)
-	s.typeText("/undo\r")
-	s.awaitText("there is no turn to undo")
-	s.typeText("/redo\r")
-	s.awaitText("The undone turns are back.")
+	expect.Eventually(t, "it was sent", func() bool { return len(submitted(t, p.process, chat.ID)) == 2 })
+	last := fmt.Sprint(rows[projections.ShownMessage](t, p.process, "messages", chat.ID))
+	expect.Contains(t, last, "/x is a message")
+	expect.Lacks(t, last, "//x")
 	s.typeText("/quit\r")
 	s.awaitExit()
 	body, err := os.ReadFile(p.data.Path("history"))
@@ -200,57 +169,40 @@ func undoInTheTerminalAsks(t *testing.T, p *process) {
 	s.awaitExit()
 }
 
-// denyNext denies the next request that waits in a chat.
-func (p *process) denyNext(t *testing.T, chat string) {
-	t.Helper()
-	expect.Eventually(t, "a request waits", func() bool {
-		for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
-			if row.Status == events.Draft && row.Referred {
-				p.decide(t, chat, events.PermissionAsk{ID: row.EnginePermission}, events.Denied, "")
-				return true
-			}
-		}
-		return false
-	})
-}
-
-func TestPendingRequestIsListedAndAnsweredLater(t *testing.T) {
+func TestPendingRequestIsListedUntilItIsApproved(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
-	chat := p.chat(t, bash("echo nee''ded"))
-	request := p.awaitRequest(t, chat, 0)
-	p.event(t, chat, events.PermissionReferred{}.Kind(), nil)
+	p := startAPI(t)
+	chat := p.create(t, "a chat")
+	p.begin(t, chat, "run it")
+	request := p.ask(t, chat, "per_1", "echo needed")
 	list, _, code := p.cli(t, "", "chats")
 	is.Equal(code, 0)
 	is.True(slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
 		return strings.HasPrefix(line, chat) && strings.Contains(line, "you: 1 request")
 	}))
+	id := store.RecordID(request.ID)
 	text, _, code := p.cli(t, "", "requests")
 	is.Equal(code, 0)
-	is.True(strings.Contains(text, store.RecordID(request.ID)) && strings.Contains(text, request.Command()))
-	var pending []client.Request
-	body, _, _ := p.cli(t, "", "requests", "--json")
-	decode(t, body, &pending)
-	is.True(slices.ContainsFunc(pending, func(r client.Request) bool {
-		return r.Chat == chat && r.ID == store.RecordID(request.ID) && r.Type == "bash" && r.What == request.Command() &&
-			r.Why != ""
-	}))
+	is.True(strings.Contains(text, id) && strings.Contains(text, request.Command()))
+	pending := func() (all []client.Request) {
+		body, _, _ := p.cli(t, "", "requests", "--json")
+		decode(t, body, &all)
+		return all
+	}
+	is.Equal(len(pending()), 1)
+	one := pending()[0]
+	is.Equal([]any{one.Chat, one.ID, one.Type, one.What, one.Why != ""}, []any{chat, id, "bash", request.Command(), true})
 	why, _, code := p.cli(t, "", "why", chat) // the chat's last
 	is.Equal(code, 0)
 	is.True(strings.Contains(why, request.Command()) && strings.Contains(why, "It is not decided yet."))
-	stdout, _, code := p.cli(t, "y\n", "chat", chat)
-	is.Equal(code, turn.Completed)
-	expect.Contains(t, stdout, "needed\n")
-	expect.Contains(t, stdout, "done")
-	body, _, _ = p.cli(t, "", "requests", "--json")
-	decode(t, body, &pending)
-	is.True(!slices.ContainsFunc(pending, func(r client.Request) bool { return r.Chat == chat }))
-	body, _, code = p.cli(t, "", "chats", "--json", "--limit", "100")
+	_, _, code = p.cli(t, "", "approve", id)
+	is.Equal(code, 0)
+	is.Equal(len(pending()), 0)
+	body, _, code := p.cli(t, "", "chats", "--json", "--limit", "100")
 	is.Equal(code, 0)
 	var chats []projections.Chat
 	decode(t, body, &chats)
-	i := slices.IndexFunc(chats, func(c projections.Chat) bool { return c.ID == chat })
-	is.True(i >= 0)
-	is.Equal([]string{chats[i].Preview, chats[i].Turn, chats[i].Title}, []string{"done", projections.TurnUser, t.Name()})
+	is.Equal([]string{chats[0].Preview, chats[0].Turn, chats[0].Title},
+		[]string{"run it", projections.TurnAssistant, "a chat"})
 }

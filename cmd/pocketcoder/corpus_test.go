@@ -53,6 +53,7 @@ func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 // Each tool of the real OpenCode gets the same answers as the policy alone. The package handlers/policy tests all cases
 // with the policy alone.
 func TestCorpusThroughTheRealTools(t *testing.T) {
+	expect.Long(t, "has many turns")
 	t.Parallel()
 	p := unconfinedSystem.system(t) // a confined OpenCode is refused some of them before the gate is asked
 	admin := p.admin(t)

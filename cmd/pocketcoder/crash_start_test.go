@@ -33,6 +33,15 @@ func runStages(t *testing.T, p *process, all ...stage) {
 	p.t = t
 }
 
+// long is a stage's test that takes so long that it is left out unless CI is set. what says why.
+func long(what string, test func(*testing.T, *process)) func(*testing.T, *process) {
+	return func(t *testing.T, p *process) {
+		t.Helper()
+		expect.Long(t, what)
+		test(t, p)
+	}
+}
+
 // incidentCheck is a check of what an incident leaves. prepare runs before the incident and returns the check.
 type incidentCheck struct {
 	name    string

@@ -108,7 +108,7 @@ func TestDeathOfAnyPartLosesAndRepeatsNothing(t *testing.T) {
 			fault.Saw(len(seen), countThere(p.allEvents(t), seen))
 		}},
 		stage{"everything dies at further moments", killAtFurtherMoments},
-		stage{"everything dies during the start", killDuringStart},
+		stage{"everything dies during the start", long("starts the system several times", killDuringStart)},
 		stage{"nothing is resumed again", func(t *testing.T, p *process) {
 			calls.half.checkNotResumedAgain(t, p)
 			p.check(t, nil)

@@ -15,11 +15,13 @@ import (
 	"github.com/matryer/is"
 	cryptossh "golang.org/x/crypto/ssh"
 
-	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
 )
 
-func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
+func TestDevicesAreAddedTestedAndRemoved(t *testing.T) {
+	t.Parallel()
+	p := startAPI(t)
 	is := is.New(t)
 	phone := newPhone(t)
 	must := func(args ...string) string {
@@ -30,7 +32,7 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 		}
 		return stdout
 	}
-	devices := func() (all []device.Device) {
+	devices := func() (all []channel.Device) {
 		t.Helper()
 		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
 		return all
@@ -77,9 +79,9 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 		"must be that of an ntfy topic": {"add", "x", "topic", "--user", ann.email},
 		"needs a name":                  {"add", " ", "--user", ann.email},
 		"there is no account":           {"add", "x", "--user", "nobody@example.org"},
-		"there is no record":            {"remove", "nothing"},
+		"there is no device":            {"remove", "nothing"},
 		"wrong number of arguments":     {"test"},
-		"want add, list, remove, test":  {"delete"},
+		"want add, delete, disable":     {"drop"},
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
 		is.True(code != 0)

@@ -22,6 +22,7 @@ import (
 const refusalOfAFullDisk = "The disk of the data directory is full; free some space."
 
 func TestSystemRecoversFromAFullDisk(t *testing.T) {
+	expect.Long(t, "fills a disk")
 	t.Parallel()
 	is := is.New(t)
 	fault := expect.CountFault(t, "events stored before", "of them there afterwards")

@@ -29,7 +29,7 @@ type remoteWorker struct {
 
 func startWorker(t *testing.T) *remoteWorker {
 	t.Helper()
-	expect.Long(t, "builds a program")
+	expect.Slow(t, "builds a program")
 	is := is.New(t)
 	d := datadir.Dir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.Path("keys"))

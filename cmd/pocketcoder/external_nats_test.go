@@ -41,6 +41,7 @@ func startExternalNATS(t *testing.T, p *process) (restart func()) {
 }
 
 func TestWorkGoesOnAfterConnectionsBreak(t *testing.T) {
+	expect.Long(t, "runs a NATS server and a system of its own")
 	t.Parallel()
 	egress := expect.Address(t)
 	p := prepareInside(t, t.TempDir(), "--egress", egress)

@@ -180,6 +180,7 @@ var unconfinedSystem = sharedInstance{args: func() []string { return []string{"-
 	asDelivered: true}
 
 func TestFIFONeverBlocksOpenCode(t *testing.T) {
+	expect.Long(t, "has a turn of many steps")
 	t.Parallel()
 	is := is.New(t)
 	p := unconfinedSystem.system(t)

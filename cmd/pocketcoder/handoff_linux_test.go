@@ -63,6 +63,7 @@ func blocks(t testing.TB, page, language string) (all []string) {
 // TestThreeAgentsOfTheDocumentation follows docs/agents.md. Its rule denies edits to one agent, and so to every request
 // over the API. Tests of such requests need another system.
 func TestThreeAgentsOfTheDocumentation(t *testing.T) {
+	expect.Long(t, "has five turns")
 	t.Parallel()
 	is := is.New(t)
 	p := openSystem.system(t)

@@ -20,24 +20,6 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-func TestAbortOverHTTPEndsTheTurn(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := sharedSystem(t)
-	admin := p.admin(t)
-	chat := admin.create(t, "chats", record{"title": "abort"})
-	admin.say(t, chat, "@@text n=5\n@@hang")
-	abort := "/api/pocketcoder/chats/" + chat + "/abort"
-	expect.Eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
-	is.Equal(admin.do(t, "POST", abort, nil).code, http.StatusNoContent)
-	p.turnEnds(t, chat)
-	is.Equal(len(admin.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "aborted"`)), 1)
-	is.Equal(admin.do(t, "POST", abort, nil).code, http.StatusNoContent) // nothing runs
-	admin.say(t, chat, "@@say again")
-	p.turnEnds(t, chat)
-	is.True(strings.HasSuffix(p.text(t, chat), "|again"))
-}
-
 func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

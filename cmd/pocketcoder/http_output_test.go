@@ -29,6 +29,7 @@ func (l login) running(t testing.TB, chat string) (id string) {
 
 // A client reads the output while the command writes it, and later.
 func TestLargeOutputIsReadWhole(t *testing.T) {
+	expect.Long(t, "moves much data")
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

@@ -8,7 +8,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/isolation"
 )
@@ -34,7 +33,7 @@ func TestWrongUsageOfAWorkerIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			env, output := clitest.Environment(map[string]string{"POCKETCODER_MEMORY": c.memory})
+			env, output := environment(map[string]string{"POCKETCODER_MEMORY": c.memory})
 			is.Equal(run(t.Context(), env, c.args), cli.ErrUsage)
 			expect.Contains(t, output.String(), c.want) // c.says
 		})

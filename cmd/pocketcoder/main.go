@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
 	"pocketcoder/cmd/program"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -35,20 +37,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder approve ID     approve a request; deny ID [REASON] denies it
   pocketcoder login URL      act for your account at a server elsewhere; then use --server URL
   pocketcoder delegates      chats to which assistants delegate work: list, check, stop
-  pocketcoder schedule       prompts at set times: add, preview, list, show, pause, resume, run, cancel
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
-  pocketcoder agent          agents as Markdown files: list, show, add, edit, export
-  pocketcoder note           notes of agents: list, show, edit, write, versions, restore, delete
-  pocketcoder model          models: list, use, reset
-  pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
-  pocketcoder budget         limits on cost and tokens: list, set, clear
-  pocketcoder device         phones that get notifications: add, list, test, remove
-  pocketcoder channel        messengers and mailboxes: add, list, enable, disable, token, messages, remove
-  pocketcoder pair           people who use a messenger: pair, list, revoke
-  pocketcoder webhook        URLs to which events are sent: list, failed, replay, token
-  pocketcoder key            SSH keys: add, list, remove
-  pocketcoder mcp            MCP servers: add, list, show, hosts, limits, approve, deny, revoke, secret
-  pocketcoder procedure      proposed procedures, agents and prompts: list, show, edit, approve, deny
   pocketcoder ports          print the address of a web server that a command of a chat runs
   pocketcoder replay CHAT    show a chat from the log, as it was after any event; export it
   pocketcoder attach [CHAT]  watch the commands of a chat in tmux, and open a shell in the sandbox
@@ -60,9 +49,25 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder doctor         check what this machine provides, and say how to install what is missing
   pocketcoder version        print the versions of this program and of its parts
 
+These list, show, set, enable, disable and delete what is configured:
+
+%s
 Every command explains itself with -h. All data is in one directory: --data, POCKETCODER_DATA,
 or pocketcoder in $XDG_DATA_HOME (~/.local/share).
 `
+
+// groups are the commands on configuration records that have more than the verbs of every type.
+var groups = []cli.Group{cli.Policies, admin.Budget, admin.Agent, cli.Notes, cli.Procedures, cli.Schedules, admin.MCP,
+	admin.Model, admin.Device, admin.Key, cli.Channels, cli.Pairings, cli.Targets}
+
+// usageText is the usage with a line for each command on configuration records.
+func usageText() string {
+	var lines strings.Builder
+	for _, g := range cli.GroupsOf(recordtype.All(nil), groups...) {
+		fmt.Fprintf(&lines, "  pocketcoder %-18s %s\n", g.Name, g.Line())
+	}
+	return fmt.Sprintf(usage, lines.String())
+}
 
 // startMemory is the age at which a process gives back the memory of its start. Few commands of a person live so long.
 const startMemory = 10 * time.Second
@@ -113,7 +118,7 @@ func ownFiles(args []string) bool {
 // run is main with its surroundings as arguments.
 func run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) == 0 {
-		fmt.Fprint(env.Stderr, usage)
+		fmt.Fprint(env.Stderr, usageText())
 		return cli.ErrUsage
 	}
 	switch args[0] { // programs of the sandbox, which no person calls
@@ -125,27 +130,15 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	if now, ok := formerNames[args[0]]; ok {
 		args = append(slices.Clone(now), args[1:]...)
 	}
-	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
+	command, ok := cli.RecordCommands(recordtype.All(nil), groups...)[args[0]]
+	if own := map[string]cli.Command{
 		"up":        cli.Up,
 		"serve":     cli.Serve,
 		"sandbox":   cli.Sandbox,
 		"chat":      cli.Chat,
 		"chats":     cli.Chats,
 		"delegates": cli.Delegates,
-		"schedule":  cli.Schedule,
 		"user":      admin.User,
-		"budget":    admin.Budget,
-		"agent":     admin.Agent,
-		"note":      cli.Note,
-		"model":     admin.Model,
-		"policy":    cli.Policy,
-		"device":    admin.Device,
-		"channel":   cli.Channel,
-		"pair":      cli.Pair,
-		"webhook":   cli.Webhook,
-		"key":       admin.Key,
-		"mcp":       admin.MCP,
-		"procedure": cli.Procedure,
 		"ports":     cli.Ports,
 		"requests":  cli.Requests,
 		"approve":   cli.Approve,
@@ -159,14 +152,16 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"admin":     admin.Run,
 		"doctor":    admin.Doctor,
 		"version":   cli.Version,
-	}[args[0]]
+	}[args[0]]; own != nil {
+		command, ok = own, true
+	}
 	if !ok {
 		switch args[0] {
 		case "help", "-h", "-help", "--help":
 			if args[0] == "help" && len(args) > 1 {
 				return run(ctx, env, append(args[1:], "-h"))
 			}
-			fmt.Fprint(env.Stdout, usage)
+			fmt.Fprint(env.Stdout, usageText())
 			return nil
 		case "-version", "--version":
 			return cli.Version(ctx, env, args[1:])

@@ -133,6 +133,7 @@ func newModelAnswers(t *testing.T, p *process, chat, server string) {
 
 // The real OpenCode reads the catalogue, and says what it can use.
 func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
+	expect.Long(t, "starts OpenCode for one error")
 	t.Parallel()
 	is := is.New(t)
 	catalogue := filepath.Join(t.TempDir(), "new.json")

@@ -14,6 +14,7 @@ import (
 
 // A note goes from a file that the agent writes to the log, from a person's edit back to the file, and to the agent.
 func TestAnAgentKeepsNotes(t *testing.T) {
+	expect.Long(t, "has several turns")
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

@@ -40,6 +40,7 @@ func TestModelCannotChooseTheCallerOfATool(t *testing.T) {
 
 // At this level pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.
 func TestCommandsAndOwnToolsWorkAtLandlock(t *testing.T) {
+	expect.Long(t, "starts a system of its own")
 	t.Parallel()
 	is := is.New(t)
 	p := startInside(t, "--isolation", "landlock")

@@ -14,7 +14,9 @@ import (
 )
 
 // The command changes and refuses a proposal. One that changed after it was shown is not approved.
-func proposalIsEditedAndDenied(t *testing.T, p *process) {
+func TestProposalIsEditedAndDenied(t *testing.T) {
+	t.Parallel()
+	p := startAPI(t)
 	is := is.New(t)
 	admin := p.admin(t)
 	proposal := admin.create(t, "proposals", record{"name": "Publish", "content": "Push to main.\n", "authored_by": "poco",

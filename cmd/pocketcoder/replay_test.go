@@ -7,18 +7,20 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/ops/expect"
+	"pocketcoder/projections/store"
 )
 
 func TestReplayExportsAChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := sharedSystem(t)
-	admin := p.admin(t)
-	chat := admin.create(t, "chats", record{"title": "Exported"})
-	admin.say(t, chat, bash("echo one; echo two"))
-	admin.authorize(t, admin.awaitRequest(t, chat))
-	p.turnEnds(t, chat)
+	p := startAPI(t)
+	chat := p.create(t, "Exported")
+	p.begin(t, chat, "count")
+	request := p.ask(t, chat, "per_1", "echo one; echo two")
+	p.admin(t).must(t, "PATCH", recordPath("permissions", store.RecordID(request.ID)), record{"status": "authorized"}, nil)
+	p.api.AppendExecution(t, chat, "x1", &events.ExecFinished{Stdout: events.Output{Text: "one\ntwo\n", Bytes: 8}})
 	page, _, code := p.cli(t, "", "replay", chat, "--html")
 	is.Equal(code, 0)
 	expect.Contains(t, page, "approved by "+adminEmail)

@@ -62,19 +62,6 @@ func (p *process) staysAsSaved(t *testing.T, chat string, request events.Permiss
 	is.Equal(p.explain(t, request.ID).Expired.Reason, want)
 }
 
-func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
-	t.Parallel()
-	p := sharedSystem(t)
-	path := filepath.Join(p.dir(t), "a.md")
-	saveFile(t, path, "a\nb\n")
-	chat := p.chat(t, call("edit", map[string]any{"filePath": path, "oldString": "b", "newString": "B"})+
-		"\n@@next\n@@say done")
-	request := p.awaitRequestOfPerson(t, chat, 0)
-	saveFile(t, path, "a\nb\n"+personsLine)
-	p.staysAsSaved(t, chat, request, path, strings.TrimPrefix(path, p.workspace+"/")+
-		" changed while the request waited. Read it again.")
-}
-
 // OpenCode has apply_patch for models with "gpt-5" in their names.
 func patchOfAChangedFileIsNotApplied(t *testing.T, p *process) {
 	path := filepath.Join(p.workspace, "a.md")

@@ -21,6 +21,7 @@ import (
 
 // What a start does after a stop in order, and what it does with another model, are checked on one system.
 func TestNextStartContinuesAfterAStop(t *testing.T) {
+	expect.Long(t, "has many stages, and starts the system again")
 	t.Parallel()
 	archive := t.TempDir()
 	p := prepare(t, t.TempDir(), "--offload-dir", archive, "--offload-after", "1ms", "--allow", "bash: touch made",
@@ -49,7 +50,6 @@ func TestNextStartContinuesAfterAStop(t *testing.T) {
 			p.check(t, seen)
 		}},
 		stage{"a patch of a file that changed while it waited is not applied", patchOfAChangedFileIsNotApplied},
-		stage{"a proposal is edited and denied", proposalIsEditedAndDenied},
 		stage{"a stored key replaces a refused key", func(t *testing.T, p *process) {
 			storedKeyReplacesARefusedKey(t, p, func() { key.Store(replacedKey) })
 			key.Store(foreignKey) // the stage deletes the stored key, so this key counts again

@@ -15,7 +15,7 @@ import (
 )
 
 func TestUpReportsWhyItCannotStart(t *testing.T) {
-	expect.Long(t, "starts the program often")
+	expect.Slow(t, "starts the program often")
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, dir string) (args []string, env map[string]string)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"regexp"
@@ -12,8 +13,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
 )
 
@@ -49,7 +50,7 @@ func TestWrongArgumentsAreReported(t *testing.T) {
 		"replay c --from -1":         "invalid value",
 		"policy replay":              "which rule?",
 		"policy replay bash":         `parse rule "bash": column 1`,
-		"policy pause users/x":       "a rule is named COLLECTION/RECORD",
+		"policy pause users/x":       "a record is named COLLECTION/ID",
 		"why a b":                    `unexpected argument "b"`,
 		"rebuild x":                  `unexpected argument "x"`,
 		"nats-context --name ../../": "--name: parse id",
@@ -102,7 +103,7 @@ func TestHelpOfACommand(t *testing.T) {
 	expect.Contains(t, stderr, `there is no command "nonsense"`)
 	stdout, _, err := runApp(t, "help", "help")
 	is.NoErr(err)
-	is.Equal(stdout, usage)
+	is.Equal(stdout, usageText())
 }
 
 func TestFormerNamesOfCommandsStillWork(t *testing.T) {
@@ -118,7 +119,7 @@ func TestFormerNamesOfCommandsStillWork(t *testing.T) {
 
 func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 	is := is.New(t)
-	env, output := clitest.Environment(nil)
+	env, output := environment(nil)
 	is.Equal(run(t.Context(), env, []string{"chats"}), cli.ErrUsage)
 	is.Equal(output.String(), "pocketcoder: chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
 }
@@ -134,17 +135,58 @@ func TestMissingSystemIsReported(t *testing.T) {
 
 func TestHelpWithoutFlagsHasNoListOfThem(t *testing.T) {
 	is := is.New(t)
-	stdout, _, err := runApp(t, "policy", "-h")
+	stdout, _, err := runApp(t, "sandbox", "-h")
 	is.True(errors.Is(err, flag.ErrHelp))
 	expect.Lacks(t, stdout, "Flags:")
 	stdout, _, _ = runApp(t, "replay", "-h")
 	expect.Lacks(t, stdout, "18446744073709551615")
 }
 
+// A field of a type is missing nowhere.
+func TestEachFieldOfATypeHasAFlag(t *testing.T) {
+	for _, g := range cli.GroupsOf(recordtype.All(nil), groups...) {
+		stdout, _, _ := runApp(t, g.Name, "-h")
+		_, flags, _ := strings.Cut(stdout, "\nFlags:")
+		for _, f := range slices.Concat(g.Types[0].Fields, g.Types[len(g.Types)-1].Fields) {
+			if !f.Settable() || g.Name == "note" || g.Name == "model" { // whose arguments name the fields
+				continue
+			}
+			all := f.Parts
+			if len(all) == 0 {
+				f.Name = cmp.Or(g.Flags[f.Name], f.Name)
+				all = append(all, f)
+			}
+			for _, one := range all {
+				name := "\n  -" + strings.ReplaceAll(one.Name, "_", "-")
+				is.New(t).True(strings.Contains(flags, name+" ") || strings.Contains(flags, name+"\n")) // a flag of that name
+			}
+		}
+	}
+}
+
+// Every type has a command with the same verbs, as far as it allows them.
+func TestEachTypeHasTheSameVerbs(t *testing.T) {
+	is := is.New(t)
+	for _, g := range cli.GroupsOf(recordtype.All(nil), groups...) {
+		_, stderr, err := runApp(t, g.Name, "nonsense", "nonsense")
+		if is.Equal(err, cli.ErrUsage); g.Default == "code" { // any word is an argument of pair
+			continue
+		}
+		typ := g.Types[0]
+		_, hasSwitch := typ.Switch()
+		for verb, want := range map[string]bool{"list": true, "show": true, "set": typ.Update != nil, "enable": hasSwitch,
+			"disable": hasSwitch, "delete": typ.Delete != nil} {
+			if has := slices.Contains(regexp.MustCompile(`[a-z]+`).FindAllString(stderr, -1), verb); has != want {
+				t.Errorf("%s %s: %t, want %t: %s", g.Name, verb, has, want, stderr)
+			}
+		}
+	}
+}
+
 // commandNames are the commands of the usage text.
 func commandNames(t *testing.T) (names []string) {
 	t.Helper()
-	for _, line := range regexp.MustCompile(`(?m)^  pocketcoder (\S+)`).FindAllStringSubmatch(usage, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^  pocketcoder (\S+)`).FindAllStringSubmatch(usageText(), -1) {
 		names = append(names, line[1])
 	}
 	if len(names) < 25 {
@@ -194,4 +236,12 @@ func TestTheVersionIsAFlagToo(t *testing.T) {
 	stdout, _, err := runApp(t, "--version")
 	is.NoErr(err)
 	is.Equal(stdout, want)
+}
+
+// environment returns an environment without a terminal and with these variables, and the buffer that stdout and
+// stderr go to.
+func environment(variables map[string]string) (cli.Environment, *bytes.Buffer) {
+	var out bytes.Buffer
+	return cli.Environment{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
+		Getenv: func(name string) string { return variables[name] }}, &out
 }

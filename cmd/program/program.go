@@ -6,14 +6,11 @@ package program
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime/debug"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Launcher are the words that start a program with the file mode mask that this process was started with, because the
@@ -60,25 +57,6 @@ func Name() string {
 		return "go run ./cmd/pocketcoder"
 	}
 	return "pocketcoder"
-}
-
-// VersionOf runs a program and returns the first line that it prints about its version.
-func VersionOf(ctx context.Context, path, versionFlag string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	home, err := os.MkdirTemp("", "pocketcoder-doctor-") // OpenCode makes its directories whatever it is asked
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(home)
-	cmd := exec.CommandContext(ctx, path, versionFlag)
-	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", path, versionFlag, err)
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return line, nil
 }
 
 // MaskFiles makes every file that this process creates accessible to its owner alone, and sets Launcher.

@@ -23,9 +23,9 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/cmd/program"
 )
 
 // Viewer is the tmux server of a data directory, with a session for each chat that is viewed. A client may hold
@@ -51,7 +51,7 @@ func Open(ctx context.Context, at client.Address) (Viewer, error) {
 	if v.tmux, err = exec.LookPath("tmux"); err != nil {
 		return v, errors.New("tmux is not on PATH; " + Get)
 	}
-	version, err := program.VersionOf(ctx, v.tmux, "-V")
+	version, err := install.VersionOf(ctx, v.tmux, "-V")
 	if err != nil {
 		return v, err
 	}

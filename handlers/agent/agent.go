@@ -25,19 +25,19 @@ const (
 
 // Types are the types of the records of agents.
 var Types = []record.Type{
-	{Name: Prompts, Title: "Prompts", About: "texts for agents",
+	{Name: Prompts, Command: "prompt", Title: "Prompts", About: "texts for agents",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "body", Kind: record.Text, Label: "Text", Required: true, Lines: true},
 		}},
-	{Name: Models, Title: "Models of agents", About: "names and identifiers",
+	{Name: Models, Command: "agent-model", Title: "Models of agents", About: "names and identifiers",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "identifier", Kind: record.Text, Label: "Identifier, as PROVIDER/MODEL", Required: true},
 		}},
-	{Name: Collection, Title: "Agents", About: "with their prompts and models",
+	{Name: Collection, Command: "agent", Title: "Agents", About: "with their prompts and models",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},

@@ -11,9 +11,10 @@ import (
 const Collection = "budgets"
 
 // Type is the type of the records of budgets.
-var Type = record.Type{Name: Collection, Title: "Budgets", About: "limit the cost of a chat or of a day",
+var Type = record.Type{Name: Collection, Command: "budget", Title: "Budgets",
+	About:  "limit the cost of a chat or of a day",
 	Access: record.Rules(own, own, record.Admins, record.Admins, record.Admins), AllUsers: true,
-	Unique: []string{"name"}, Complete: complete,
+	Unique: []string{"name"}, Defaults: map[string]any{"scope": OfDay}, Complete: complete,
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 		{Name: "scope", Kind: record.Select, Label: "Applies to a", Values: []string{OfChat, OfDay}, Required: true},
@@ -21,7 +22,7 @@ var Type = record.Type{Name: Collection, Title: "Budgets", About: "limit the cos
 		{Name: "user", Kind: record.Relation, Label: "Account, for a day", Relation: "users"},
 		{Name: "cost", Kind: record.Number, Label: "Most cost", Unit: record.Dollars},
 		{Name: "tokens", Kind: record.Number, Label: "Most tokens"},
-		{Name: "active", Kind: record.Bool, Label: "In force"},
+		{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
 	}}
 
 // own admits accounts to the budgets that may limit them.

@@ -1,6 +1,6 @@
 // Package channel carries out the commands on channels: messengers through which people talk to the assistant. It pairs
 // people with accounts, receives their messages, carries out the decisions of their buttons, and records the messages
-// that are sent.
+// that are sent. Devices, which only receive notifications, are records here too; no list shows their push tokens.
 //
 // Promises: the platform's id identifies a sender, never a name or the text of a message. Nothing from an unpaired
 // sender is answered or stored. An update of a platform that comes twice has one effect. A pairing code and a

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/record"
 )
 
@@ -96,7 +95,7 @@ func validTypes(all []string) bool {
 		!slices.ContainsFunc(all, func(typ string) bool {
 			s, err := events.ParseSubject(strings.Replace(filterOf(typ), "*", "id", 1))
 			return err != nil || !typePattern.MatchString(typ) ||
-				s.Collection == Targets || s.Collection == device.Collection
+				s.Collection == Targets || s.Collection == Devices
 		})
 }
 

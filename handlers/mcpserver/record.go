@@ -20,9 +20,10 @@ type Programs func(command string) []string
 
 // Type is the type of the records of MCP servers.
 func (p Programs) Type() record.Type {
-	t := record.Type{Name: Collection, Title: "MCP servers", About: "that administrators and agents added",
+	t := record.Type{Name: Collection, Command: "mcp", Title: "MCP servers", About: "that administrators and agents added",
 		Access:     record.Rules(record.Staff, record.Staff, record.Staff, record.Admins, record.Admins),
-		Assistants: record.Verbs{Create: true}, Complete: complete,
+		Assistants: record.Verbs{Create: true}, Complete: complete, Tool: "mcp_request",
+		ToolAbout: "Request an MCP server, whose tools you can call once a person has approved it.",
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Assistant: "1 to 24 letters, digits and -", Label: "Name", Required: true},
 			{Name: "status", Kind: record.Select, Label: "Status", Values: []string{Pending, Approved, Denied, Revoked}, Required: true},
@@ -38,7 +39,11 @@ func (p Programs) Type() record.Type {
 			{Name: "url", Kind: record.Text, Assistant: "of a remote server, in place of a command", Label: "URL"},
 			{Name: "environment", Kind: record.JSON, Assistant: "names of secrets that it needs, or of headers for the URL; the person sets the values", Label: "Environment variables, one in each line", Texts: true},
 			{Name: "hosts", Kind: record.JSON, Assistant: "hosts that the command needs, such as api.example.org or *.example.com; it reaches no other", Label: "Hosts that it may reach, one in each line", Texts: true},
-			{Name: "limits", Kind: record.JSON, Label: "Limits of its own"},
+			{Name: "limits", Kind: record.JSON, Label: "Limits of its own", Parts: []record.Field{
+				{Name: "memory", Kind: record.Text, Label: "Memory of its command", Example: "512MiB"},
+				{Name: "processes", Kind: record.Number, Label: "Processes and threads of its command"},
+				{Name: "cpu_time", Kind: record.Text, Label: "Processor time of its command", Example: "30m"},
+			}},
 			{Name: "version", Kind: record.Text, Label: "Version", ReadOnly: true},
 			{Name: "tools", Kind: record.JSON, Label: "Tools", ReadOnly: true},
 			{Name: "found_version", Kind: record.Text, Label: "Version found", ReadOnly: true},

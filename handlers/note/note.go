@@ -18,7 +18,8 @@ const (
 )
 
 // Type is the type of the records of notes.
-var Type = record.Type{Name: Collection, Title: "Notes of agents", About: "what agents remember, with its versions",
+var Type = record.Type{Name: Collection, Command: "note", Title: "Notes of agents",
+	About:  "what agents remember, with its versions",
 	Access: record.Rules(record.Staff, record.Staff, record.Admins, record.Admins, record.Admins), Complete: complete,
 	ID: func(v record.Values) string { return Note{Agent: v.Text("agent"), Name: v.Text("name")}.ID() },
 	Fields: []record.Field{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/mail"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -43,19 +44,28 @@ type Field struct {
 	Values   []string
 	Choices  map[string]string // of a select: what a value means, if that is not clear; also of the empty one
 	Required bool
-	ReadOnly bool // only PocketCoder sets it
-	Shown    bool // clients may set it, but a form only shows it
-	Computed bool // PocketCoder sets it if it is required and missing
-	Nullable bool // shown as null while it is empty
-	Derived  bool // the read models compute it: it is not stored
-	Lines    bool // a text of several lines
-	Texts    bool // a JSON list of texts: a form shows each in a line
-	Pairs    bool // a JSON object of texts: a form shows each as a line NAME=VALUE
-	Hidden   bool // it is stored, and shown to no client
-	Admins   bool // only administrators and the operator see it
+	ReadOnly bool    // only PocketCoder sets it
+	Shown    bool    // clients may set it, but a form only shows it
+	Computed bool    // PocketCoder sets it if it is required and missing
+	Nullable bool    // shown as null while it is empty
+	Derived  bool    // the read models compute it: it is not stored
+	Lines    bool    // a text of several lines
+	Texts    bool    // a JSON list of texts: a form shows each in a line
+	Pairs    bool    // a JSON object of texts: a form shows each as a line NAME=VALUE
+	Parts    []Field // the values of a JSON object: a form shows each
+	Absent   string  // text of a part that its object does not have
+	Hidden   bool    // it is stored, and shown to no client
+	Admins   bool    // only administrators and the operator see it
 	// Assistant describes the field to the model, which may set it by a tool; empty for a field that it may not set.
 	Assistant string
 	Argument  bool // it is part of a command, and not stored
+	Switch    bool // the record has no effect while it is false: enable and disable set it
+	Detail    bool // lists leave it out
+}
+
+// Settable reports whether a person sets the field.
+func (f Field) Settable() bool {
+	return !f.ReadOnly && !f.Derived && !f.Hidden && !f.Shown && !f.Argument && !f.Computed
 }
 
 // Title is the label of the field, or its name with blanks.
@@ -64,6 +74,40 @@ func (f Field) Title() string {
 		return f.Label
 	}
 	return strings.ReplaceAll(f.Name, "_", " ")
+}
+
+// PartText returns a part of an object as a person writes it.
+func (f Field) PartText(object string) string {
+	var parts Values
+	_ = json.Unmarshal([]byte(object), &parts) // anything else has no parts
+	value, has := parts[f.Name]
+	if text := ""; json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	if has {
+		return string(value)
+	}
+	return f.Absent
+}
+
+// SetParts returns an object with the parts that texts names, as a person wrote them. An empty text removes a part.
+func (f Field) SetParts(object []byte, texts map[string]string) (map[string]any, error) {
+	all := map[string]any{}
+	_ = json.Unmarshal(object, &all) // anything else has no parts
+	for _, part := range f.Parts {
+		text, given := texts[part.Name]
+		value, err := part.Parse(text, "")
+		if err != nil {
+			return nil, err
+		}
+		if given {
+			all[part.Name] = value
+		}
+		if given && text == "" {
+			delete(all, part.Name)
+		}
+	}
+	return all, nil
 }
 
 // Fault is what is wrong with the value of a field: a code of PocketBase, and a sentence.
@@ -150,6 +194,74 @@ func (f Field) normalizeText(v string) (json.RawMessage, error) {
 		return json.Marshal(at.UTC().Format(events.TimeFormat))
 	}
 	return json.Marshal(v)
+}
+
+// Parse returns the value that a person wrote as text. A list or an object has a line for each of its entries. zone is
+// that of times; see ParseTime.
+func (f Field) Parse(text, zone string) (any, error) {
+	switch {
+	case f.Texts || f.Pairs:
+		return f.parseLines(text)
+	case f.Kind == Date:
+		if _, err := ParseDate(text); err == nil {
+			return text, nil // as the API writes it
+		}
+		return ParseTime(f.Name, text, zone)
+	case f.Kind == Bool:
+		return text == "true", nil
+	case text == "" && (f.Kind == Number || f.Kind == JSON):
+		return nil, nil
+	case f.Kind == Number:
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, Invalid(f.Name, "%s: must be a number, not %.40q", f.Name, text)
+		}
+		return n, nil
+	case f.Kind == JSON && !json.Valid([]byte(text)):
+		return nil, Invalid(f.Name, "%s: must be JSON", f.Name)
+	case f.Kind == JSON:
+		return json.RawMessage(text), nil
+	}
+	return text, nil
+}
+
+// parseLines returns the list or the object that a person wrote in lines.
+func (f Field) parseLines(text string) (any, error) {
+	list, pairs := []string{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if f.Pairs && !ok {
+			return nil, Invalid(f.Name, "%s: write NAME=VALUE in each line", f.Name)
+		}
+		list, pairs[strings.TrimSpace(name)] = append(list, line), strings.TrimSpace(value)
+	}
+	if f.Pairs {
+		return pairs, nil
+	}
+	return list, nil
+}
+
+// ParseTime returns a time that a person wrote, as records hold it. zone is an IANA name; empty for the local one.
+func ParseTime(field, text, zone string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	in := time.Local
+	if zone != "" {
+		var err error
+		if in, err = time.LoadLocation(zone); err != nil {
+			return "", Invalid("time_zone", "time_zone: %.60q is not a time zone. Write an IANA name, such as Europe/Berlin.", zone)
+		}
+	}
+	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", time.RFC3339} {
+		if at, err := time.ParseInLocation(layout, text, in); err == nil {
+			return at.UTC().Format(events.TimeFormat), nil
+		}
+	}
+	return "", Invalid(field, "%s: %.40q is not a time. Write it as 2026-12-24 09:00.", field, text)
 }
 
 // timeFormats are those clients send: PocketBase's, RFC 3339, and Dart's local time without a zone, taken as UTC.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -14,14 +15,18 @@ import (
 
 // Type is a type of configuration records: all records of one collection.
 type Type struct {
-	Name   string // of the collection
-	Alias  string // second name of the collection in the API
-	Title  string // for people, such as Budgets
-	About  string // continues the title, such as: limit the cost of a chat or of a day
-	Fields []Field
+	Name  string // of the collection
+	Alias string // second name of the collection in the API
+	Title string // for people, such as Budgets
+	About string // continues the title, such as: limit the cost of a chat or of a day
+	// Command is the command of the command line on the records, such as budget; empty for the name of the collection.
+	Command string
+	Fields  []Field
 	Access
 	Assistants Verbs // what the assistants of chats may do by their tools
-	AllUsers   bool  // a record without a user is for all users; elsewhere it is of the account that makes it
+	// Tool is the name of the tool with which they create a record, and ToolAbout describes it to the model; see ToolName.
+	Tool, ToolAbout string
+	AllUsers        bool // a record without a user is for all users; elsewhere it is of the account that makes it
 
 	Unique []string // fields whose values together identify one record
 	Upsert bool     // a new record with the same unique values changes the existing one
@@ -53,6 +58,55 @@ func (t Type) Field(name string) (Field, bool) {
 		return Field{}, false
 	}
 	return t.Fields[i], true
+}
+
+// ToolName returns the name and the description of the tool of the model that creates a record.
+func (t Type) ToolName() (name, description string) {
+	return cmp.Or(t.Tool, "create_"+strings.ReplaceAll(t.CommandName(), "-", "_")),
+		cmp.Or(t.ToolAbout, "Create a record of: "+t.Title+" ("+t.About+").")
+}
+
+// CommandName is the command of the command line on the records.
+func (t Type) CommandName() string { return cmp.Or(t.Command, strings.ReplaceAll(t.Name, "_", "-")) }
+
+// NameField is the field by which people name a record: name, or the first short text that they set; empty for none.
+func (t Type) NameField() string {
+	first := ""
+	for _, f := range t.Fields {
+		if f.Name == "name" {
+			return f.Name
+		}
+		if first == "" && f.Kind == Text && !f.Lines && !f.Computed {
+			first = f.Name
+		}
+	}
+	return first
+}
+
+// Named reports whether people name the records of the type.
+func (t Type) Named() bool { return t.NameField() != "" }
+
+// Switch returns the field that says whether a record has effect.
+func (t Type) Switch() (Field, bool) {
+	i := slices.IndexFunc(t.Fields, func(f Field) bool { return f.Switch })
+	if i < 0 {
+		return Field{}, false
+	}
+	return t.Fields[i], true
+}
+
+// maxColumns is the number of fields that a list of records shows.
+const maxColumns = 6
+
+// Columns are the fields that a list of records shows.
+func (t Type) Columns() (columns []Field) {
+	for _, f := range t.Fields {
+		long := f.Lines || f.Kind == JSON && !f.Texts || f.Detail || f.Shown
+		if !long && !f.Hidden && !f.Argument && f.Kind != Secret && len(columns) < maxColumns {
+			columns = append(columns, f)
+		}
+	}
+	return columns
 }
 
 // check returns the fields that a command sets, as they are stored: those of PocketCoder's own code as they are, others

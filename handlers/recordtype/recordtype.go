@@ -11,7 +11,6 @@ import (
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/channel"
-	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/note"
@@ -27,8 +26,8 @@ const HealthChecks = "healthchecks"
 
 // All returns all types of configuration records.
 func All(programs mcpserver.Programs) []record.Type {
-	return slices.Concat(agent.Types, rule.Types, proposal.Types, device.Types, channel.Types, model.Types, []record.Type{
-		note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
+	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
+		model.Types, []record.Type{note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.
@@ -36,7 +35,7 @@ func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
 	return record.Open(l, All(programs)...)
 }
 
-var healthChecks = record.Type{Name: HealthChecks,
+var healthChecks = record.Type{Name: HealthChecks, Command: "health",
 	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},

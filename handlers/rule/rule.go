@@ -32,7 +32,7 @@ var (
 
 // Types are the types of the records of rules.
 var Types = []record.Type{
-	{Name: ToolPermissions, Title: "Rules", About: "decide permission requests without you",
+	{Name: ToolPermissions, Command: "policy", Title: "Rules", About: "decide permission requests without you",
 		Access: record.Rules(globalOrOwnChat, globalOrOwnChat, chatOwner, chatOwner, chatOwner),
 		Unique: []string{"agent", "tool", "pattern", "chat"}, Defaults: active, Complete: completeToolPermission,
 		Fields: []record.Field{
@@ -40,28 +40,28 @@ var Types = []record.Type{
 			{Name: "tool", Kind: record.Text, Label: "Permission", Required: true},
 			{Name: "pattern", Kind: record.Text, Label: "Pattern", Required: true},
 			{Name: "action", Kind: record.Select, Label: "Action", Values: []string{"allow", "ask", "deny"}, Required: true},
-			{Name: "active", Kind: record.Bool, Label: "In force"},
+			{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
 			{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
 			{Name: "expires_at", Kind: record.Date, Label: "Expires"},
 			{Name: "author", Kind: record.Relation, Label: "Author", Relation: "users", ReadOnly: true},
 			{Name: "note", Kind: record.Text, Label: "Note", Lines: true},
 		}},
-	{Name: WhitelistActions, Title: "Allowed actions", About: "kinds of requests that are allowed for all chats",
+	{Name: WhitelistActions, Command: "policy", Title: "Allowed actions", About: "kinds of requests that are allowed for all chats",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,
 		Complete: completeAction,
 		Fields: []record.Field{
 			{Name: "permission", Kind: record.Text, Label: "Permission", Required: true},
 			{Name: "kind", Kind: record.Select, Label: "Kind", Values: []string{"strict", "pattern"}},
 			{Name: "value", Kind: record.Text, Label: "Value"},
-			{Name: "active", Kind: record.Bool, Label: "In force"},
+			{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
 		}},
-	{Name: WhitelistTargets, Title: "Allowed targets", About: "files that are allowed for all chats",
+	{Name: WhitelistTargets, Command: "policy", Title: "Allowed targets", About: "files that are allowed for all chats",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,
 		Complete: completeTarget,
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "pattern", Kind: record.Text, Label: "Pattern", Required: true},
-			{Name: "active", Kind: record.Bool, Label: "In force"},
+			{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
 		}},
 }
 

@@ -16,11 +16,12 @@ import (
 const Collection = "schedules"
 
 // Type is the type of the records of schedules. A new one is enabled.
-var Type = record.Type{Name: Collection, Alias: "cron_jobs",
+var Type = record.Type{Name: Collection, Alias: "cron_jobs", Command: "schedule",
 	Title: "Schedules", About: "prompts that start at a time: next runs, last runs, run now",
 	Access:     record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
-	Assistants: record.Verbs{Create: true, Update: true, Delete: true},
-	Defaults:   map[string]any{"enabled": true, "session_mode": New}, Complete: complete,
+	Assistants: record.Verbs{Create: true, Update: true, Delete: true}, Tool: "schedule_task",
+	ToolAbout: "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.",
+	Defaults:  map[string]any{"enabled": true, "session_mode": New}, Complete: complete,
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Assistant: "short name, such as nightly tests", Label: "Name", Required: true},
 		{Name: "description", Kind: record.Text, Label: "Description", Lines: true},
@@ -43,7 +44,7 @@ var Type = record.Type{Name: Collection, Alias: "cron_jobs",
 		{Name: "model", Kind: record.Text, Label: "Model of new chats", Example: "the default model"},
 		{Name: "max_cost", Kind: record.Number, Assistant: "stop a run that costs this amount in US dollars; 1 when left out", Label: "Stop a run at cost", Unit: record.Dollars, Example: "empty for no limit"},
 		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
-		{Name: "enabled", Kind: record.Bool, Label: "Enabled"},
+		{Name: "enabled", Kind: record.Bool, Label: "Enabled", Switch: true},
 		{Name: "last_executed", Kind: record.Date, Label: "Last run at", ReadOnly: true, Derived: true},
 		{Name: "last_status", Kind: record.Text, Label: "State of the last run", ReadOnly: true, Derived: true},
 		{Name: "last_error", Kind: record.Text, Label: "Reason of the last run", ReadOnly: true, Derived: true},
@@ -135,26 +136,6 @@ func (s Schedule) Due() (f Due, err error) {
 
 // maxCost keeps amounts in the range in which a float64 represents every integer.
 const maxCost = 1 << 50
-
-// ParseTime returns a time that a person wrote, as records hold it. zone is an IANA name; empty for that of the server.
-func ParseTime(field, text, zone string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	in := time.Local
-	if zone != "" {
-		var err error
-		if in, err = time.LoadLocation(zone); err != nil {
-			return "", record.Invalid("time_zone", "time_zone: %.60q is not a time zone. Write an IANA name, such as Europe/Berlin.", zone)
-		}
-	}
-	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", time.RFC3339} {
-		if at, err := time.ParseInLocation(layout, text, in); err == nil {
-			return at.UTC().Format(events.TimeFormat), nil
-		}
-	}
-	return "", record.Invalid(field, "%s: %.40q is not a time. Write it as 2026-12-24 09:00.", field, text)
-}
 
 // maxPrompt is the longest prompt of a schedule, in bytes.
 const maxPrompt = 64 << 10

@@ -22,7 +22,8 @@ import (
 const Collection = "ssh_keys"
 
 // Type is the type of the records of keys. A fingerprint is unique among all accounts: a key identifies one.
-var Type = record.Type{Name: Collection, Title: "SSH keys", About: "that give people access to the sandbox",
+var Type = record.Type{Name: Collection, Command: "key", Title: "SSH keys",
+	About:  "that give people access to the sandbox",
 	Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
 	Unique: []string{"fingerprint"}, Complete: complete,
 	Fields: []record.Field{
@@ -30,12 +31,12 @@ var Type = record.Type{Name: Collection, Title: "SSH keys", About: "that give pe
 		{Name: "public_key", Kind: record.Text, Label: "Public key", Required: true, Lines: true},
 		{Name: "device_name", Kind: record.Text, Label: "Device"},
 		{Name: "fingerprint", Kind: record.Text, Label: "Fingerprint", Computed: true, Required: true},
-		{Name: "algorithm", Kind: record.Text, Label: "Algorithm"},
-		{Name: "key_size", Kind: record.Number, Label: "Bits"},
-		{Name: "comment", Kind: record.Text, Label: "Comment"},
+		{Name: "algorithm", Kind: record.Text, Label: "Algorithm", Shown: true},
+		{Name: "key_size", Kind: record.Number, Label: "Bits", Shown: true},
+		{Name: "comment", Kind: record.Text, Label: "Comment", Detail: true},
 		{Name: "expires_at", Kind: record.Date, Label: "Expires"},
 		{Name: "last_used", Kind: record.Date, Label: "Last used"},
-		{Name: "is_active", Kind: record.Bool, Label: "Enabled"},
+		{Name: "is_active", Kind: record.Bool, Label: "Enabled", Switch: true},
 	}}
 
 // complete normalizes the key and computes the fields that describe it. Values of the client for these fields are

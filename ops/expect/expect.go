@@ -135,11 +135,20 @@ func RunAtOnce(n int) {
 	}
 }
 
-// Long leaves a test out under -short, and says what takes so long.
-func Long(t testing.TB, what string) {
+// Slow leaves a test out under -short, and says what takes so long.
+func Slow(t testing.TB, what string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("left out under -short: it " + what)
+	}
+}
+
+// Long leaves a test out unless CI is set: it runs before a change goes in, and nightly. It says what takes so long.
+func Long(t testing.TB, what string) {
+	t.Helper()
+	Slow(t, what)
+	if os.Getenv("CI") == "" {
+		t.Skip("left out unless CI is set: it " + what)
 	}
 }
 

@@ -117,9 +117,6 @@ func ProblemOf(err error) Problem {
 		return Problem{Status: http.StatusServiceUnavailable, Message: closed.Error(), Retry: 10 * time.Second}
 	case errors.As(err, &loading):
 		return Problem{Status: http.StatusServiceUnavailable, Message: loading.Error(), Retry: 2 * time.Second}
-	case errors.Is(err, ErrUnavailable):
-		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.",
-			Retry: time.Second}
 	case log.IsUnavailable(err): // a read that failed
 		return Problem{Status: http.StatusServiceUnavailable,
 			Message: "It took too long, or the log does not answer; try again.", Retry: 2 * time.Second}
@@ -129,8 +126,11 @@ func ProblemOf(err error) Problem {
 
 func problemOfRefusal(r handlers.Refused) Problem {
 	p := Problem{Status: http.StatusBadRequest, Message: r.Text, Refused: r.Code}
-	if r.Code == handlers.NotFound {
+	switch r.Code {
+	case handlers.NotFound:
 		p.Status = http.StatusNotFound
+	case handlers.Unavailable:
+		p.Status, p.Retry = http.StatusServiceUnavailable, time.Second
 	}
 	code := map[handlers.Code]string{
 		handlers.Invalid: "validation_invalid_value", handlers.Conflict: CodeConflict,

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/log"
+	"pocketcoder/handlers"
 	"pocketcoder/web/api"
 )
 
@@ -20,6 +21,7 @@ func TestUnavailableLogAnswers503(t *testing.T) {
 	for _, err := range []error{
 		context.DeadlineExceeded, nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse,
 		log.Unavailable("The log does not answer."),
+		handlers.Refuse(handlers.Unavailable, "OpenCode does not answer; try again."),
 		&jetstream.APIError{Code: 503, ErrorCode: 10008},
 	} {
 		p := api.ProblemOf(fmt.Errorf("append evt.chat.c1.created: %w", err))

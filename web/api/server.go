@@ -49,9 +49,6 @@ type Server struct {
 	unsent     unsentBytes
 }
 
-// ErrUnavailable is the error while OpenCode does not answer.
-var ErrUnavailable = errors.New("OpenCode is not available")
-
 // Handler serves the routes of this package and the others. It answers 404 to the rest of /api/.
 func (s *Server) Handler(others ...Route) http.Handler {
 	mux := http.NewServeMux()

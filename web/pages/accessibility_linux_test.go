@@ -116,7 +116,7 @@ func appendEveryEntry(t *testing.T, s *webtest.System, token string) (chat, requ
 }
 
 func TestEveryPageIsAccessible(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")

@@ -11,7 +11,7 @@ import (
 )
 
 func TestARefusedPageSaysSoAndTriesLessAndLessOften(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -22,7 +22,7 @@ import (
 )
 
 func TestAPersonWhoComesBackSeesWhatHappened(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -68,7 +68,7 @@ func TestAPersonWhoComesBackSeesWhatHappened(t *testing.T) {
 }
 
 func TestANewServiceWorkerTakesOver(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")

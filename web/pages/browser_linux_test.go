@@ -10,7 +10,7 @@ import (
 )
 
 func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

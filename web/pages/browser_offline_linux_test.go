@@ -41,7 +41,7 @@ func (d *device) openStored(chat string) {
 }
 
 func TestDecisionsAreMadeOffline(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -123,7 +123,7 @@ func TestDecisionsAreMadeOffline(t *testing.T) {
 
 // The decision left the browser and is on its way when a person takes it back.
 func TestADecisionThatIsTakenBackIsNotCarriedOutOrShown(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

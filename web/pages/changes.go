@@ -2,7 +2,6 @@ package pages
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
@@ -130,7 +130,7 @@ func (p Pages) addTurns(r *http.Request, caller api.Caller, v *chatChanges, prom
 	bytes := 0
 	var diff json.RawMessage
 	for _, m := range prompts {
-		if !errors.Is(err, api.ErrUnavailable) {
+		if handlers.CodeOf(err) != handlers.Unavailable {
 			diff, err = p.Chats.Diff(r, caller, v.chat.ID, m.EngineMessage)
 		}
 		if err != nil && (r.Context().Err() != nil || api.ProblemOf(err).Status == http.StatusNotFound) {

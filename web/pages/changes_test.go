@@ -10,8 +10,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/handlers"
 	"pocketcoder/ops/expect"
-	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )
 
@@ -45,7 +45,7 @@ func TestTheChangesOfOtherTurnsAreShownWhenOneCannotBeRead(t *testing.T) {
 	expect.Contains(t, got.body, "+of msg_1")
 	expect.Contains(t, got.body, "/w/&lt;3&gt;.go")
 	is.Equal(strings.Count(got.body, "These lines are missing."), 1)
-	failure, requested = api.ErrUnavailable, nil
+	failure, requested = handlers.Refuse(handlers.Unavailable, "OpenCode does not answer; try again."), nil
 	got = b.visit(t, "/chats/"+chat+"/changes")
 	is.Equal(got.status, http.StatusOK)
 	expect.Contains(t, got.body, "+of msg_5")

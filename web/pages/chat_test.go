@@ -345,7 +345,7 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1\u00a0−1)", "<dd>/workspace/a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
+		"Edit a.go (+1\u00a0−1)", "<dd>/workspace/a.go</dd>", "<pre class=\"command\"><span class=\"hunk\">@@ -1,2 +1,2 @@\n</span>",
 		"<span class=\"removed\">-old\n</span>",
 		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
@@ -368,7 +368,7 @@ func TestAnEditWithoutChangedLinesSaysSo(t *testing.T) {
 		"diff":"Index: /workspace/a.go\n===\n--- /workspace/a.go\n+++ /workspace/a.go\n"}}`)
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
-	for _, piece := range []string{"Change a.go (no line changes)", "No line changes: the file is empty",
+	for _, piece := range []string{"Edit a.go (no line changes)", "No line changes: the file is empty",
 		"<dt>patterns</dt><dd>b*</dd>"} {
 		expect.Contains(t, card, piece)
 	}

@@ -41,7 +41,7 @@ func photo(t *testing.T) (path string) {
 }
 
 func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -125,7 +125,7 @@ func TestAComposerFitsPhotosAndKeepsWhatWasNotSent(t *testing.T) {
 }
 
 func TestAReloadedSetupPageKeepsItsCode(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	d := newDevice(t, newBrowser(t, webtest.NewSystem(t)).url)
@@ -142,7 +142,7 @@ func TestAReloadedSetupPageKeepsItsCode(t *testing.T) {
 }
 
 func TestAComposerSendsFilesAndListsCommands(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAPageFollowsItsChat(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -88,7 +88,7 @@ func TestAPageFollowsItsChat(t *testing.T) {
 }
 
 func TestAPageShowsWhatACommandPrintsWhileItRuns(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

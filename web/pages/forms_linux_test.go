@@ -12,7 +12,7 @@ import (
 )
 
 func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -80,7 +80,7 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 }
 
 func TestAnApprovalNeverDropsAnEdit(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -41,7 +41,7 @@ var hostileTexts = []struct{ text, shown string }{
 const invisible = `/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u3164\u2800]/u.test(document.documentElement.textContent) || "pwned" in window`
 
 func TestHostileTextsNeitherRunNorHide(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")

@@ -29,7 +29,7 @@ func (r redirected) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestAnAdministratorConnectsAModelOnAPhone(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	const good, bad = "sk-good-0123456789", "sk-bad-0123456789"

@@ -24,7 +24,7 @@ const framed = `((part) => [...document.querySelectorAll(part + " button:not([ar
 }))`
 
 func TestNothingIsCutBesideEmptySpace(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

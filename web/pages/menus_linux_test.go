@@ -15,7 +15,7 @@ import (
 )
 
 func TestAChatFitsAPhone(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -15,7 +15,7 @@ import (
 
 // Without script, links and forms do everything, and a person loads the page again to see what is new.
 func TestACommandIsApprovedWithoutScript(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestAPersonChangesTheQueueOnAPhone(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -22,7 +22,7 @@ const readOnly = `(() => {
 })()`
 
 func TestAChatIsReplayedInABrowser(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	r := newReplayed(t)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAChatOpensAtTheRequestThatWaits(t *testing.T) {
-	expect.Long(t, "starts Chromium")
+	expect.Slow(t, "starts Chromium")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -9,10 +9,10 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
+	"pocketcoder/web/mcpstate"
 )
 
 // Agents serves agents as files, imports them, and serves the versions of their note. It also serves how the MCP

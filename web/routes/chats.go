@@ -25,7 +25,7 @@ type Chats struct {
 	Signal func(context.Context, exec.Signal) (uint64, error)
 }
 
-// Engine asks OpenCode about a chat and returns its JSON. Errors are api.ErrUnavailable or a refusal.
+// Engine asks OpenCode about a chat and returns its JSON. Errors are refusals.
 type Engine struct {
 	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
 	Todo func(ctx context.Context, chat string) (json.RawMessage, error)

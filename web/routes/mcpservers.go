@@ -3,12 +3,9 @@ package routes
 import (
 	"net/http"
 
-	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/web/api"
+	"pocketcoder/web/mcpstate"
 )
-
-const MCPServerCollection = mcpserver.Collection
 
 // Servers returns how the MCP servers work.
 func (s Agents) Servers() mcpstate.Servers {

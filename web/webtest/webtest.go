@@ -297,7 +297,7 @@ func (s *System) AppendRequest(t testing.TB, chat, ask string) string {
 // LeaveOutWhenShort leaves out a test that moves much data: under the race detector it takes a minute.
 func LeaveOutWhenShort(t testing.TB) {
 	t.Helper()
-	expect.Long(t, "moves much data")
+	expect.Slow(t, "moves much data")
 }
 
 func Escape(s string) string { return url.QueryEscape(s) }

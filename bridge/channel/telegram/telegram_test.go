@@ -147,8 +147,8 @@ func TestARequestToKeepANameBeginsWithItsTitle(t *testing.T) {
 		Metadata: events.MustEncode(about), Message: "A command created .envrc. Keep it?"})
 	s.Append(c, events.PermissionReferred{Permission: "k1", Reason: "a person decides"})
 	m := s.telegram.AwaitText(t, ".envrc")
-	is.New(t).Equal(m.Text, "Keep .envrc\n\nA command created .envrc. Keep it? Approve keeps it, deny deletes it.\n"+
-		"  file, 6 bytes\n  ls -l\n\na person decides")
+	is.New(t).Equal(m.Text, "Keep .envrc?\n\nA command created .envrc. Keep it? If you deny it, it is deleted.\n"+
+		"  what it is: file, 6 bytes\n  created before this ended: a person's shell\n  in the quarantine: q1\n  ls -l\n\na person decides")
 }
 
 func TestAToolIsApprovedOnlyWithTheArgumentsThatAreShown(t *testing.T) {

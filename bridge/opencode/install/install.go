@@ -95,7 +95,7 @@ func (in Options) findOnPath(ctx context.Context, name string) (path, version st
 	if path, err = filepath.Abs(path); err != nil {
 		return "", "", err
 	}
-	version, err = versionOf(ctx, path)
+	version, err = VersionOf(ctx, path, "--version")
 	if ctx.Err() != nil {
 		return "", "", ctx.Err()
 	}
@@ -106,8 +106,8 @@ func (in Options) findOnPath(ctx context.Context, name string) (path, version st
 	return path, version, nil
 }
 
-// versionOf runs path --version and returns the first line.
-func versionOf(ctx context.Context, path string) (string, error) {
+// VersionOf runs a program and returns the first line that it prints about its version.
+func VersionOf(ctx context.Context, path, flag string) (string, error) {
 	const most = time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %s", most))
 	defer cancel()
@@ -116,7 +116,7 @@ func versionOf(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(home)
-	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd := exec.CommandContext(ctx, path, flag)
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
 	cmd.WaitDelay = time.Second // a script's child may keep the output open
 	out, err := cmd.Output()
@@ -127,7 +127,7 @@ func versionOf(ctx context.Context, path string) (string, error) {
 		} else if errors.As(err, &exit) {
 			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 		}
-		return "", fmt.Errorf("%s --version: %w", path, err)
+		return "", fmt.Errorf("%s %s: %w", path, flag, err)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return line, nil

@@ -74,7 +74,7 @@ func (p npmPackage) choose(ctx context.Context, dir string) (string, error) {
 			failures = append(failures, err)
 			continue
 		}
-		_, err := versionOf(ctx, filepath.Join(dir, program))
+		_, err := VersionOf(ctx, filepath.Join(dir, program), "--version")
 		if err == nil {
 			return program, nil
 		}

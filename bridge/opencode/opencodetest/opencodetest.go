@@ -16,7 +16,7 @@ import (
 // -short the test is left out: each start of OpenCode takes seconds.
 func Tools(t testing.TB) install.Tools {
 	t.Helper()
-	expect.Long(t, "runs OpenCode")
+	expect.Slow(t, "runs OpenCode")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)

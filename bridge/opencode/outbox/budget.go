@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -167,20 +166,11 @@ func untilTomorrow(now time.Time) time.Duration {
 	return now.UTC().Truncate(day).Add(day + time.Millisecond).Sub(now)
 }
 
-// budgetCheck is the result of a check of the budgets. It is an error, so that a try can return it.
-type budgetCheck struct {
-	held bool
-	err  error
-}
-
-func (l budgetCheck) Error() string { return fmt.Sprintf("check budgets: %v", l.err) }
-
-// checkBudgets checks whether a budget holds back a message that was never sent, and records the reason. It returns a
-// budgetCheck.
-func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage) error {
+// checkBudgets reports whether a budget holds back a message that was never sent, and records the reason.
+func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage) (isHeld bool, err error) {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
 	}
-	return budgetCheck{held != nil, err}
+	return held != nil, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,21 +26,16 @@ import (
 // one turn at a time. At most MaxTurns run across all chats, and one account gets at most three quarters of them. A
 // steered message waits for no turn of its chat. Messages that wait for a person are left out.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
+	seen, woken := s.Model.Seq(), s.Model.Woken()
 	waiting, err := s.Model.PendingMessages(ctx)
+	waiting = slices.DeleteFunc(waiting, func(m projections.PendingMessage) bool {
+		return m.Engine != s.Engine || m.WaitsForPerson()
+	})
+	budgets := s.budgetsOf(waiting, woken)
 	for _, m := range waiting {
-		if m.Engine != s.Engine || m.WaitsForPerson() {
-			continue
-		}
-		key := "message/" + m.ID
-		seen, n := s.seq, s.attempts[key].times
-		e := effect{
-			key: key, kind: messageKind, chat: m.Chat, seq: m.Position, message: &m, pause: s.Pause,
-			try: func(ctx context.Context) error { return s.deliver(ctx, m, seen, n) },
-		}
-		if last := len(s.RetryAfter) - 1; last >= 0 {
-			e.pause = s.RetryAfter[min(n, last)]
-		}
-		open = append(open, e)
+		open = append(open, effect{Key: "message/" + m.ID, Target: m.Chat, Of: work{kind: messageKind, seq: m.Position,
+			message: &m, budgets: budgets[m.ID],
+			try: func(ctx context.Context, tried int) error { return s.deliver(ctx, m, seen, tried) }}})
 	}
 	return open, err
 }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/handlers"
 )
 
 // Errors of Diff and Todo.
 var (
 	ErrUnknownChat = errors.New("there is no such chat")
-	ErrUnavailable = errors.New("opencode is not available")
+	ErrUnavailable = handlers.Refuse(handlers.Unavailable, "OpenCode does not answer; try again.")
 )
 
 // connectTimeout limits the wait for an OpenCode that is starting.

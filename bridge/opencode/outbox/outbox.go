@@ -69,10 +69,6 @@ type Outbox struct {
 	known atomic.Pointer[client.Models]
 }
 
-// DefaultRetryAfter are the pauses between the tries to deliver a message: 155 s in all.
-var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
-	80 * time.Second}
-
 // record appends an event about a chat and waits until the read model includes it. Open effects are read from the read
 // model, so without the wait this effect would be tried again.
 func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {

@@ -30,10 +30,8 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 		if q.Interrupted { // a key of its own, because a reply may have been tried before
 			key = "resume/" + q.EngineQuestion
 		}
-		open = append(open, s.questionEffects(key, q, func(ctx context.Context) error {
-			return s.sendAnswers(ctx,
-				q.EngineQuestion)
-		})...)
+		send := func(ctx context.Context) error { return s.sendAnswers(ctx, q.EngineQuestion) }
+		open = append(open, s.questionEffects(key, q, send)...)
 	}
 	obsolete, err := s.Model.ObsoleteQuestions(ctx)
 	for _, d := range obsolete {
@@ -50,7 +48,8 @@ func (s *schedule) questionEffects(key string, q projections.PendingQuestion,
 	if q.Engine != s.Engine {
 		return nil
 	}
-	return []effect{{key: key, kind: replyKind, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
+	return []effect{{Key: key, Target: q.Chat, Pause: s.Pause, Of: work{kind: replyKind, seq: q.Position,
+		try: func(ctx context.Context, _ int) error { return try(ctx) }}}}
 }
 
 // sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. If OpenCode has

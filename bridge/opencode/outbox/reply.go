@@ -31,9 +31,8 @@ func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 		if p.Interrupted { // a key of its own, because a reply may have been tried before
 			key = "resume/" + p.EnginePermission
 		}
-		open = append(open, effect{
-			key: key, kind: replyKind, chat: p.Chat, seq: p.DecidedSeq, pause: s.Pause, try: func(ctx context.Context) error { return s.sendDecision(ctx, p) },
-		})
+		open = append(open, effect{Key: key, Target: p.Chat, Pause: s.Pause, Of: work{kind: replyKind, seq: p.DecidedSeq,
+			try: func(ctx context.Context, _ int) error { return s.sendDecision(ctx, p) }}})
 	}
 	return open, err
 }

@@ -30,20 +30,21 @@ func (q *queues) open() (open []effect) {
 			m := &projections.PendingMessage{ChatUser: q.owners[chat], Free: !q.running[chat], ChatStarted: q.chatStarted[chat],
 				UserStarted: q.userStarted[q.owners[chat]], Message: projections.Message{Chat: chat, Position: int64(p)}}
 			m.ID, m.First = fmt.Sprint(p), int64(p)
-			open = append(open, effect{key: m.ID, kind: messageKind, chat: chat, seq: int64(p), message: m,
-				attemptState: attemptState{budgetsChecked: true}})
+			open = append(open, effect{Key: m.ID, Target: chat, Of: work{kind: messageKind, seq: int64(p), message: m,
+				budgets: budgetState{checked: true}}})
 		}
 	}
-	slices.SortFunc(open, func(a, b effect) int { return int(a.seq - b.seq) })
-	takeTurns(open, time.Time{})
+	slices.SortFunc(open, func(a, b effect) int { return int(a.Of.seq - b.Of.seq) })
 	return open
 }
 
 // start starts what a new process would start, and returns the messages by chat.
 func (q *queues) start(maxTurns int) map[string][]effect {
-	s := &schedule{Outbox: &Outbox{MaxTurns: maxTurns}, busy: map[string]bool{}, sending: map[string]string{},
-		attempts: map[string]attemptState{}}
-	return s.due(q.open(), q.perUser())
+	started := map[string][]effect{}
+	for _, e := range plan(q.open(), nil, q.perUser(), maxTurns, time.Time{}) {
+		started[e.Target] = append(started[e.Target], e)
+	}
+	return started
 }
 
 func (q *queues) perUser() map[string]int {
@@ -92,8 +93,8 @@ func TestTurnsAreInOrderAndFair(t *testing.T) {
 					t.Fatalf("chat %s: %d messages are sent, running: %v", chat, len(started[chat]), q.running[chat])
 				}
 				position := q.waiting[chat][0]
-				if started[chat][0].key != fmt.Sprint(position) || position < last[chat] {
-					t.Fatalf("chat %s: message %s is sent before %d", chat, started[chat][0].key, position)
+				if started[chat][0].Key != fmt.Sprint(position) || position < last[chat] {
+					t.Fatalf("chat %s: message %s is sent before %d", chat, started[chat][0].Key, position)
 				}
 				q.seq++
 				q.waiting[chat], q.running[chat], last[chat], passed[chat] = q.waiting[chat][1:], true, position, 0
@@ -145,29 +146,4 @@ func TestALongTurnDoesNotHoldBackTheOtherChatsOfItsAccount(t *testing.T) {
 		chatStarted: map[string]int64{"long": 1, "short": 2, "other": 3}, userStarted: map[string]int64{"u1": 2, "u2": 3}}
 	started := q.start(2)
 	is.Equal(sortedKeys(started), []string{"short"})
-}
-
-// The account whose turn it is must not lose the turn because the check of its budgets takes longer.
-func TestAMessageWhoseBudgetsAreBeingCheckedKeepsItsTurn(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	q := &queues{owners: map[string]string{"first": "u1", "second": "u2"}, running: map[string]bool{},
-		waiting:     map[string][]int{"first": {10}, "second": {11}},
-		chatStarted: map[string]int64{"first": 1, "second": 2}, userStarted: map[string]int64{"u1": 1, "u2": 2}}
-	open := q.open()
-	is.Equal(open[0].chat, "first")
-	open[0].budgetsChecked = false
-	s := &schedule{Outbox: &Outbox{MaxTurns: 1}, busy: map[string]bool{}, sending: map[string]string{}}
-	is.Equal(sortedKeys(s.due(open, nil)), []string{"first"}) // it is checked
-	is.Equal(len(s.sending), 0)
-	s.busy["first"] = true // while it is checked
-	is.Equal(len(s.due(open, nil)), 0)
-	s.busy["first"] = false
-	open[0].budgetsChecked = true
-	is.Equal(sortedKeys(s.due(open, nil)), []string{"first"})
-	is.Equal(s.sending, map[string]string{"first": "u1"})
-
-	open[0].budgetsChecked, open[0].held = true, true // what a budget holds back holds back no other account
-	s = &schedule{Outbox: &Outbox{MaxTurns: 1}, busy: map[string]bool{}, sending: map[string]string{}}
-	is.Equal(sortedKeys(s.due(open, nil)), []string{"second"})
 }

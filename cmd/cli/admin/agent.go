@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,10 +21,9 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-const agentUsage = `pocketcoder agent: list, add, change and export agents, as Markdown files in OpenCode's format.
-
+const agentUsage = `
   pocketcoder agent list                  list the agents
-  pocketcoder agent show NAME             print an agent
+  pocketcoder agent show NAME             print an agent as a Markdown file in OpenCode's format
   pocketcoder agent export NAME FILE      write an agent to a file
   pocketcoder agent add FILE              create an agent from a file, or replace the agent with its name; - is stdin
   pocketcoder agent edit NAME             change an agent in $VISUAL or $EDITOR
@@ -45,25 +45,20 @@ system must run. A file has front matter and a prompt:
   Review every line. Report bugs first.
 
 /agent NAME in "pocketcoder chat" chooses an agent for a chat. A delegate gets the agent that its parent names.
-
-Exit status: 0; 1 when it failed or was not confirmed, 2 for wrong usage.
 `
 
-type agentCommand struct {
-	*client.System
-	env         cli.Environment
-	asJSON, yes bool
-}
+// Agent is the command agent.
+var Agent = cli.Group{Name: "agent", Usage: agentUsage,
+	Own: func(r *cli.Records, fs *flag.FlagSet) map[string]cli.Verb {
+		a := agentCommand{Records: r}
+		fs.BoolVar(&a.yes, "yes", false, "add: replace an agent without asking")
+		return map[string]cli.Verb{"list": cli.Takes(0, 0, a.list), "show": cli.Takes(1, 1, a.show),
+			"export": cli.Takes(1, 2, a.export), "add": cli.Takes(1, 1, a.add), "edit": cli.Takes(1, 1, a.edit)}
+	}}
 
-func Agent(ctx context.Context, env cli.Environment, args []string) error {
-	fs := cli.NewFlags(env, "agent", agentUsage)
-	at := cli.ServerFlags(fs, env)
-	a := agentCommand{env: env}
-	fs.BoolVar(&a.asJSON, "json", false, "list: print a JSON list")
-	fs.BoolVar(&a.yes, "yes", false, "add: replace an agent without asking")
-	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
-		"list": cli.Takes(0, 0, a.list), "show": cli.Takes(1, 1, a.show), "export": cli.Takes(1, 2, a.export), "add": cli.Takes(1, 1, a.add), "edit": cli.Takes(1, 1, a.edit),
-	}, func(s *client.System) { a.System = s })
+type agentCommand struct {
+	*cli.Records
+	yes bool
 }
 
 func (a *agentCommand) list(ctx context.Context, _ []string) error {
@@ -72,7 +67,7 @@ func (a *agentCommand) list(ctx context.Context, _ []string) error {
 		return err
 	}
 	const empty = "no agent is stored; create one with: pocketcoder agent add FILE"
-	return cli.PrintList(a.env, a.asJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
+	return cli.PrintList(a.Env, a.AsJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
 		func(l agent.Listed) []string {
 			return []string{printable.OneLine(l.Name, 40), printable.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
 				printable.OneLine(l.Description, 60), l.ID}
@@ -89,14 +84,14 @@ func (a *agentCommand) file(ctx context.Context, name string) (string, error) {
 func (a *agentCommand) show(ctx context.Context, args []string) error {
 	e, err := a.file(ctx, args[0])
 	if err == nil {
-		_, err = io.WriteString(a.env.Stdout, a.shown(e))
+		_, err = io.WriteString(a.Env.Stdout, a.shown(e))
 	}
 	return err
 }
 
 // shown makes a text safe for a terminal. A file or another program gets it unchanged.
 func (a *agentCommand) shown(text string) string {
-	if a.env.Interactive {
+	if a.Env.Interactive {
 		return display.Exact(text)
 	}
 	return text
@@ -117,7 +112,7 @@ func (a *agentCommand) export(ctx context.Context, args []string) error {
 const maxAgentFile = 1 << 20
 
 func (a *agentCommand) add(ctx context.Context, args []string) error {
-	var from io.Reader = a.env.Stdin
+	var from io.Reader = a.Env.Stdin
 	name := ""
 	if args[0] != "-" {
 		f, err := os.Open(args[0])
@@ -157,15 +152,15 @@ func (a *agentCommand) importFile(ctx context.Context, c agentImport, yes bool) 
 		return err
 	}
 	for _, note := range checked.Notes {
-		fmt.Fprintln(a.env.Stderr, "note:", printable.VisibleLine(note))
+		fmt.Fprintln(a.Env.Stderr, "note:", printable.VisibleLine(note))
 	}
 	name := printable.OneLine(checked.Name, 100)
 	if checked.Diff == "" {
-		_, err := fmt.Fprintf(a.env.Stdout, "agent %s is already as in the file\n", name)
+		_, err := fmt.Fprintf(a.Env.Stdout, "agent %s is already as in the file\n", name)
 		return err
 	}
 	if !checked.New {
-		fmt.Fprint(a.env.Stdout, display.Exact(checked.Diff))
+		fmt.Fprint(a.Env.Stdout, display.Exact(checked.Diff))
 		if !yes && !a.confirm(name) {
 			return cli.ExitCode(1)
 		}
@@ -176,17 +171,17 @@ func (a *agentCommand) importFile(ctx context.Context, c agentImport, yes bool) 
 		return err
 	}
 	verb := map[bool]string{true: "created", false: "changed"}[checked.New]
-	_, err = fmt.Fprintf(a.env.Stdout, "%s agent %s (%s)\n", verb, name, done.Record)
+	_, err = fmt.Fprintf(a.Env.Stdout, "%s agent %s (%s)\n", verb, name, done.Record)
 	return err
 }
 
 func (a *agentCommand) confirm(name string) bool {
-	if !a.env.Interactive {
-		fmt.Fprintln(a.env.Stderr, "the agent exists, and nothing was changed; to replace it, add --yes")
+	if !a.Env.Interactive {
+		fmt.Fprintln(a.Env.Stderr, "the agent exists, and nothing was changed; to replace it, add --yes")
 		return false
 	}
-	fmt.Fprintf(a.env.Stdout, "Change agent %s? [y/N] ", name)
-	answer, _ := bufio.NewReader(a.env.Stdin).ReadString('\n') // no answer is no
+	fmt.Fprintf(a.Env.Stdout, "Change agent %s? [y/N] ", name)
+	answer, _ := bufio.NewReader(a.Env.Stdin).ReadString('\n') // no answer is no
 	return strings.EqualFold(strings.TrimSpace(answer), "y")
 }
 
@@ -197,7 +192,7 @@ func (a *agentCommand) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, path, err := cli.Edit(ctx, a.env, "agent.md", e)
+	text, path, err := cli.Edit(ctx, a.Env, "agent.md", e)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/cmd/program"
 	"pocketcoder/events/recovery"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
@@ -43,7 +42,7 @@ func checkProgram(ctx context.Context, absent checkState, name, versionFlag, pur
 	if err != nil {
 		return c
 	}
-	v, err := program.VersionOf(ctx, path, versionFlag)
+	v, err := install.VersionOf(ctx, path, versionFlag)
 	if err != nil {
 		c.State, c.Found = checkWrong, err.Error()
 		return c
@@ -104,7 +103,7 @@ func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
 	c := check{Name: "opencode", For: "the reasoning: it runs the turns",
 		Get: "npm install -g opencode-ai@" + install.OpenCodeVersion}
 	if o.opencode != "" {
-		v, err := program.VersionOf(ctx, o.opencode, "--version")
+		v, err := install.VersionOf(ctx, o.opencode, "--version")
 		c.State, c.Found = checkOK, v+", "+o.opencode
 		if err != nil {
 			c.State, c.Found = checkWrong, err.Error()
@@ -118,7 +117,7 @@ func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
 		if path == "" {
 			continue
 		}
-		if v, err := program.VersionOf(ctx, path, "--version"); err == nil && v == install.OpenCodeVersion {
+		if v, err := install.VersionOf(ctx, path, "--version"); err == nil && v == install.OpenCodeVersion {
 			c.State, c.Found = checkOK, v+", "+path
 			return c
 		}
@@ -133,7 +132,7 @@ func checkRipgrep(ctx context.Context, o doctorOptions, npm bool) check {
 		return c
 	}
 	if path := installed(o.data, "ripgrep", install.RipgrepVersion); path != "" {
-		if v, err := program.VersionOf(ctx, path, "--version"); err == nil {
+		if v, err := install.VersionOf(ctx, path, "--version"); err == nil {
 			c.State, c.Found = checkOK, v+", "+path
 			return c
 		}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,49 +21,36 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/device"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/web/api"
 )
 
-const deviceUsage = `pocketcoder device: manage the phones that get notifications.
-
+const deviceUsage = `
   pocketcoder device add "My phone"                                a new secret topic at https://ntfy.sh
   pocketcoder device add "My phone" https://ntfy.example.org/TOPIC a topic or a UnifiedPush endpoint of your own
-  pocketcoder device list
   pocketcoder device test DEVICE                                   send a notification and wait for the result
-  pocketcoder device remove DEVICE
 
 Install the ntfy app (Android, iOS) or open the topic in a browser, and subscribe to the topic that "add" prints. Keep it
 secret: with the topic, anyone can read the notifications and press their buttons.
 
 With several accounts, add needs --user. Browsers subscribe to Web Push themselves, over the API.
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-type deviceCommand struct {
-	*client.System
-	env    cli.Environment
-	user   string // an email
-	asJSON bool
-}
+// Device is the command device.
+var Device = cli.Group{Name: "device", Usage: deviceUsage, Former: map[string]string{"remove": "delete"},
+	Stored: func() any { return &[]listedDevice{} },
+	Own: func(r *cli.Records, _ *flag.FlagSet) map[string]cli.Verb {
+		d := deviceCommand{r}
+		return map[string]cli.Verb{"add": cli.Takes(1, 2, d.add), "test": cli.Takes(1, 1, d.test)}
+	}}
 
-func Device(ctx context.Context, env cli.Environment, args []string) error {
-	d := deviceCommand{env: env}
-	fs := cli.NewFlags(env, "device", deviceUsage)
-	at := cli.ServerFlags(fs, env)
-	fs.StringVar(&d.user, "user", "", "add: `email` of the account that gets the notifications")
-	fs.BoolVar(&d.asJSON, "json", false, "list: print a JSON list")
-	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
-		"add": cli.Takes(1, 2, d.add), "list": cli.Takes(0, 0, d.list), "test": cli.Takes(1, 1, d.test), "remove": cli.Takes(1, 1, d.remove),
-	}, func(s *client.System) { d.System = s })
-}
+type deviceCommand struct{ *cli.Records }
 
 // ntfyServer is the server of a new topic, unless the caller names a URL.
 const ntfyServer = "https://ntfy.sh"
 
-func (d *deviceCommand) add(ctx context.Context, args []string) error {
-	owner, err := owner(ctx, d.System, d.user)
+func (d deviceCommand) add(ctx context.Context, args []string) error {
+	owner, err := cli.Owner(ctx, d.System, d.Given["user"])
 	if err != nil {
 		return err
 	}
@@ -76,24 +65,24 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	if strings.TrimSpace(args[0]) == "" {
 		return errors.New(`a device needs a name, such as "My phone"`)
 	}
-	id, err := d.Create(ctx, device.Collection, map[string]any{"user": owner.ID, "name": args[0],
-		"push_service": device.ServiceUnifiedPush, "push_token": address, "is_active": true})
+	id, err := d.Create(ctx, channel.Devices, map[string]any{"user": owner.ID, "name": args[0],
+		"push_service": channel.ServiceUnifiedPush, "push_token": address, "is_active": true})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.env.Stdout, "Device %s gets the notifications of %s.\n", id, printable.OneLine(owner.Email, 60))
+	fmt.Fprintf(d.Env.Stdout, "Device %s gets the notifications of %s.\n", id, printable.OneLine(owner.Email, 60))
 	if len(args) == 1 {
-		fmt.Fprintf(d.env.Stdout, "Subscribe to this topic in the ntfy app, or open it in a browser. Keep it secret:\n\n  %s\n\n", address)
+		fmt.Fprintf(d.Env.Stdout, "Subscribe to this topic in the ntfy app, or open it in a browser. Keep it secret:\n\n  %s\n\n", address)
 		d.showQR(address)
 	}
-	_, err = fmt.Fprintf(d.env.Stdout, "Try it: %s device test %s\n", program.Name(), id)
+	_, err = fmt.Fprintf(d.Env.Stdout, "Try it: %s device test %s\n", program.Name(), id)
 	return err
 }
 
 // showQR shows a topic as a QR code with an ntfy link, which ntfy's Android app opens.
-func (d *deviceCommand) showQR(address string) {
+func (d deviceCommand) showQR(address string) {
 	u, err := url.Parse(address)
-	file, ok := d.env.Stdout.(*os.File)
+	file, ok := d.Env.Stdout.(*os.File)
 	if err != nil || !ok || !term.IsTerminal(int(file.Fd())) {
 		return
 	}
@@ -102,50 +91,33 @@ func (d *deviceCommand) showQR(address string) {
 		QuietZone: 2})
 }
 
-// storedDevice is a device as it is stored.
+// storedDevice is a device with its push token.
 type storedDevice struct {
-	device.Device
+	channel.Device
 	Token string `json:"push_token"`
 }
 
-// host returns the host of the push service, empty if its token is no URL.
+// host returns the server of the push service, "" if the token is no URL.
 func (d storedDevice) host() string {
 	u, err := url.Parse(d.Token)
-	if err != nil || d.Service != device.ServiceUnifiedPush {
+	if err != nil || d.Service != channel.ServiceUnifiedPush {
 		return ""
 	}
 	return u.Host
 }
 
-func (d *deviceCommand) list(ctx context.Context, _ []string) error {
-	stored, emails, err := ownedBy[storedDevice](ctx, d.System, device.Collection, "user,name,id")
-	if err != nil {
-		return err
-	}
-	all := []device.Device{}
-	for _, one := range stored {
-		one.Host = one.host()
-		all = append(all, one.Device)
-	}
-	empty := fmt.Sprintf("no devices; add one with: %s device add \"My phone\"", program.Name())
-	return cli.PrintList(d.env, d.asJSON, all, empty, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE",
-		func(one device.Device) []string {
-			return []string{
-				one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60),
-				printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active),
-			}
-		})
+// listedDevice is a device with the host in place of the push token, which no list shows.
+type listedDevice struct{ channel.Device }
+
+func (d *listedDevice) UnmarshalJSON(b []byte) error {
+	var s storedDevice
+	err := json.Unmarshal(b, &s)
+	d.Device, d.Host = s.Device, s.host()
+	return err
 }
 
-func activity(active bool) string {
-	if active {
-		return "active"
-	}
-	return "inactive"
-}
-
-func (d *deviceCommand) test(ctx context.Context, args []string) error {
-	one, err := client.View[storedDevice](ctx, d.System, device.Collection, args[0])
+func (d deviceCommand) test(ctx context.Context, args []string) error {
+	one, err := client.View[storedDevice](ctx, d.System, channel.Devices, args[0])
 	var result api.PushAnswer
 	if err == nil {
 		err = d.Send(ctx, http.MethodPost, "/api/pocketcoder/push/test", map[string]any{"device": args[0], "wait": true},
@@ -159,7 +131,7 @@ func (d *deviceCommand) test(ctx context.Context, args []string) error {
 	case err != nil:
 		return err
 	case result.Sent:
-		_, err = fmt.Fprintf(d.env.Stdout, "%s accepted the notification; the device should show it now.\n",
+		_, err = fmt.Fprintf(d.Env.Stdout, "%s accepted the notification; the device should show it now.\n",
 			printable.OneLine(host, 60))
 		return err
 	case result.Failed != "":
@@ -167,8 +139,4 @@ func (d *deviceCommand) test(ctx context.Context, args []string) error {
 	}
 	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes",
 		printable.OneLine(host, 60))
-}
-
-func (d *deviceCommand) remove(ctx context.Context, args []string) error {
-	return d.Delete(ctx, device.Collection, args[0])
 }

@@ -18,7 +18,6 @@ import (
 
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/cli"
-	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -33,7 +32,7 @@ import (
 func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())
-	env, out := clitest.Environment(nil)
+	env, out := environment(nil)
 	err := Doctor(t.Context(), env,
 		[]string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
 	is.True(errors.Is(err, cli.ExitCode(1)))
@@ -60,7 +59,7 @@ func TestDoctorNeedsNoNPMForWhatIsThere(t *testing.T) {
 	for name, version := range map[string]string{"opencode": "1.18.33", "rg": "ripgrep 14"} {
 		is.NoErr(os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho "+version+"\n"), 0o755))
 	}
-	env, out := clitest.Environment(nil)
+	env, out := environment(nil)
 	is.NoErr(Doctor(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
 	expect.Contains(t, out.String(), "optional  node ")
 	expect.Contains(t, out.String(), "1.18.33, "+bin+"/opencode")

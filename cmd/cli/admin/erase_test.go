@@ -10,7 +10,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/cmd/backup"
-	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -79,7 +78,7 @@ func TestAnErasureReachesTheDelegatesOnlyByTheFlag(t *testing.T) {
 	d := chatsAndDelegates(t)
 	erase := func(flags ...string) string {
 		t.Helper()
-		env, out := clitest.Environment(nil)
+		env, out := environment(nil)
 		is.NoErr(Run(t.Context(), env, append([]string{"erase", "chat", "--yes", "--data", string(d)}, flags...)))
 		return out.String()
 	}

@@ -3,24 +3,24 @@ package admin
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
+	"pocketcoder/web/mcpstate"
 )
 
-const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may call. Each call still asks for a permission, as for any tool.
-
+const mcpUsage = `
   pocketcoder mcp add lab 'npx -y @example/lab@1.2.3'       a command, which runs in the sandbox
   pocketcoder mcp add docs https://example.org/mcp          a remote server
   pocketcoder mcp add lab '/opt/lab --stdio' --env API_TOKEN with a secret; repeat --env for more
@@ -28,8 +28,8 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
   pocketcoder mcp add lab /opt/lab --memory 512MiB          with limits below those of every command
   pocketcoder mcp secret lab API_TOKEN < token.txt          store the secret: the first line of stdin
   pocketcoder mcp list                                      the servers and their states
-  pocketcoder mcp hosts lab --host api.example.org          replace its hosts; without --host it has no network
-  pocketcoder mcp limits lab --processes 64                 replace its limits; without a flag it has none of its own
+  pocketcoder mcp set lab --host api.example.org            replace its hosts; with --host "" it has no network
+  pocketcoder mcp set lab --processes 64                    change one of its limits
   pocketcoder mcp show lab                                  its definition, changes since the approval, last call and connections
   pocketcoder mcp approve lab 1f2e3d4c                      run it, with the definition that show printed
   pocketcoder mcp deny lab                                  refuse a server that an agent requested
@@ -38,96 +38,68 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
 add creates a pending server. An approved server becomes pending again when its hosts, its limits, its version or one of
 its tools change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has changed
 since show printed it. Write a host as in a network rule: api.example.org, *.example.org or git.example.org:22. With a
-URL, --env names an HTTP header, such as Authorization.
-
-Exit status: 0; 1 when it failed, 2 for wrong usage.
+URL, --env names an HTTP header, such as Authorization. The model may call the tools of a server. Each call still asks for
+a permission, as for any tool.
 `
 
-type mcpCommand struct {
-	*client.System
-	env         cli.Environment
-	environment names
-	hosts       names
-	limits      mcpserver.Limits
-	reason      string
-	asJSON      bool
-}
+// MCP is the command mcp.
+var MCP = cli.Group{Name: "mcp", Usage: mcpUsage, Flags: map[string]string{"environment": "env", "hosts": "host"},
+	Own: func(r *cli.Records, _ *flag.FlagSet) map[string]cli.Verb {
+		m := mcpCommand{r}
+		return map[string]cli.Verb{"add": cli.Takes(2, 2, m.add), "secret": cli.Takes(2, 2, m.secret),
+			"hosts": cli.Former(cli.Takes(1, 1, m.replace("hosts", []string{}))), "limits": cli.Former(cli.Takes(1, 1, m.replace("limits", mcpserver.Limits{}))),
+			"list": cli.Takes(0, 0, m.list), "show": cli.Takes(1, 1, m.show), "approve": cli.Takes(1, 2, m.approve),
+			"deny": cli.Takes(1, 1, m.decide(mcpserver.Denied)), "revoke": cli.Takes(1, 1, m.decide(mcpserver.Revoked))}
+	}}
 
-// names is a flag that may be repeated.
-type names []string
+type mcpCommand struct{ *cli.Records }
 
-func (n *names) String() string { return strings.Join(*n, " ") }
-
-func (n *names) Set(name string) error {
-	*n = append(*n, name)
-	return nil
-}
-
-func MCP(ctx context.Context, env cli.Environment, args []string) error {
-	m := mcpCommand{env: env, environment: names{}, hosts: names{}}
-	fs := cli.NewFlags(env, "mcp", mcpUsage)
-	at := cli.ServerFlags(fs, env)
-	fs.Var(&m.environment, "env", "add: `name` of a variable of its environment; may be repeated")
-	fs.Var(&m.hosts, "host", "add, hosts: `host` that its command may reach; may be repeated")
-	fs.StringVar(&m.limits.Memory, "memory", "", "add, limits: memory of its command, as `SIZE` such as 512MiB")
-	fs.Int64Var(&m.limits.Processes, "processes", 0, "add, limits: `number` of processes and threads of its command")
-	fs.StringVar(&m.limits.CPUTime, "cpu-time", "", "add, limits: processor time of its command, as `DURATION` such as 30m")
-	fs.StringVar(&m.reason, "reason", "", "add: the purpose of the server, as `text`")
-	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
-	return cli.RunVerb(ctx, env, fs, args, at, map[string]cli.Verb{
-		"add": cli.Takes(2, 2, m.add), "secret": cli.Takes(2, 2, m.secret), "hosts": cli.Takes(1, 1, m.set("hosts", &m.hosts)),
-		"limits": cli.Takes(1, 1, m.set("limits", &m.limits)), "list": cli.Takes(0, 0, m.list), "show": cli.Takes(1, 1, m.show),
-		"approve": cli.Takes(1, 2, m.approve), "deny": cli.Takes(1, 1, m.decide(mcpserver.Denied)),
-		"revoke": cli.Takes(1, 1, m.decide(mcpserver.Revoked)),
-	}, func(s *client.System) { m.System = s })
-}
-
-func (m *mcpCommand) add(ctx context.Context, args []string) error {
+func (m mcpCommand) add(ctx context.Context, args []string) error {
 	definition := "command"
 	if strings.HasPrefix(args[1], "http://") || strings.HasPrefix(args[1], "https://") {
 		definition = "url"
 	}
-	_, err := m.Create(ctx, mcpserver.Collection, map[string]any{"name": args[0], definition: args[1],
-		"environment": m.environment, "hosts": m.hosts, "limits": m.limits, "reason": m.reason,
-		"status": mcpserver.Pending})
+	set, err := m.Fields(ctx)
+	if err != nil {
+		return err
+	}
+	fields := map[string]any{"environment": []string{}, "hosts": []string{}, "limits": mcpserver.Limits{}}
+	maps.Copy(fields, set)
+	fields["name"], fields[definition], fields["status"] = args[0], args[1], mcpserver.Pending
+	_, err = m.Create(ctx, mcpserver.Collection, fields)
 	return err
 }
 
-// set replaces a field of a server with the value that the flags set.
-func (m *mcpCommand) set(field string, value any) func(context.Context, []string) error {
+// replace returns the former verb that replaces a field by what the flags set.
+func (m mcpCommand) replace(field string, empty any) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		server, err := m.find(ctx, args[0])
+		set, err := m.Fields(ctx)
+		if _, given := set[field]; !given && err == nil {
+			set[field] = empty
+		}
 		if err != nil {
 			return err
 		}
-		return m.save(ctx, server.ID, map[string]any{field: value})
+		return m.change(ctx, args[0], set)
 	}
 }
 
-// save changes fields of a server.
-func (m *mcpCommand) save(ctx context.Context, id string, fields map[string]any) error {
-	return m.Update(ctx, mcpserver.Collection, id, fields)
-}
-
-func (m *mcpCommand) find(ctx context.Context, name string) (mcpserver.Stored, error) {
-	all, err := m.MCPServers(ctx)
+// change changes fields of a server.
+func (m mcpCommand) change(ctx context.Context, name string, fields map[string]any) error {
+	server, err := m.find(ctx, name)
 	if err != nil {
-		return mcpserver.Stored{}, err
+		return err
 	}
-	i := slices.IndexFunc(all, func(s mcpserver.Stored) bool { return s.Name == name || s.ID == name })
-	if i < 0 {
-		return mcpserver.Stored{}, fmt.Errorf("no MCP server has the name %q; list them with: pocketcoder mcp list", name)
-	}
-	return all[i], nil
+	return m.Update(ctx, mcpserver.Collection, server.ID, fields)
 }
 
-func (m *mcpCommand) decide(status string) func(context.Context, []string) error {
+func (m mcpCommand) find(ctx context.Context, name string) (mcpserver.Stored, error) {
+	return cli.FindAs[mcpserver.Stored](ctx, m.Records, name)
+}
+
+func (m mcpCommand) decide(status string) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		server, err := m.find(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return m.save(ctx, server.ID, map[string]any{"status": status})
+		return m.change(ctx, args[0], map[string]any{"status": status})
 	}
 }
 
@@ -135,7 +107,7 @@ func (m *mcpCommand) decide(status string) func(context.Context, []string) error
 const shortDefinition = 8
 
 // approve approves a server with the definition that was shown. Without one it shows the server.
-func (m *mcpCommand) approve(ctx context.Context, args []string) error {
+func (m mcpCommand) approve(ctx context.Context, args []string) error {
 	server, err := m.find(ctx, args[0])
 	if err != nil {
 		return err
@@ -152,12 +124,12 @@ func (m *mcpCommand) approve(ctx context.Context, args []string) error {
 		return fmt.Errorf("the definition of the MCP server %s is not %q; show it with: pocketcoder mcp show %[1]s",
 			server.Name, args[1])
 	}
-	return m.save(ctx, server.ID, map[string]any{"status": mcpserver.Approved,
+	return m.Update(ctx, mcpserver.Collection, server.ID, map[string]any{"status": mcpserver.Approved,
 		record.ShownDefinition: server.Definition})
 }
 
-func (m *mcpCommand) secret(ctx context.Context, args []string) error {
-	line, err := bufio.NewReader(m.env.Stdin).ReadString('\n')
+func (m mcpCommand) secret(ctx context.Context, args []string) error {
+	line, err := bufio.NewReader(m.Env.Stdin).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read the value: %w", err)
 	}
@@ -165,14 +137,14 @@ func (m *mcpCommand) secret(ctx context.Context, args []string) error {
 	return m.Send(ctx, http.MethodPut, path, map[string]string{"value": strings.TrimRight(line, "\r\n")}, nil)
 }
 
-func (m *mcpCommand) list(ctx context.Context, _ []string) error {
+func (m mcpCommand) list(ctx context.Context, _ []string) error {
 	all, err := m.MCPServers(ctx)
 	if err != nil {
 		return err
 	}
 	const empty = "no MCP servers; add one with: pocketcoder mcp add NAME COMMAND"
 	const header = "NAME\tSTATE\tTOOLS\tRUNS\tPROBLEM"
-	return cli.PrintList(m.env, m.asJSON, all, empty, header, func(s mcpserver.Stored) []string {
+	return cli.PrintList(m.Env, m.AsJSON, all, empty, header, func(s mcpserver.Stored) []string {
 		problem := s.Problem
 		if s.Difference != "" {
 			problem = "it has changed; see: pocketcoder mcp show " + s.Name
@@ -182,13 +154,13 @@ func (m *mcpCommand) list(ctx context.Context, _ []string) error {
 	})
 }
 
-func (m *mcpCommand) show(ctx context.Context, args []string) error {
+func (m mcpCommand) show(ctx context.Context, args []string) error {
 	s, err := m.find(ctx, args[0])
 	if err != nil {
 		return err
 	}
-	if m.asJSON {
-		return cli.PrintJSON(m.env.Stdout, s)
+	if m.AsJSON {
+		return cli.PrintJSON(m.Env.Stdout, s)
 	}
 	var b strings.Builder
 	for _, line := range [][2]string{
@@ -214,12 +186,12 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	if err := m.printState(ctx, &b, s.ID); err != nil {
 		return err
 	}
-	_, err = io.WriteString(m.env.Stdout, b.String())
+	_, err = io.WriteString(m.Env.Stdout, b.String())
 	return err
 }
 
 // printState prints the last call of a server, and the hosts that it reached or was refused.
-func (m *mcpCommand) printState(ctx context.Context, to *strings.Builder, id string) error {
+func (m mcpCommand) printState(ctx context.Context, to *strings.Builder, id string) error {
 	state, err := client.Read[mcpstate.State](ctx, m.System, "/api/mcp/"+id)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/ops/expect"
 )
@@ -17,7 +16,7 @@ import (
 func TestNATSContextIsReadOnly(t *testing.T) {
 	is := is.New(t)
 	d, config := announcedDirectory(t), t.TempDir()
-	env, out := clitest.Environment(map[string]string{"XDG_CONFIG_HOME": config})
+	env, out := environment(map[string]string{"XDG_CONFIG_HOME": config})
 	is.NoErr(runNATSContext(t.Context(), env, []string{"--data", string(d)}))
 	path := filepath.Join(config, "nats", "context", "pocketcoder.json")
 	body, err := os.ReadFile(path)
@@ -40,7 +39,7 @@ func TestNATSContextIsReadOnly(t *testing.T) {
 func TestPrintedNATSContextWritesNothing(t *testing.T) {
 	is := is.New(t)
 	d, config := announcedDirectory(t), t.TempDir()
-	env, out := clitest.Environment(map[string]string{"XDG_CONFIG_HOME": config})
+	env, out := environment(map[string]string{"XDG_CONFIG_HOME": config})
 	is.NoErr(runNATSContext(t.Context(), env, []string{"--data", string(d), "--print"}))
 	is.True(json.Valid(out.Bytes()))
 	left, err := os.ReadDir(config)

@@ -2,9 +2,7 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/policy/display"
 )
 
 const userUsage = `pocketcoder user: manage the accounts of the running system, their passwords and logins.
@@ -63,20 +60,6 @@ func User(ctx context.Context, env cli.Environment, args []string) error {
 	}, func(s *client.System) { u.System = s })
 }
 
-func findAccount(ctx context.Context, s *client.System, email string) (account.Account, error) {
-	all, err := s.Accounts(ctx)
-	if err != nil {
-		return account.Account{}, err
-	}
-	i := slices.IndexFunc(all, func(a account.Account) bool {
-		return strings.EqualFold(a.Email, strings.TrimSpace(email))
-	})
-	if i < 0 {
-		return account.Account{}, fmt.Errorf("there is no account %s", display.Exact(email))
-	}
-	return all[i], nil
-}
-
 func (u *userCommand) add(ctx context.Context, args []string) error {
 	password, err := u.password(ctx)
 	if err != nil {
@@ -88,7 +71,7 @@ func (u *userCommand) add(ctx context.Context, args []string) error {
 }
 
 func (u *userCommand) passwd(ctx context.Context, args []string) error {
-	a, err := findAccount(ctx, u.System, args[0])
+	a, err := cli.FindAccount(ctx, u.System, args[0])
 	if err != nil {
 		return err
 	}
@@ -110,7 +93,7 @@ func (u *userCommand) setDisabled(disabled bool) func(context.Context, []string)
 }
 
 func (u *userCommand) update(ctx context.Context, email string, fields map[string]any) error {
-	a, err := findAccount(ctx, u.System, email)
+	a, err := cli.FindAccount(ctx, u.System, email)
 	if err != nil {
 		return err
 	}
@@ -118,7 +101,7 @@ func (u *userCommand) update(ctx context.Context, email string, fields map[strin
 }
 
 func (u *userCommand) revoke(ctx context.Context, args []string) error {
-	a, err := findAccount(ctx, u.System, args[0])
+	a, err := cli.FindAccount(ctx, u.System, args[0])
 	if err != nil {
 		return err
 	}
@@ -145,7 +128,7 @@ func (u *userCommand) list(ctx context.Context, _ []string) error {
 }
 
 func (u *userCommand) sessions(ctx context.Context, args []string) error {
-	a, err := findAccount(ctx, u.System, args[0])
+	a, err := cli.FindAccount(ctx, u.System, args[0])
 	if err != nil {
 		return err
 	}

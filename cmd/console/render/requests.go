@@ -1,9 +1,7 @@
 package render
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,21 +10,21 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/permission/card"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
 // Request is a permission request of the chat, as the terminal shows it.
 type Request struct {
 	Content     events.PermissionAsk
-	seq         uint64                    // when it was requested
-	Message     string                    // message of a request over the API
-	Referred    bool                      // no rule decided it: it waits for a person
-	Why         string                    // it waits for a person: the reason
-	Directory   string                    // where the command would run; empty until the policy has evaluated the request
-	Hash        string                    // SHA-256 of type, patterns and metadata
-	Files       []projections.RequestFile // bash: that the command names
+	seq         uint64               // when it was requested
+	Message     string               // message of a request over the API
+	Referred    bool                 // no rule decided it: it waits for a person
+	Why         string               // it waits for a person: the reason
+	Directory   string               // where the command would run; empty until the policy has evaluated the request
+	Hash        string               // SHA-256 of type, patterns and metadata
+	Files       []events.RequestFile // bash: that the command names
 	FilesHash   string
 	Interrupted bool
 	Shown       bool // all of it is on the screen
@@ -67,7 +65,7 @@ func (r *Renderer) referred(d events.PermissionReferred) {
 			a.Shown, a.Closed = false, false
 		}
 		a.Referred, a.Why, a.Directory = true, d.Reason, d.Cwd
-		a.Files, a.FilesHash = projections.RequestFiles(d), events.HashFiles(d.Files)
+		a.Files, a.FilesHash = d.RequestFiles(), events.HashFiles(d.Files)
 	}
 }
 
@@ -84,19 +82,17 @@ func (r *Renderer) ShowRequest(a *Request) {
 		return
 	}
 	a.Shown = true
-	session, in := a.Content.SessionID, r.indent(a.Content.SessionID)
-	about := map[string]json.RawMessage{}
-	_ = json.Unmarshal(a.Content.Metadata, &about) // of another shape: the patterns are shown
-	what, title, rows := a.summary(about), "? "+printable.OneLine(a.Content.Permission, maxName), 0
+	session, in, shown := a.Content.SessionID, r.indent(a.Content.SessionID), r.card(a)
+	title, what, rows := "? "+printable.OneLine(a.Content.Permission, maxName), cmp.Or(shown.Text, shown.Title), 0
 	if strings.Contains(what, "\n") {
 		r.Line(in, Yellow, title)
 		rows = r.rows(in+"    ", "", in+"    ", Bold, what)
 	} else {
 		rows = r.rows(in, title+"  ", in+"    ", Bold, what)
 	}
-	rows += r.requestDetails(a, about) + r.requestFiles(a)
+	rows += r.requestDetails(session, shown)
 	var why []string
-	reason := a.Why
+	reason := shown.Why
 	if reason != "" {
 		reason = "why: " + reason
 	}
@@ -105,7 +101,11 @@ func (r *Renderer) ShowRequest(a *Request) {
 	if rows > longRequestRows {
 		length = fmt.Sprintf("%d lines, read all of them", rows)
 	}
-	for _, text := range []string{length, reason, r.directoryOf(a), recordOf(a.Content.ID)} {
+	where := shown.Where
+	if where != "" {
+		where = "in " + where
+	}
+	for _, text := range []string{length, reason, where, recordOf(a.Content.ID)} {
 		if text != "" {
 			why = append(why, text)
 		}
@@ -116,77 +116,29 @@ func (r *Renderer) ShowRequest(a *Request) {
 	}
 }
 
-// summary returns what is requested: the command, the file with the number of changed lines, or the patterns.
-func (a *Request) summary(about map[string]json.RawMessage) string {
-	if c := a.Content.Command(); c != "" {
-		return c
-	}
-	if (a.byPolicy() || a.Keeps()) && a.Message != "" {
-		return a.Message
-	}
-	what := printable.VisibleLine(strings.Join(a.Content.Patterns, " · "))
-	if diff := plainText(about["diff"]); about["diff"] != nil {
-		what += " (" + events.ChangedLines(diff) + ")"
-	}
-	return what
-}
-
-// byPolicy reports whether the policy itself made the request. Its message describes the request completely.
-func (a *Request) byPolicy() bool {
-	return a.Content.Permission == events.KindNetwork || a.Content.Permission == events.KindBudget
+// card returns the card of a request.
+func (r *Renderer) card(a *Request) card.Card {
+	return card.Of(card.Request{PermissionAsk: a.Content, Direct: !strings.HasPrefix(a.Content.ID, openCodeID),
+		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files})
 }
 
 // Keeps reports whether the request is to keep a protected name that a command created.
 func (a *Request) Keeps() bool { return a.Content.Permission == events.KindKeep }
 
-// keepDetails shows what the name is, with its content as far as it is text. It returns the number of rows.
-func (r *Renderer) keepDetails(a *Request) (rows int) {
-	about, in := a.Content.Keep(), r.indent(a.Content.SessionID)+"  "
-	rows = r.rows(in, "", in, Plain, about.Describe()+" · in the quarantine: "+about.Item)
-	if about.Text != "" {
-		rows += r.rows(in+"  ", "", in+"  ", Plain, about.Text)
+// requestDetails shows the rest of a card. It returns the number of rows.
+func (r *Renderer) requestDetails(session string, shown card.Card) (rows int) {
+	in := r.indent(session) + "  "
+	for _, d := range shown.Details {
+		rows += r.rows(in, "", in, Plain, printable.VisibleLine(d.Name)+": "+printable.VisibleLine(d.Value))
 	}
-	if note := about.Note(); note != "" {
+	rows += r.diffLines(session, shown.Diff)
+	for _, f := range shown.Files {
+		rows += r.rows(in, "", in, Cyan, printable.VisibleLine(f.Name)+":")
+		rows += r.rows(in+"  ", "", in+"  ", Plain, f.Text)
+	}
+	for _, sentence := range shown.Risks {
 		rows++
-		r.Note(a.Content.SessionID, Yellow, "  %s", note)
-	}
-	return rows
-}
-
-// requestDetails shows the diff and the remaining metadata of a request. It returns the number
-// of rows.
-func (r *Renderer) requestDetails(a *Request, about map[string]json.RawMessage) (rows int) {
-	switch {
-	case a.byPolicy():
-		return 0
-	case a.Keeps():
-		return r.keepDetails(a)
-	}
-	in := r.indent(a.Content.SessionID) + "  "
-	if a.Message != "" && a.Message != a.Content.Command() {
-		rows += r.rows(in, "", in, Plain, a.Message)
-	}
-	for _, name := range sortedKeys(about) {
-		text := plainText(about[name])
-		switch {
-		case name == "command", name == "filepath", text == "", text == "{}", text == "[]":
-		case name == "diff":
-			rows += r.diff(a.Content.SessionID, text)
-		default:
-			rows += r.rows(in, "", in, Plain, printable.VisibleLine(name)+": "+printable.VisibleLine(text))
-		}
-	}
-	return rows
-}
-
-// requestFiles shows the content of the files that a command names. It returns the number of rows.
-func (r *Renderer) requestFiles(a *Request) (rows int) {
-	in := r.indent(a.Content.SessionID) + "  "
-	for _, f := range a.Files {
-		if f.Text != "" && a.Content.Command() != "" {
-			rows += r.rows(in, "", in, Cyan, printable.VisibleLine(strings.TrimPrefix(f.Path, a.Directory+"/"))+":")
-			rows += r.rows(in+"  ", "", in+"  ", Plain, f.Text)
-		}
+		r.Note(session, Yellow, "  %s", printable.VisibleLine(sentence))
 	}
 	return rows
 }
@@ -225,17 +177,12 @@ func cutToWidth(line string, width int) (rows []string) {
 	return append(rows, line[begin:])
 }
 
-// directoryOf returns the directory in which a tool call would work.
-func (r *Renderer) directoryOf(a *Request) string {
-	if cwd := cmp.Or(a.Directory, r.cwd(a.Content)); cwd != "" {
-		return "in " + cwd
-	}
-	return ""
-}
+// openCodeID begins the ids of OpenCode's requests.
+const openCodeID = "per_"
 
 // recordOf is the id under which "pocketcoder policy why" and clients know a request.
 func recordOf(request string) string {
-	if strings.HasPrefix(request, "per_") {
+	if strings.HasPrefix(request, openCodeID) {
 		return store.RecordID(request)
 	}
 	return request // a request over the API is its own record
@@ -249,10 +196,15 @@ func (r *Renderer) cwd(content events.PermissionAsk) string {
 	return r.directory[content.SessionID]
 }
 
-// diff shows a unified diff (display.Diff). It returns the number of rows.
-func (r *Renderer) diff(session, text string) (rows int) {
+// diff shows a unified diff.
+func (r *Renderer) diff(session, text string) {
+	r.diffLines(session, display.Diff(strings.TrimRight(text, "\n")))
+}
+
+// diffLines shows the lines of a diff. It returns the number of rows.
+func (r *Renderer) diffLines(session string, lines []display.DiffLine) (rows int) {
 	in := r.indent(session) + "    "
-	for _, line := range display.Diff(strings.TrimRight(text, "\n")) {
+	for _, line := range lines {
 		st := map[byte]Style{'@': Cyan, '+': green, '-': Red}[line.Kind]
 		rows += r.rows(in, "", in, st, strings.TrimSuffix(line.Text, "\n"))
 	}
@@ -271,17 +223,9 @@ func (r *Renderer) requestOfCall(session, call string) *Request {
 // requestName returns a short name of a request.
 func (r *Renderer) requestName(id string) string {
 	if a := r.requests[id]; a != nil {
-		return a.Content.Permission + " " + printable.OneLine(Subject(a.Content), 80)
+		return a.Content.Permission + " " + printable.OneLine(a.Content.Text(), 80)
 	}
 	return id
-}
-
-// Subject returns what a request is about: the command, or the patterns.
-func Subject(content events.PermissionAsk) string {
-	if c := content.Command(); c != "" {
-		return c
-	}
-	return strings.Join(content.Patterns, " ")
 }
 
 func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
@@ -432,24 +376,4 @@ func (r *Renderer) questionReplied(p turn.Payload) {
 	for _, answers := range p.Answers {
 		r.Note(p.SessionID, Yellow, "the question was answered in OpenCode: %s", strings.Join(answers, ", "))
 	}
-}
-
-func sortedKeys(m map[string]json.RawMessage) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// plainText is a JSON string's text, or any other value as compact JSON.
-func plainText(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) == nil {
-		return text
-	}
-	var b bytes.Buffer
-	_ = json.Compact(&b, value) // it was part of a valid document
-	return b.String()
 }

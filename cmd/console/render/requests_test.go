@@ -41,7 +41,8 @@ func TestARequestToKeepANameIsShownWithItsContent(t *testing.T) {
 			Quarantined: events.Quarantined{Item: "q1", Name: ".envrc", Kind: "file", Bytes: 9}, Text: "ls\x1b[2K\n", Cut: true})})
 	feed(events.PermissionReferred{Permission: "k1", Reason: "a person decides"})
 	r.ShowRequest(r.Due()[0])
-	expect.Contains(t, out.String(), "? keep  A command created .envrc. Keep it?\n  file, 9 bytes · in the quarantine: q1\n    ls␛[2K\n")
+	expect.Contains(t, out.String(), "? keep  A command created .envrc. Keep it? If you deny it, it is deleted.\n"+
+		"  what it is: file, 9 bytes\n  created before this ended: a person's shell\n  in the quarantine: q1\n  .envrc:\n    ls␛[2K\n")
 	expect.Contains(t, out.String(), "Only its beginning is shown.")
 	out.Reset()
 	feed(events.PermissionDecided{Permission: "k1", Type: "keep", Decision: events.Denied})

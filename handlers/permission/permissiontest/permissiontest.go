@@ -23,8 +23,8 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/device"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
@@ -51,7 +51,7 @@ type Handlers struct {
 
 // New returns handlers on a log. types are further types of records: those of packages that the tests of others import.
 func New(l *log.Log, types ...record.Type) *Handlers {
-	types = slices.Concat(types, agent.Types, rule.Types, proposal.Types, device.Types, model.Types,
+	types = slices.Concat(types, agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, model.Types,
 		[]record.Type{note.Type, sshkey.Type, mcpserver.Programs(nil).Type()})
 	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: record.Open(l, types...),
 		Permissions: &permission.Permissions{Log: l}}

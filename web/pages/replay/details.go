@@ -99,7 +99,7 @@ func openCodeRows(b events.OpenCode) []row {
 	switch b.Type {
 	case events.PermissionAsked:
 		ask, _ := opencode.Read[events.PermissionAsk](b)
-		return []row{{"asks for", ask.Permission}, {"command", ask.Text()}}
+		return []row{{"asks for", ask.Permission}, subjectOf(ask)}
 	case events.QuestionAsked:
 		ask, _ := opencode.Read[events.QuestionAsk](b)
 		return questionRows(ask)
@@ -114,6 +114,14 @@ func openCodeRows(b events.OpenCode) []row {
 		return []row{{"outcome", status.Status.Type}}
 	}
 	return nil
+}
+
+// subjectOf says what a request is about.
+func subjectOf(ask events.PermissionAsk) row {
+	if command := ask.Command(); command != "" {
+		return row{"command", command}
+	}
+	return row{"text", ask.Text()}
 }
 
 func questionRows(ask events.QuestionAsk) (all []row) {
@@ -155,19 +163,18 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 	case events.MessageWithdrawn:
 		return nil, f.message(b.Message)
 	case events.PermissionRequested:
-		return []row{{"asks for", b.Type}, {"command", b.Ask().Text()}}, nil
+		return []row{{"asks for", b.Type}, subjectOf(b.Ask())}, nil
 	case events.PermissionReferred:
 		p, err := f.request(b.Permission)
-		return []row{{"command", p.Ask().Text()}, {"why you are asked", b.Reason}, {"rule", b.Rule}}, err
+		return []row{subjectOf(p.Ask()), {"why you are asked", b.Reason}, {"rule", b.Rule}}, err
 	case events.PermissionDecided:
 		p, err := f.request(b.Permission)
-		return []row{
-			{"decision", decisions[b.Decision]}, {"command", cmp.Or(b.Edited, b.Command, p.Ask().Text())},
-			{"rule", b.Rule}, {"reason", b.Reason},
-		}, err
+		subject := subjectOf(p.Ask())
+		subject.value = cmp.Or(b.Edited, subject.value)
+		return []row{{"decision", decisions[b.Decision]}, subject, {"rule", b.Rule}, {"reason", b.Reason}}, err
 	case events.PermissionExpired:
 		p, err := f.request(b.Permission)
-		return []row{{"command", p.Ask().Text()}, {"reason", b.Reason}}, err
+		return []row{subjectOf(p.Ask()), {"reason", b.Reason}}, err
 	case events.PermissionApplied:
 		p, err := f.request(b.Permission)
 		return []row{{"asks for", p.Message}, {"reason", b.Error}}, err

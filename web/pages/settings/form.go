@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/schedule"
-	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
 )
@@ -36,25 +34,39 @@ type input struct {
 // inputsOf returns the fields of the form of a record, or of a new one, with the values that value returns.
 func (v view) inputsOf(id string, value func(record.Field) string) (all []input) {
 	for _, f := range v.form.Fields {
-		in := input{Field: f, id: id + "-" + f.Name, value: value(f),
-			sendsShown: id != newRecord && f.Kind != record.Secret}
-		switch f.Kind {
-		case record.Bool:
-			in.options = []site.Option{{Value: "false", Text: "no"}, {Value: "true", Text: "yes"}}
-			in.value = strconv.FormatBool(in.value == "true")
-		case record.Select:
-			if !f.Required || in.value == "" {
-				in.options = []site.Option{{Text: choiceText(f, "")}}
-			}
-			for _, value := range f.Values {
-				in.options = append(in.options, site.Option{Value: value, Text: choiceText(f, value)})
-			}
-		case record.Relation:
-			in.options = append([]site.Option{{Text: choiceText(f, "")}}, v.related[f.Relation]...)
+		text := value(f)
+		if len(f.Parts) == 0 {
+			all = append(all, v.inputOf(id, f, text))
 		}
-		all = append(all, in)
+		for _, part := range f.Parts {
+			shown := part
+			shown.Name, shown.Label = partName(f, part), f.Title()+": "+part.Title()
+			all = append(all, v.inputOf(id, shown, part.PartText(text)))
+		}
 	}
 	return all
+}
+
+// partName is the name of a part of a field in a form.
+func partName(f, part record.Field) string { return f.Name + "." + part.Name }
+
+func (v view) inputOf(id string, f record.Field, value string) input {
+	in := input{Field: f, id: id + "-" + f.Name, value: value, sendsShown: id != newRecord && f.Kind != record.Secret}
+	switch f.Kind {
+	case record.Bool:
+		in.options = []site.Option{{Value: "false", Text: "no"}, {Value: "true", Text: "yes"}}
+		in.value = strconv.FormatBool(in.value == "true")
+	case record.Select:
+		if !f.Required || in.value == "" {
+			in.options = []site.Option{{Text: choiceText(f, "")}}
+		}
+		for _, value := range f.Values {
+			in.options = append(in.options, site.Option{Value: value, Text: choiceText(f, value)})
+		}
+	case record.Relation:
+		in.options = append([]site.Option{{Text: choiceText(f, "")}}, v.related[f.Relation]...)
+	}
+	return in
 }
 
 // newInputs returns the fields of the form of a new record.
@@ -76,15 +88,24 @@ func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.F
 	form, _ := s.Records.Collections.FormOf(collection)
 	fields := map[string]any{}
 	for _, f := range form.Fields {
-		text := site.Field(r, f.Name)
 		before := now(f)
-		if r.PostForm.Has(shownPrefix + f.Name) {
-			before = site.Field(r, shownPrefix+f.Name)
+		parts := map[string]string{}
+		for _, part := range f.Parts {
+			if text, changed := changedText(r, partName(f, part), part.PartText(before)); changed {
+				parts[part.Name] = text
+			}
 		}
-		if !r.PostForm.Has(f.Name) || text == before {
+		text, changed := changedText(r, f.Name, before)
+		var value any
+		var err error
+		switch {
+		case len(parts) > 0:
+			value, err = f.SetParts([]byte(before), parts)
+		case changed:
+			value, err = f.Parse(text, r.PostFormValue("time_zone"))
+		default:
 			continue
 		}
-		value, err := valueOf(f, text, r.PostFormValue("time_zone"))
 		if err != nil {
 			return nil, err
 		}
@@ -93,58 +114,13 @@ func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.F
 	return fields, nil
 }
 
-// valueOf returns the value of a field that a person wrote as text. zone is that of times, empty for the server's.
-func valueOf(f record.Field, text, zone string) (any, error) {
-	switch f.Kind {
-	case record.Date:
-		if _, err := record.ParseDate(text); err == nil {
-			return text, nil // as the API writes it
-		}
-		return schedule.ParseTime(f.Name, text, zone)
-	case record.Number:
-		if text == "" {
-			return nil, nil
-		}
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be a number, not %q",
-				f.Name, api.Truncate(text, 40))
-		}
-		return n, nil
-	case record.Bool:
-		return text == "true", nil
-	case record.JSON:
-		if f.Texts || f.Pairs {
-			return linesOf(f, text)
-		}
-		if text != "" && !json.Valid([]byte(text)) {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: must be JSON", f.Name)
-		}
-		if text == "" {
-			return nil, nil
-		}
-		return json.RawMessage(text), nil
+// changedText returns a text of a form, and whether it differs from the text that the form showed, by default before.
+func changedText(r *http.Request, name, before string) (text string, changed bool) {
+	if r.PostForm.Has(shownPrefix + name) {
+		before = site.Field(r, shownPrefix+name)
 	}
-	return text, nil
-}
-
-// linesOf returns the list or the object that a person wrote in lines.
-func linesOf(f record.Field, text string) (any, error) {
-	list, pairs := []string{}, map[string]string{}
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(line, "=")
-		if f.Pairs && !ok {
-			return nil, api.BadField(f.Name, "validation_invalid_value", "%s: write NAME=VALUE in each line", f.Name)
-		}
-		list, pairs[strings.TrimSpace(name)] = append(list, line), strings.TrimSpace(value)
-	}
-	if f.Pairs {
-		return pairs, nil
-	}
-	return list, nil
+	text = site.Field(r, name)
+	return text, r.PostForm.Has(name) && text != before
 }
 
 // formText returns a field of a record as a form shows it.

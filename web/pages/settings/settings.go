@@ -26,7 +26,6 @@ import (
 
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
@@ -37,6 +36,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/mcpstate"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
 	"pocketcoder/web/records"

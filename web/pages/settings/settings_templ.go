@@ -11,7 +11,6 @@ import (
 	"fmt"
 
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/policy/display"
@@ -19,6 +18,7 @@ import (
 	"pocketcoder/handlers/rule"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/api"
+	"pocketcoder/web/mcpstate"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/query"

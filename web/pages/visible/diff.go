@@ -7,11 +7,13 @@ type DiffLine struct {
 	Text  string // with its line end
 }
 
-// DiffLines returns the lines of a diff (display.Diff). The names of files are neither added nor removed.
-func DiffLines(diff string) (lines []DiffLine) {
-	for _, l := range display.Diff(diff) {
+// DiffLines returns the lines of a diff. The names of files are neither added nor removed.
+func DiffLines(diff string) []DiffLine { return Diff(display.Diff(diff)) }
+
+func Diff(lines []display.DiffLine) (all []DiffLine) {
+	for _, l := range lines {
 		class := map[byte]string{'+': "added", '-': "removed", '@': "hunk", 0: "hunk"}[l.Kind]
-		lines = append(lines, DiffLine{class, l.Text})
+		all = append(all, DiffLine{class, l.Text})
 	}
-	return lines
+	return all
 }
