@@ -35,6 +35,14 @@ func (t *tables) messageID(engineMessage string) string {
 	return store.RecordID(engineMessage)
 }
 
+// reported returns the message with an id of OpenCode, an empty one for none.
+func (t *tables) reported(engineMessage string) (m Message) {
+	if engineMessage != "" {
+		m, _ = t.messages.Get(t.messageID(engineMessage))
+	}
+	return m
+}
+
 // putMessage stores a message that has changed itself: it is unread again.
 func (t *tables) putMessage(e events.Event, m Message) {
 	m.Ending = m.step().Ending()

@@ -37,8 +37,7 @@ func (t *tables) putSubagent(s Session) {
 	a.Delegating, a.Agent, a.Title = s.Parent, s.Agent, s.Title
 	status := SubagentRunning
 	if state := s.State(s.Runs); turnstate.Ended(state) && state != "" {
-		last, _ := t.messages.Get(t.messageID(s.Newest))
-		state, _ = turnstate.End(state, last.step())
+		state, _ = turnstate.End(state, t.reported(s.Newest).step())
 		status = endStatus(state)
 	}
 	if status != a.Status {

@@ -16,7 +16,7 @@ import (
 
 // Turn is a turn of a chat: a message, and all that follows until OpenCode is idle. Its state and its ending follow
 // from the rows of its message, its session and its last step, in whatever order their events come. A turn that is over
-// stays over.
+// stays over, unless OpenCode goes on with it.
 type Turn struct {
 	store.Record                  // the id is that of the message; that of the session if OpenCode named none
 	Chat         string           `db:"chat"`
@@ -47,32 +47,14 @@ func updateTurns(t *tables, e events.Event, body any) error {
 		t.putSession(own)
 		own, _ = t.sessions.Get(c.Session)
 	}
-	ids, queue, message := strings.Fields(c.Open), strings.Fields(c.Queue), ""
-	switch b := body.(type) {
-	case events.MessageSubmitted:
-		message = t.addTurn(e, b.Message)
-	case events.MessageSending:
-		message = b.Message
-	case events.MessageWithdrawn:
-		message = b.Message
-	case events.MessageFailed:
-		message = b.Message
-	case events.Deleted:
-		ids = append(ids, queue...)
-	}
-	for _, id := range []string{message, c.Current} {
-		if id != "" && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
 	var open []string
-	running := ""
-	for _, id := range ids {
+	running, queue := "", strings.Fields(c.Queue)
+	for _, id := range t.turnsOf(c, e, body) {
 		u, found := t.turns.Get(id)
 		if !found || u.Chat != c.ID {
 			continue
 		}
-		u = t.putTurn(t.follow(u, own, e, body), own)
+		u = t.putTurn(t.follow(u, own, e, body))
 		if !u.IsOver() && !slices.Contains(queue, id) {
 			open = append(open, id)
 		}
@@ -91,6 +73,29 @@ func updateTurns(t *tables, e events.Event, body any) error {
 	t.setCurrent(&c, running, append(open, queue...))
 	t.chats.Put(c)
 	return nil
+}
+
+// turnsOf returns the ids of the turns of a chat that an event may change.
+func (t *tables) turnsOf(c Chat, e events.Event, body any) []string {
+	ids, message := strings.Fields(c.Open), ""
+	switch b := body.(type) {
+	case events.MessageSubmitted:
+		message = t.addTurn(e, b.Message)
+	case events.MessageSending:
+		message = b.Message
+	case events.MessageWithdrawn:
+		message = b.Message
+	case events.MessageFailed:
+		message = b.Message
+	case events.Deleted:
+		ids = append(ids, strings.Fields(c.Queue)...)
+	}
+	for _, id := range []string{message, c.Current} {
+		if id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // mayChangeTurn reports whether the event with this body may change a turn. Those of a streaming answer do not.
@@ -131,7 +136,7 @@ func (t *tables) follow(u Turn, own Session, e events.Event, body any) Turn {
 		isDeleted = true
 	}
 	if !u.IsOver() {
-		last, _ := t.messages.Get(t.messageID(own.Newest))
+		last := t.reported(own.Newest)
 		if m.EngineMessage != "" && last.Parent >= m.EngineMessage || u.ID == own.ID && last.Position >= u.Began {
 			u.Answer = own.Newest
 		}
@@ -144,10 +149,9 @@ func (t *tables) follow(u Turn, own Session, e events.Event, body any) Turn {
 }
 
 // putTurn stores a turn with the state and the ending that follow from its last step.
-func (t *tables) putTurn(u Turn, own Session) Turn {
+func (t *tables) putTurn(u Turn) Turn {
 	before, _ := t.turns.Get(u.ID)
-	last, _ := t.messages.Get(t.messageID(u.Answer))
-	step := last.step()
+	step := t.reported(u.Answer).step()
 	step.IsStopped = u.Stopped
 	u.State, u.Ending = turnstate.End(u.LeftIn, step)
 	switch {
@@ -168,8 +172,7 @@ func (t *tables) putTurn(u Turn, own Session) Turn {
 func (t *tables) beginTurn(c Chat, own Session) string {
 	id, prompt := own.ID, cmp.Or(own.Awaiting, own.Unanswered)
 	if prompt == "" && own.Processing != "" {
-		newest, _ := t.messages.Get(t.messageID(own.Newest))
-		prompt = newest.Parent
+		prompt = t.reported(own.Newest).Parent
 	}
 	if prompt != "" {
 		id = t.messageID(prompt)
@@ -182,7 +185,7 @@ func (t *tables) beginTurn(c Chat, own Session) string {
 		u.Began, u.Started = t.tx.Seq(), t.tx.EventTime()
 	}
 	u.LeftIn, u.Stopped = own.State(own.Runs), false
-	t.putTurn(u, own)
+	t.putTurn(u)
 	return id
 }
 
