@@ -47,12 +47,13 @@ type Message struct {
 	ByPerson    bool       `db:"by_person" json:"-"`       // a person submitted it, so that a stop of the turn holds it
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	// of an assistant's: how a turn ends with it; empty while it is written, and if another step follows
-	Ending   turnstate.Ending `db:"ending" json:"ending"`
-	Texts    int64            `db:"texts" json:"-"`           // parts with more than blanks
-	Calls    int64            `db:"calls" json:"-"`           // parts that are tool calls
-	Ends     int64            `db:"ends" json:"-"`            // parts that say that it is over
-	Denied   bool             `db:"denied" json:"-"`          // a request of a call was denied without a reason, or a question dismissed
-	Position int64            `db:"position" json:"position"` // order within the chat
+	Ending turnstate.Ending `db:"ending" json:"ending"`
+	Texts  int64            `db:"texts" json:"-"` // parts with more than blanks
+	Calls  int64            `db:"calls" json:"-"` // parts that are tool calls
+	Ends   int64            `db:"ends" json:"-"`  // parts that say that it is over
+	// a request of a call was denied without a reason, or a question was dismissed
+	Denied   bool  `db:"denied" json:"-"`
+	Position int64 `db:"position" json:"position"` // order within the chat
 	// sequence of the event that wrote it or a part of it last: the end of a command changes its marks, but does not
 	// make it unread
 	Written int64 `db:"written_seq" json:"-"`
