@@ -26,8 +26,8 @@ import (
 // CodeLife is how long a person has to confirm a code.
 const CodeLife = 10 * time.Minute
 
-// Limits of the logins that wait to be confirmed. Beyond maxCodes, a new login replaces the oldest of the address with
-// the most logins, so that many logins from some addresses do not keep out another address.
+// Limits of the logins that have begun. Beyond maxCodes, a new login replaces the oldest of the address with the most
+// logins, so that many logins from some addresses do not keep out another address. It never replaces a confirmed one.
 const (
 	maxCodesOfAddress = 10
 	maxCodes          = 200
@@ -108,6 +108,10 @@ func (a *Accounts) makeRoomForCode(ctx context.Context, client events.Client) er
 	}
 	if len(waiting) < maxCodes {
 		return nil
+	}
+	waiting = slices.DeleteFunc(waiting, func(l CodeLogin) bool { return l.Account != "" })
+	if len(waiting) == 0 {
+		return handlers.Refuse(handlers.Unavailable, "%d logins wait for their programs. Try again in %s.", maxCodes, CodeLife)
 	}
 	replaced := slices.MinFunc(waiting, func(x, y CodeLogin) int {
 		return cmp.Or(cmp.Compare(count[network(y.Client)], count[network(x.Client)]), x.Expires.Compare(y.Expires))

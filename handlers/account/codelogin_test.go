@@ -129,6 +129,29 @@ func TestManyLoginsFromOneAddressKeepOutNoOther(t *testing.T) {
 	is.NoErr(err)
 }
 
+func TestAConfirmedLoginIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	begin := func(address string) CodeLogin {
+		t.Helper()
+		l, err := s.BeginCodeLogin(t.Context(), events.Client{Address: address})
+		is.NoErr(err)
+		return l
+	}
+	mine := begin("198.51.100.1") // the oldest of the address with the most logins
+	is.NoErr(s.ConfirmCodeLogin(t.Context(), "alice", mine.Code))
+	s.time = s.time.Add(time.Second)
+	for range maxCodesOfAddress - 1 {
+		begin("198.51.100.1")
+	}
+	for i := range maxCodes - maxCodesOfAddress + 1 {
+		begin(fmt.Sprintf("203.0.113.%d", i))
+	}
+	_, _, err := s.codeLogin(t.Context(), mine.Code)
+	is.NoErr(err)
+}
+
 // The login of a program is one of its own: it does not end with that of the browser.
 func TestAProgramStaysLoggedInWhenTheBrowserLogsOut(t *testing.T) {
 	t.Parallel()

@@ -156,6 +156,12 @@ func TestMessagesStayInTheTree(t *testing.T) {
 		_, err := h.Send(t.Context(), Send{From: Caller{Chat: c.from}, Receiver: c.to, Text: "hello"})
 		is.Equal(handlerstest.Refusal(t, err), c.code)
 	}
+	again := Send{Command: handlers.Command{ID: "k1"}, Receiver: b.Delegate, Text: "once"}
+	first, err := h.Send(t.Context(), again)
+	is.NoErr(err)
+	second, err := h.Send(t.Context(), again)
+	is.NoErr(err)
+	is.Equal(second, first)
 	_, err = h.Send(t.Context(), Send{From: Caller{Chat: "c1"}, Receiver: b.Delegate, Text: "now", Urgency: UrgencyStop})
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, b.Delegate)

@@ -66,7 +66,7 @@ func (h *Delegates) Send(ctx context.Context, c Send) (message string, err error
 	if c.Actor == "" {
 		c.Actor = events.ChatActor(c.From.Chat)
 	}
-	submit := chat.SubmitMessage{Command: c.Command, Chat: c.Receiver, Sender: c.From.Chat,
+	submit := chat.SubmitMessage{Command: c.Command, Chat: c.Receiver, Message: c.ID, Sender: c.From.Chat,
 		Parts: []events.Part{{Type: "text", Text: c.Text}}}
 	if c.From.Call != "" {
 		submit.Message = events.MessageOf(c.From.Chat, c.From.Session, c.From.Message, c.From.Call)

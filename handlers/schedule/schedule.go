@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -228,6 +229,8 @@ type Run struct {
 	Busy     bool   `json:"-"` // its last run is not over
 	// events are lost that may say that it ran when it was due
 	Uncertain bool `json:"-"`
+
+	refusal string // why its chat or its message was refused
 }
 
 // Started is a run that was started. It is empty if there was nothing to start.
@@ -253,10 +256,15 @@ func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 	if c.Actor == "" {
 		c.Actor = events.ScheduleActor(c.Schedule)
 	}
-	seq, err := handlers.Transaction(ctx, h.Log, func(ctx context.Context) (err error) {
+	decide := func(ctx context.Context) (err error) {
 		r, err = h.decide(ctx, c)
 		return err
-	})
+	}
+	seq, err := handlers.Transaction(ctx, h.Log, decide)
+	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict && !c.Manual {
+		c.refusal = refused.Text // without it, the same run would be tried again for ever
+		seq, err = handlers.Transaction(ctx, h.Log, decide)
+	}
 	r.Seq = max(r.Seq, seq)
 	return r, err
 }
@@ -278,6 +286,7 @@ func (h *Schedules) decide(ctx context.Context, c Run) (r Started, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
+		problem = cmp.Or(problem, c.refusal)
 		d := k.onTime(c, h.now(), problem)
 		if c.Manual {
 			if problem != "" {

@@ -215,12 +215,12 @@ func TestARunTakesNoChatThatExists(t *testing.T) {
 	taken := events.ScheduledChat(events.ScheduledMessage("a", due, ""))
 	_, _, err = (&chat.Chats{Log: s.log}).Create(t.Context(), chat.Create{Chat: taken, User: "u1"})
 	is.NoErr(err)
-	_, err = h.Run(t.Context(), Run{Schedule: "a"})
-	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	look(t, h, false)
 	_, data := handlerstest.History(t, s.log, taken)
 	is.Equal(len(data), 1)
 	fired, skipped := s.decisions("a")
-	is.Equal([]int{len(fired), len(skipped)}, []int{0, 0})
+	is.Equal([]int{len(fired), len(skipped)}, []int{0, 1})
+	expect.Contains(t, skipped[0].Reason, "exists already")
 
 	s.now = s.now.Add(15 * time.Minute) // the next run has its own chat, with as much of the name as a title has
 	look(t, h, false)

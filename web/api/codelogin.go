@@ -40,7 +40,8 @@ type codeToken struct {
 }
 
 func (s *Server) completeCodeLogin(r *http.Request, caller Caller, body codeSecret) (a codeToken, err error) {
-	if err := s.Limit(caller.Client.Address); err != nil {
+	// not the limit of passwords: programs that wait behind an address must not keep its people from logging in
+	if err := s.Limit("code " + caller.Client.Address); err != nil {
 		return a, err
 	}
 	token, confirmed, err := s.Accounts.CompleteCodeLogin(r.Context(), r.PathValue("code"), body.Secret, caller.Client)

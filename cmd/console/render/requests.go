@@ -72,8 +72,9 @@ func (r *Renderer) referred(d events.PermissionReferred) {
 // longRequestRows is the number of rows above which the length of a request is said: it may not fit on a screen.
 const longRequestRows = 12
 
-// maxName is the longest name of a permission that is shown, in runes.
-const maxName = 40
+// maxName is the longest name of a permission that is shown, in runes. The name of a tool of an MCP server begins with
+// that of its server.
+const maxName = 200
 
 // ShowRequest shows what a request is about and why it was left to a person, each on a line. A diff stands between
 // them.
@@ -90,7 +91,7 @@ func (r *Renderer) ShowRequest(a *Request) {
 	} else {
 		rows = r.rows(in, title+"  ", in+"    ", Bold, what)
 	}
-	rows += r.requestDetails(session, shown)
+	rows += r.requestDetails(a, shown)
 	var why []string
 	reason := shown.Why
 	if reason != "" {
@@ -119,14 +120,24 @@ func (r *Renderer) ShowRequest(a *Request) {
 // card returns the card of a request.
 func (r *Renderer) card(a *Request) card.Card {
 	return card.Of(card.Request{PermissionAsk: a.Content, Direct: !strings.HasPrefix(a.Content.ID, openCodeID),
-		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files})
+		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
+		Arguments: r.arguments(a.Content)})
+}
+
+// arguments returns the arguments of the call that a request is for, if the request names only the tool.
+func (r *Renderer) arguments(content events.PermissionAsk) string {
+	if !content.NamesOnlyTool() {
+		return ""
+	}
+	return string(r.inputs[content.SessionID+"/"+content.Tool.CallID])
 }
 
 // Keeps reports whether the request is to keep a protected name that a command created.
 func (a *Request) Keeps() bool { return a.Content.Permission == events.KindKeep }
 
 // requestDetails shows the rest of a card. It returns the number of rows.
-func (r *Renderer) requestDetails(session string, shown card.Card) (rows int) {
+func (r *Renderer) requestDetails(a *Request, shown card.Card) (rows int) {
+	session := a.Content.SessionID
 	in := r.indent(session) + "  "
 	for _, d := range shown.Details {
 		rows += r.rows(in, "", in, Plain, printable.VisibleLine(d.Name)+": "+printable.VisibleLine(d.Value))
@@ -135,6 +146,10 @@ func (r *Renderer) requestDetails(session string, shown card.Card) (rows int) {
 	for _, f := range shown.Files {
 		rows += r.rows(in, "", in, Cyan, printable.VisibleLine(f.Name)+":")
 		rows += r.rows(in+"  ", "", in+"  ", Plain, f.Text)
+	}
+	if a.Content.NamesOnlyTool() && !shown.Whole {
+		rows++
+		r.Note(session, Yellow, "  The arguments of this call are not all known here.")
 	}
 	for _, sentence := range shown.Risks {
 		rows++

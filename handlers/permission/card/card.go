@@ -66,7 +66,9 @@ func (c Card) Line() string {
 // Of returns the card of a request.
 func Of(r Request) Card {
 	c := Card{Why: r.Why, Where: r.Cwd, Whole: !r.Redacted()}
-	writes := r.Permission == events.KindEdit || r.Permission == events.KindWrite
+	about := r.About()
+	writes := r.Permission == events.KindEdit && len(about.Files) > 0 ||
+		(r.Permission == events.KindEdit || r.Permission == events.KindWrite) && about.Diff != ""
 	switch {
 	case r.Permission == events.KindNetwork:
 		c.Title, c.Text = "Connect to "+strings.Join(r.Patterns, ", "), r.Message
@@ -76,7 +78,7 @@ func Of(r Request) Card {
 		c.keep(r)
 	case r.Command() != "":
 		c.command(r)
-	case writes && r.About().Diff != "":
+	case writes:
 		c.change(r)
 	case r.Arguments != "":
 		c.Title, c.Text = toolTitle(r.Permission), indented(r.Arguments)
@@ -136,10 +138,18 @@ func (c *Card) command(r Request) {
 	c.addMetadata(r, "command", "description", "network")
 }
 
-// change describes a change of files by its diff.
+// change describes a change of files by its diff. The policy judges the files of a patch for the kind edit alone, and
+// the one file of other requests.
 func (c *Card) change(r Request) {
 	about := r.About()
-	c.Diff = display.Diff(strings.TrimRight(about.Diff, "\n") + "\n")
+	if r.Permission != events.KindEdit {
+		about.Files = nil
+	}
+	if about.Diff == "" {
+		c.Whole = false
+	} else {
+		c.Diff = display.Diff(strings.TrimRight(about.Diff, "\n") + "\n")
+	}
 	verb, isHead := "Edit", func(l display.DiffLine) bool { return l.Kind == '@' }
 	if first := slices.IndexFunc(c.Diff, isHead); first >= 0 && strings.HasPrefix(c.Diff[first].Text, "@@ -0,0 ") {
 		verb = "Write"
@@ -165,14 +175,15 @@ func (c *Card) change(r Request) {
 		}
 		c.Details = append(c.Details, Detail{cmp.Or(f.Type, "change"), name})
 	}
+	shown := []string{"diff", "filepath", "files"}
 	if len(about.Files) == 0 {
-		c.Details = []Detail{{"file", about.File()}}
+		c.Details, shown = []Detail{{"file", about.File()}}, shown[:2]
 	}
-	if len(c.Diff) == 0 {
+	if about.Diff != "" && len(c.Diff) == 0 {
 		c.Risks = []string{"No line changes: the file is empty, or it already has this content."}
 	}
 	c.addPatterns(r, append(about.Patched(), about.File())...)
-	c.addMetadata(r, "diff", "files", "filepath")
+	c.addMetadata(r, shown...)
 }
 
 // use describes a request by what it names.
@@ -224,14 +235,15 @@ func (c *Card) addPatterns(r Request, shown ...string) {
 	}
 }
 
-// addMetadata adds what the metadata hold besides what the card shows already.
+// addMetadata adds what the metadata hold besides what the card shows already. A folder is always added, even if it is
+// named like what is searched for in it.
 func (c *Card) addMetadata(r Request, but ...string) {
 	var metadata map[string]json.RawMessage
 	if json.Unmarshal(r.Metadata, &metadata) != nil && len(r.Metadata) > 0 {
 		c.Whole = false
 	}
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
-		if text := Text(metadata[name]); text != c.Text && !slices.Contains(but, name) {
+		if text := Text(metadata[name]); (text != c.Text || name == "path") && !slices.Contains(but, name) {
 			c.Details = append(c.Details, Detail{name, text})
 		}
 	}

@@ -3,6 +3,7 @@ package card_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +81,7 @@ func TestACardIsWholeIfItShowsAllThatAnApprovalAllows(t *testing.T) {
 		"a patch of one file":        {"edit", `{"files":[{"filePath":"/w/a","type":"update"}],` + diff + `}`, "", true},
 		"a moved file":               {"edit", `{"files":[{"filePath":"/w/a","movePath":"/w/b"}],` + diff + `}`, "", false},
 		"a deleted file":             {"edit", `{"files":[{"filePath":"/w/a","type":"delete"}],` + diff + `}`, "", false},
+		"a patch without its diff":   {"edit", `{"files":[{"filePath":"/w/a","type":"update"}]}`, "", false},
 		"several files":              {"edit", `{"files":[{"filePath":"/w/a"},{"filePath":"/w/b"}],` + diff + `}`, "", false},
 		"a tool":                     {"pocketcoder_schedule_task", `{}`, `{"every":"24h"}`, true},
 		"a tool with a secret":       {"pocketcoder_schedule_task", `{}`, `{"token":"[redacted]"}`, false},
@@ -110,6 +112,26 @@ func TestTheTitleOfAChangeNamesItsFile(t *testing.T) {
 		c := card.Of(card.Request{PermissionAsk: ask})
 		if c.Title != title || strings.Contains(c.Text, "\n") {
 			t.Errorf("%s: %q", metadata, c.Title)
+		}
+	}
+}
+
+// The policy judges the filepath of a write, and the files of an edit.
+func TestACardShowsWhatThePolicyJudges(t *testing.T) {
+	t.Parallel()
+	diff := `"diff":"@@ -1 +1 @@\n-a\n+b\n"`
+	for metadata, want := range map[string]string{
+		`{"filepath":"/etc/x","files":[{"filePath":"/w/README.md"}],` + diff + `}`: "/etc/x",
+		`{"pattern":"secrets","path":"secrets"}`:                                   "path",
+	} {
+		kind := events.KindWrite
+		if want == "path" {
+			kind = events.KindGrep
+		}
+		c := card.Of(card.Request{PermissionAsk: events.PermissionAsk{Permission: kind, Patterns: []string{"secrets"},
+			Metadata: json.RawMessage(metadata)}})
+		if !slices.ContainsFunc(c.Details, func(d card.Detail) bool { return d.Name == want || d.Value == want }) {
+			t.Errorf("%s %s: %+v", kind, metadata, c.Details)
 		}
 	}
 }
