@@ -116,6 +116,9 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 // one.
 func (t *tables) putPermission(p Permission) {
 	t.permissions.Put(p)
+	if p.Status == events.Denied && p.Reason == "" {
+		t.deny(p.Chat, p.EngineMessage)
+	}
 	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.WaitsForPerson() && !p.Interrupted)
 }
 

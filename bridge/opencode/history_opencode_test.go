@@ -213,7 +213,7 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	w.holdsHistory(deleted)
 	row, _, err := w.model.Session(t.Context(), own)
 	is.NoErr(err)
-	is.True(row.TurnState != "") // the read model has caught up
+	is.True(row.Outcome != "") // the read model has caught up
 	is.Equal(w.title(many), "renamed")
 	asks, err := w.model.PendingRequests(t.Context())
 	is.NoErr(err)
