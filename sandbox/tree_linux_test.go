@@ -23,7 +23,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// TestMain makes the test binary a worker process when it is told a workspace: it runs one command until it is killed.
+// TestMain makes the test binary a worker process if its arguments name a workspace: it runs one command until it is
+// killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == attemptName {
 		attempt(os.Args[2])

@@ -13,8 +13,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// TestIsolationMatrixInRealtime follows every collection as everybody, makes a record of ada's in each, and looks who
-// hears of it.
+// TestIsolationMatrixInRealtime follows every collection as every caller, creates a record of ada's in each, and checks
+// which callers receive it.
 func TestIsolationMatrixInRealtime(t *testing.T) {
 	t.Parallel()
 	c := newCast(t)
@@ -58,8 +58,8 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 	}
 }
 
-// expectEvents reads what a follower is told until all that is wanted was heard, and one thing more that everybody
-// hears. What is not wanted must not be among it.
+// expectEvents reads what a follower receives until it has all wanted events and one event more, which every caller
+// receives. No other event may be among them.
 func (c *cast) expectEvents(t *testing.T, who string, f *webtest.Follower, wanted map[string]bool) {
 	t.Helper()
 	last, _, err := c.Records.Save(t.Context(), record.Save{

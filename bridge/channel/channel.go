@@ -134,6 +134,7 @@ const (
 	typingEvery = 4 * time.Second
 	sweepEvery  = time.Hour
 	connectWait = 5 * time.Second // before a channel that failed is connected again
+	queueWait   = time.Second     // before what could not be queued is queued again
 )
 
 // Run connects the channels until ctx ends. The read models must have caught up.
@@ -144,8 +145,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.running = map[string]*connection{}
 	h.busy.Go(func() { h.every(ctx, typingEvery, h.showTyping) })
 	h.busy.Go(func() { h.every(ctx, sweepEvery, h.Channels.Sweep) })
-	loop := outbox.Loop[projections.ChannelMessage]{Name: "messages of channels", Model: h.Model, Logger: h.Logger,
-		Pauses: h.RetryAfter, Open: h.open, Try: h.deliver, Most: maxOpen, Drop: h.drop}
+	loop := outbox.Loop[projections.ChannelMessage]{Name: "messages of channels", Log: h.Channels.Log,
+		Model: h.Model, Logger: h.Logger, Pauses: h.RetryAfter, Open: h.open,
+		Plan: outbox.InOrder[projections.ChannelMessage], Try: h.deliver, Most: maxOpen, Drop: h.drop}
 	return loop.Run(ctx)
 }
 
@@ -170,8 +172,10 @@ func (h *Hub) open(ctx context.Context) (open []outbox.Effect[projections.Channe
 	if err := h.connect(ctx); err != nil {
 		return nil, 0, err
 	}
-	if err := h.queue(ctx); err != nil {
-		return nil, 0, err
+	next = lookAgain
+	if err := h.queue(ctx); err != nil && ctx.Err() == nil { // what is queued already is sent
+		h.Logger.Error("queue messages of channels", "again", queueWait, "err", err)
+		next = queueWait
 	}
 	all, err := h.Model.OpenChannelMessages(ctx)
 	if err != nil {
@@ -182,7 +186,7 @@ func (h *Hub) open(ctx context.Context) (open []outbox.Effect[projections.Channe
 			open = append(open, outbox.Effect[projections.ChannelMessage]{Key: m.ID, Target: m.Channel + "/" + m.Place, Of: m})
 		}
 	}
-	return open, lookAgain, nil
+	return open, next, nil
 }
 
 // connect starts and stops connections, so that exactly the enabled channels run, with their current settings.

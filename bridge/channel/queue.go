@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -20,7 +21,8 @@ import (
 // maxOpen is the number of messages of a conversation that may wait to be sent.
 const maxOpen = 100
 
-// queue queues the pending messages of the conversations.
+// queue queues the pending messages of the conversations. If one cannot be queued, the later ones of its conversation
+// wait, and the others do not.
 func (h *Hub) queue(ctx context.Context) error {
 	if !h.connected() {
 		return nil
@@ -30,26 +32,37 @@ func (h *Hub) queue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	queued := map[string]bool{}
+	queued, hasFailed := map[string]bool{}, map[string]bool{}
 	for _, p := range all {
 		platform := h.platform(p.Channel)
-		if platform == nil || queued[p.Chat+p.About] { // a chat has one conversation
+		if platform == nil || hasFailed[p.Chat] || queued[p.Chat+p.About] { // a chat has one conversation
 			continue
 		}
 		queued[p.Chat+p.About] = true
-		d, err := h.describe(ctx, p)
-		if err != nil {
-			return err
-		}
-		d.Channel, d.Place, d.Type, d.About = p.Channel, p.Place, p.Type, p.About
-		for i, text := range platform.Split(d.Text) {
-			d.Text, d.Message = text, events.ChannelID(p.Chat, p.About, fmt.Sprint(i))
-			if err := h.Channels.Queue(ctx, p.Chat, d); err != nil {
-				return err
-			}
+		if failure := h.queueOne(ctx, platform, p); failure != nil {
+			hasFailed[p.Chat] = true
+			err = errors.Join(err, fmt.Errorf("chat %s: %w", p.Chat, failure))
 		}
 	}
-	h.looked = seq
+	if err == nil {
+		h.looked = seq
+	}
+	return err
+}
+
+// queueOne queues a pending message, as several if the platform splits its text.
+func (h *Hub) queueOne(ctx context.Context, platform Platform, p projections.PendingChannelMessage) error {
+	d, err := h.describe(ctx, p)
+	if err != nil {
+		return err
+	}
+	d.Channel, d.Place, d.Type, d.About = p.Channel, p.Place, p.Type, p.About
+	for i, text := range platform.Split(d.Text) {
+		d.Text, d.Message = text, events.ChannelID(p.Chat, p.About, fmt.Sprint(i))
+		if err := h.Channels.Queue(ctx, p.Chat, d); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -44,14 +44,15 @@ type WebhookSender struct {
 	AllowPrivate bool            // targets may be at private addresses, with http too
 
 	http    *http.Client
-	running map[string]webhookDelivery // by target
+	running map[string]webhookDelivery // by target; also those that were stopped, which may still have a request
 	busy    sync.WaitGroup
 }
 
-// webhookDelivery is the running delivery to a target as it was at a sequence.
+// webhookDelivery is the delivery to a target as it was at a sequence.
 type webhookDelivery struct {
-	seq  uint64
-	stop context.CancelFunc
+	seq   uint64
+	stop  context.CancelFunc
+	ended chan struct{}
 }
 
 const (
@@ -95,16 +96,23 @@ func (s *WebhookSender) look(ctx context.Context) (next time.Duration, err error
 	for id, d := range s.running {
 		if now[id] != d.seq {
 			d.stop()
-			delete(s.running, id)
 		}
 	}
 	for _, t := range all {
-		if _, runs := s.running[t.ID]; runs || !t.Enabled {
+		before, known := s.running[t.ID]
+		if known && before.seq == t.Seq || !t.Enabled {
 			continue
 		}
 		serving, stop := context.WithCancel(ctx)
-		s.running[t.ID] = webhookDelivery{t.Seq, stop}
-		s.busy.Go(func() { s.serve(serving, t) })
+		now := webhookDelivery{t.Seq, stop, make(chan struct{})}
+		s.running[t.ID] = now
+		s.busy.Go(func() {
+			defer close(now.ended)
+			if known {
+				<-before.ended // it may be posting the event that comes next
+			}
+			s.serve(serving, t)
+		})
 	}
 	return targetPause, nil
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,6 +233,50 @@ func TestATargetGetsEventsOfRecordsAndAccounts(t *testing.T) {
 			Command: handlers.Command{Actor: events.ActorSystem}, Collection: channel.Targets, Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types})})
 		is.Equal(handlers.CodeOf(err), handlers.Invalid) // types
 	}
+}
+
+// The request of the settings before has a moment to end.
+func TestAChangedTargetGetsOneEventAtATime(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, other := newSystem(t), newTarget(t, 200)
+	var running, most atomic.Int64
+	arrived, release := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		defer running.Add(-1)
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		if most.Load() == 1 {
+			arrived <- struct{}{}
+			<-release
+		}
+	}))
+	t.Cleanup(slow.Close)
+	s.save("slow", slow.URL, "turn.lost")
+	s.append(1, events.TurnLost{Session: "x"})
+	<-arrived
+	all, err := s.channels.ListTargets(t.Context())
+	is.NoErr(err)
+	_, _, err = s.channels.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: channel.Targets, Record: all[0].ID, Set: record.Fields(map[string]any{"types": "turn.lost abort.requested"})})
+	is.NoErr(err)
+	s.save("other", other.URL, "turn.lost") // begins not before the changed one
+	s.await(other, s.append(1, events.TurnLost{Session: "y"}))
+	go func() {
+		for range arrived { // later requests
+		}
+	}()
+	close(release)
+	expect.Eventually(t, "it has the others", func() bool {
+		position, err := s.channels.Position(t.Context(), all[0].ID)
+		last, _ := s.log.Newest(t.Context(), events.ChatSubject("c1", "turn.lost"))
+		return err == nil && position.Event == last
+	})
+	is.Equal(most.Load(), int64(1))
+	s.stop() // the last request has ended
+	slow.Close()
+	close(arrived)
 }
 
 func TestATargetAtAPrivateAddressIsNotReached(t *testing.T) {

@@ -59,6 +59,7 @@ type Push struct {
 
 	withheld withheldNotifications
 	queueing sync.Mutex // serializes queue
+	oldest   string     // when the oldest notification was queued that is sent
 
 	mu          sync.Mutex
 	withdrawals map[string]delivery // of the last hour, by row
@@ -100,8 +101,10 @@ func (p *Push) Run(ctx context.Context) error {
 	defer busy.Wait()
 	defer cancel()
 	p.withdrawals, p.woken = map[string]delivery{}, make(chan struct{}, 1)
-	loop := outbox.Loop[delivery]{Name: "notifications", Model: p.Model, Logger: p.Logger, Pauses: p.RetryAfter,
-		Open: p.open, Try: p.try, Most: maxQueue, Drop: p.drop, Woken: p.woken}
+	p.oldest = time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
+	loop := outbox.Loop[delivery]{Name: "notifications", Log: p.Log, Model: p.Model, Logger: p.Logger,
+		Pauses: p.RetryAfter, Open: p.open, Plan: outbox.InOrder[delivery], Try: p.try, Most: maxQueue, Drop: p.drop,
+		Woken: p.woken}
 	busy.Go(func() { _ = loop.Run(ctx) }) // until ctx ends
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })

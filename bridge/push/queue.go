@@ -19,7 +19,7 @@ import (
 
 const (
 	maxQueue = 50             // notifications that wait for a device
-	maxAge   = 24 * time.Hour // older notifications are not sent, and a new process does not notify of older requests
+	maxAge   = 24 * time.Hour // a new process sends no older notification, and does not notify of older requests
 )
 
 // queue appends notification.queued, unless the notification was queued before.
@@ -145,7 +145,7 @@ func (p *Push) send(ctx context.Context, n projections.Notification) (service.De
 	if !active {
 		return service.Device{ID: n.Device}, service.PermanentError{Reason: "the device is not active any more"}
 	}
-	if n.Created < time.Now().Add(-maxAge).UTC().Format(events.TimeFormat) {
+	if n.Created < p.oldest {
 		return d, service.PermanentError{Reason: "it could not be sent within a day"}
 	}
 	var notice events.Notice
@@ -171,11 +171,7 @@ func (p *Push) send(ctx context.Context, n projections.Notification) (service.De
 // sendWithdrawal withdraws a notification from a device. A failure has no consequence, because the buttons of a decided
 // request do nothing.
 func (p *Push) sendWithdrawal(ctx context.Context, w delivery) error {
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		w.withdrawal.done = true
-	}()
+	defer p.endWithdrawal(w.withdrawal)
 	now, _, err := p.Model.NotificationTo(ctx, w.Notification.Notification, w.Device)
 	if err != nil || now.State != projections.NotificationSent {
 		return nil
@@ -191,8 +187,15 @@ func (p *Push) sendWithdrawal(ctx context.Context, w delivery) error {
 	return nil
 }
 
+func (p *Push) endWithdrawal(w *withdrawal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.done = true
+}
+
 func (p *Push) drop(ctx context.Context, e outbox.Effect[delivery]) error {
 	if e.Of.withdrawal != nil {
+		p.endWithdrawal(e.Of.withdrawal)
 		return nil
 	}
 	return p.fail(ctx, e.Of.Notification, service.Device{}, 0,

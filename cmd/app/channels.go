@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"time"
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/email"
@@ -23,7 +25,9 @@ func (s *System) wireChannels() {
 // runChannels connects the channels, on the node with the engine.
 func (s *System) runChannels(ctx context.Context) error {
 	hub := &bridge.Hub{
-		Channels: s.channels, Model: s.model, Logger: s.o.Logger, URL: s.publicURL, RetryAfter: outbox.RetryAfter,
+		Channels: s.channels, Model: s.model, Logger: s.o.Logger, URL: s.publicURL,
+		// a message waits until its platform accepts it, and each try is in the log
+		RetryAfter: append(slices.Clone(outbox.RetryAfter), 5*time.Minute),
 		Connect: func(c channel.Channel, token string, logger *slog.Logger) (bridge.Platform, error) {
 			if c.Kind == channel.Email {
 				return email.New(c, token, s.o.PushPrivate, logger)

@@ -169,8 +169,8 @@ func deltaOf(b []byte) (d log.Delta, err error) {
 }
 
 // Fold calls each with the raw JSON of the events of a chat that are stored after a sequence, and returns the sequence
-// up to which there are no more. ErrStop of each ends it without an error. If kinds are given, events of other kinds are
-// left out; every chat must have an event of one of the kinds.
+// up to which there are no more. ErrStop of each ends it without an error. If kinds are given, it leaves out other
+// kinds; every chat must have an event of one of the kinds.
 func (s *System) Fold(ctx context.Context, chat string, after uint64,
 	each func(e events.Event, raw []byte) error, kinds ...string) (last uint64, err error) {
 	query, found := url.Values{"after": {fmt.Sprint(after)}, "kinds": {strings.Join(kinds, ",")}}, false

@@ -37,7 +37,7 @@ var Types = []record.Type{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "identifier", Kind: record.Text, Label: "Identifier, as PROVIDER/MODEL", Required: true},
 		}},
-	{Name: Collection, Command: "agent", Title: "Agents", About: "with their prompts and models",
+	{Name: Collection, Command: "agent", Title: "Agents", About: "their descriptions, prompts and models",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},

@@ -12,7 +12,7 @@ const Collection = "budgets"
 
 // Type is the type of the records of budgets.
 var Type = record.Type{Name: Collection, Command: "budget", Title: "Budgets",
-	About:  "limit the cost of a chat or of a day",
+	About:  "limits on the cost of a chat or of a day",
 	Access: record.Rules(own, own, record.Admins, record.Admins, record.Admins), AllUsers: true,
 	Unique: []string{"name"}, Defaults: map[string]any{"scope": OfDay}, Complete: complete,
 	Fields: []record.Field{

@@ -12,7 +12,7 @@ const (
 
 // DeviceTypes are the types of the records of devices and of the rules on notifications.
 var DeviceTypes = []record.Type{
-	{Name: Devices, Command: "device", Title: "Devices", About: "that receive notifications",
+	{Name: Devices, Command: "device", Title: "Devices", About: "phones and browsers that receive notifications",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user", "push_token"}, Upsert: true,
 		Fields: []record.Field{

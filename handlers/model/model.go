@@ -31,7 +31,7 @@ const (
 
 // Types are the types of the records of models.
 var Types = []record.Type{
-	{Name: Providers, Command: "provider", Title: "Providers", About: "that OpenCode knows",
+	{Name: Providers, Command: "provider", Title: "Providers", About: "servers of models that OpenCode knows",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
 		Fields: []record.Field{
 			{Name: "provider_id", Kind: record.Text, Label: "Provider", ReadOnly: true},
@@ -42,7 +42,7 @@ var Types = []record.Type{
 			{Name: "is_connected", Kind: record.Bool, Label: "Can be used", ReadOnly: true},
 			{Name: "key_error", Kind: record.Text, Label: "Problem with the key", ReadOnly: true},
 		}},
-	{Name: Keys, Command: "provider-key", Title: "Provider keys", About: "are stored as secrets and never shown",
+	{Name: Keys, Command: "provider-key", Title: "Provider keys", About: "stored as secrets and never shown",
 		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.Own, record.OwnOrAdmin),
 		Unique: []string{"provider_id", "user"}, Upsert: true, Complete: completeKey,
 		Fields: []record.Field{
@@ -50,7 +50,7 @@ var Types = []record.Type{
 			{Name: "env_vars", Kind: record.JSON, Label: "Variables and keys, as lines NAME=KEY", Pairs: true},
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
 		}},
-	{Name: Selections, Command: "model", Title: "Selected models", About: "of chats and accounts",
+	{Name: Selections, Command: "model", Title: "Selected models", About: "the models that chats and accounts use",
 		Access: record.Rules(record.OwnOrStaff, record.OwnOrStaff, ownSelection, record.OwnOrAdmin, record.OwnOrAdmin),
 		Unique: []string{"user", "chat"}, Upsert: true,
 		Fields: []record.Field{

@@ -121,7 +121,7 @@ func TestCommandGivenTwiceIsCarriedOutOnce(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	is.Equal(err.Error(), "message m1 was submitted already with other content")
 	_, err = h.Chats.AbortTurn(t.Context(), chat.AbortTurn{Command: by("cmd5"), Chat: "c1", Session: "ses_2"})
-	is.NoErr(err) // another command is another wish
+	is.NoErr(err) // a command with another id is not a repetition
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.AbortRequested](data)), 2)
 }

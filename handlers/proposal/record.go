@@ -49,7 +49,7 @@ var shown = []string{"kind", "name", "description", "content"}
 
 // Types are the types of the records of proposals, and of the procedures in force.
 var Types = []record.Type{
-	{Name: Collection, Command: "procedure", Title: "Proposals", About: "of procedures, agents and prompts, to read and approve",
+	{Name: Collection, Command: "procedure", Title: "Proposals", About: "procedures, agents and prompts that wait for approval",
 		Access:     record.Rules(record.Accounts, record.Accounts, record.Accounts, record.Admins, record.Admins),
 		Assistants: record.Verbs{Create: true}, Complete: complete, Tool: "propose",
 		ToolAbout: "Propose a procedure, an agent or a prompt to the person. It takes effect when a person has approved it.",
@@ -67,7 +67,7 @@ var Types = []record.Type{
 			{Name: "effect", Kind: record.Select, Label: "Effect of the approval", Values: []string{Pending, Done}, ReadOnly: true},
 			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, Shown: true, About: shownProposal},
 		}},
-	{Name: Procedures, Command: "procedure", Title: "Procedures", About: "that OpenCode gets as skills",
+	{Name: Procedures, Command: "procedure", Title: "Procedures", About: "texts that OpenCode gets as skills",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Unique: []string{"name"},
 		Complete: completeProcedure,
 		Fields: []record.Field{

@@ -18,7 +18,7 @@ type Type struct {
 	Name  string // of the collection
 	Alias string // second name of the collection in the API
 	Title string // for people, such as Budgets
-	About string // continues the title, such as: limit the cost of a chat or of a day
+	About string // explains the title, such as: limits on the cost of a chat or of a day
 	// Command is the command of the command line on the records, such as budget; empty for the name of the collection.
 	Command string
 	Fields  []Field
@@ -30,6 +30,9 @@ type Type struct {
 
 	Unique []string // fields whose values together identify one record
 	Upsert bool     // a new record with the same unique values changes the existing one
+	Taken  error    // refuses another record with the same unique values; nil to name the fields
+	// Internal says that only PocketCoder itself creates and changes the records.
+	Internal bool
 	// ID returns the id of a new record from its fields; nil for a random one, or that of the client.
 	ID func(Values) string
 	// Defaults are the values of a new record that does not set them.

@@ -32,7 +32,7 @@ var (
 
 // Types are the types of the records of rules.
 var Types = []record.Type{
-	{Name: ToolPermissions, Command: "policy", Title: "Rules", About: "decide permission requests without you",
+	{Name: ToolPermissions, Command: "policy", Title: "Rules", About: "which permission requests are decided without you",
 		Access: record.Rules(globalOrOwnChat, globalOrOwnChat, chatOwner, chatOwner, chatOwner),
 		Unique: []string{"agent", "tool", "pattern", "chat"}, Defaults: active, Complete: completeToolPermission,
 		Fields: []record.Field{

@@ -78,7 +78,7 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 
 	result, err = s.call(t.Context(), "quiet", io.Discard, io.Discard)
 	is.NoErr(err)
-	is.Equal(result.ExitCode, 9) // nobody took the silence for death
+	is.Equal(result.ExitCode, 9) // silence does not count as the loss of the worker
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -89,7 +89,7 @@ var maySubscribe = []right{
 	{"exec.run.p1.X", "worker"},
 	{"exec.run.p1.X.caller", ""},
 	{"exec.run.p1.*.caller", ""},
-	{"exec.run.p1.>", "worker"}, // which hears no more than with *: TestAWorkerHearsOnlyWhatItServes
+	{"exec.run.p1.>", "worker"}, // which receives no more than with *: TestAWorkerHearsOnlyWhatItServes
 	{"exec.run.p2", ""},
 	{"exec.run.p2.X", ""},
 	{"exec.run.*.X", ""},

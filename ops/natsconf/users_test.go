@@ -134,7 +134,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 	is.Equal(count(), uint64(4)) // and nothing else
 }
 
-// Of what is said in APP the system account hears nothing, nor does what it says get there.
+// The system account receives no message of APP, and APP receives none of its messages.
 func TestSysSeesNoMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -164,7 +164,7 @@ func TestSysSeesNoMessages(t *testing.T) {
 	is.Equal(count(), uint64(4)) // and nothing else
 }
 
-// With an allowed exec.run.p1.* a worker may also subscribe to exec.run.p1.>, and hears no more with it.
+// With an allowed exec.run.p1.* a worker may also subscribe to exec.run.p1.>, and receives no more with it.
 func TestAWorkerHearsOnlyWhatItServes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -40,7 +40,7 @@ type codeToken struct {
 }
 
 func (s *Server) completeCodeLogin(r *http.Request, caller Caller, body codeSecret) (a codeToken, err error) {
-	// not the limit of passwords: programs that wait behind an address must not keep its people from logging in
+	// this limit is not that of passwords, so that programs that wait do not prevent other logins from their address
 	if err := s.Limit("code " + caller.Client.Address); err != nil {
 		return a, err
 	}

@@ -37,7 +37,7 @@ type pushRequest struct {
 	Chat    string `json:"chat,omitempty"`
 }
 
-// PushAnswer says that a notification is queued, and of a test with Wait how it ended.
+// PushAnswer says that a notification is queued. For a test with Wait it says how the test ended.
 type PushAnswer struct {
 	OK     bool   `json:"ok"`
 	Sent   bool   `json:"sent,omitempty"`

@@ -126,7 +126,7 @@ func connectPage(caller api.Caller, v connectView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</q>. Any program can use this name.</p><p>Confirm only if you have just started <code>pocketcoder login</code> yourself. If another person or a page gave you this code, that person gets your account.</p><form method=\"post\" action=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</q>. Any program can use this name.</p><p>Confirm only if you have just started <code>pocketcoder login</code> yourself. If a person or a page gave you this code, do not confirm it: they would get your account.</p><form method=\"post\" action=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

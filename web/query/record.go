@@ -39,7 +39,7 @@ type shape struct {
 	pick     *fieldSelection
 }
 
-// newShape selects the fields to read: those to show that the caller may see, and those to expand.
+// newShape selects the fields to read: those that are shown and that the caller may see, and those to expand.
 func newShape(c schema.Collection, req filter.Request, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {

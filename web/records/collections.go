@@ -9,7 +9,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/sshkey"
 	"pocketcoder/projections"
 	"pocketcoder/web/query/schema"
 )
@@ -25,6 +24,7 @@ type collection struct {
 	inCreatedChat bool           // a batch may create a record in a chat that it creates: no rule finds that chat yet
 	title, about  string         // for people; see record.Type
 	defaults      map[string]any // of a new record
+	taken         error          // see record.Type
 }
 
 // writer sends the changes of one collection as commands. Each function returns the record's id and the sequence of
@@ -64,6 +64,7 @@ const ConfigTable = "config"
 // ofType returns the collection of a type of configuration records.
 func ofType(t record.Type) collection {
 	c := collection{write: configuration, ofAllUsers: t.AllUsers, title: t.Title, about: t.About, defaults: t.Defaults,
+		taken: t.Taken,
 		Collection: schema.Collection{Name: t.Name,
 			Alias: t.Alias, Table: ConfigTable, Key: "t.record", Where: "t.collection = '" + t.Name + "'", Access: t.Access}}
 	for _, f := range t.Fields {
@@ -84,25 +85,30 @@ func ofType(t record.Type) collection {
 	if write, ok := writers[t.Name]; ok {
 		c.write = write
 	}
-	c.madeToken, c.notInBatch = t.Secret.Made, t.Secret.Prefix != "" || t.Name == model.Keys
+	if t.Internal {
+		c.write.create, c.write.update = nil, nil
+	}
+	if t.Internal && t.Delete == nil {
+		c.write.remove = nil
+	}
+	c.madeToken, c.notInBatch = t.Secret.Made, t.Secret.Field != "" || t.Name == model.Keys
 	return c
 }
 
-// writers are the writers of types whose records are not only saved and deleted.
+// writers are the writers of types whose records are not only saved and deleted. The values of a provider key are
+// merged with the stored ones, and only those of administrators are redacted. A model is looked up among those of the
+// providers, and a chat has one selection, whichever account made it.
 var writers = map[string]writer{
-	sshkey.Collection:     {saveSSHKey, saveSSHKey, deleteRecord},
-	model.Keys:            {saveProviderKey, saveProviderKey, deleteProviderKey},
-	model.Selections:      {saveModelSelection, saveModelSelection, deleteRecord},
-	channel.Pairings:      {nil, nil, deleteRecord},
-	channel.Conversations: {},
+	model.Keys:       {saveProviderKey, saveProviderKey, deleteProviderKey},
+	model.Selections: {saveModelSelection, saveModelSelection, deleteRecord},
 }
 
 // derived are the SQL expressions of fields that no record stores, by COLLECTION.FIELD.
 var derived = map[string]string{
 	"proposals.in_force":      inForce,
 	"schedules.last_executed": ofLastRun("run.started", " AND run.started<>''"),
-	"schedules.last_status":   ofLastRun(projections.RunState("run"), ""),
-	"schedules.last_error":    ofLastRun(projections.RunReason("run"), ""),
+	"schedules.last_status":   ofLastRun("run.state", ""),
+	"schedules.last_error":    ofLastRun("run.reason", ""),
 }
 
 // The rules of records of chats.
@@ -167,8 +173,7 @@ var readModels = []collection{
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")),
-				as(fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
-					projections.EndingOfMessage("t")),
+				fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
 				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
@@ -241,7 +246,7 @@ var readModels = []collection{
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
-				as(fixed(choice("status", "running", "completed", "failed", "aborted")), projections.StatusOfSubagent("t")),
+				fixed(choice("status", "running", "completed", "failed", "aborted")),
 				fixed(date("started")), fixed(date("finished")))},
 		write: writer{nil, nil, stopSubagent},
 	},
@@ -263,9 +268,9 @@ var readModels = []collection{
 		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Access: record.Rules(runOfOwnSchedule, runOfOwnSchedule, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("schedule", projections.ScheduleCollection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
 				fixed(flag("manual")),
-				as(fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
-					projections.RunSkipped)), projections.RunState("t")),
-				as(fixed(text("reason")), projections.RunReason("t")), fixed(date("started")), fixed(date("finished")),
+				fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
+					projections.RunSkipped)),
+				fixed(text("reason")), fixed(date("started")), fixed(date("finished")),
 				fixed(dollars(number("max_cost"))),
 				as(fixed(dollars(number("cost"))), projections.RunCost))},
 	},

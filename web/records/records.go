@@ -55,8 +55,8 @@ func (s *Records) Routes() []api.Route {
 		{Method: "PATCH", Path: one, About: "Update a record. The answer is the changed record.", Access: api.Accounts, Query: append(slices.Clip(api.ViewQuery), api.DeadlineParam), Body: s.Collections.recordInput(false), Forms: s.Collections.inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
 		{Method: "DELETE", Path: one, About: "Delete a record.", Access: api.Accounts, Serve: s.deleteRecord},
 		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Access: api.Accounts, Query: []openapi.Param{api.DeadlineParam}, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
-		{Method: "POST", Path: "/api/pocketcoder/webhooks/{id}/token", About: "A new token of a webhook. The token before is not valid any more. It is shown only here.", Access: api.Accounts, Answer: record.NewToken{}, Serve: s.tokenOf(channel.Webhooks)},
-		{Method: "POST", Path: "/api/pocketcoder/webhook_targets/{id}/token", About: "A new token of a webhook target. The token before is not valid any more. It is shown only here.", Access: api.Accounts, Answer: record.NewToken{}, Serve: s.tokenOf(channel.Targets)},
+		{Method: "POST", Path: "/api/pocketcoder/webhooks/{id}/token", About: "Make a new token of a webhook. It replaces the old token. Only this answer shows it.", Access: api.Accounts, Answer: record.NewToken{}, Serve: s.tokenOf(channel.Webhooks)},
+		{Method: "POST", Path: "/api/pocketcoder/webhook_targets/{id}/token", About: "Make a new token of a webhook target. It replaces the old token. Only this answer shows it.", Access: api.Accounts, Answer: record.NewToken{}, Serve: s.tokenOf(channel.Targets)},
 		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account, one on each line.", Access: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},
 	}
 }

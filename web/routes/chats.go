@@ -53,7 +53,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Access: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
 		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Access: api.Accounts, Answer: explanation.Why{}, Serve: s.whyPermission},
 		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Access: api.Accounts, Query: alwaysQuery, Answer: Proposal{}, Serve: s.proposeAlways},
-		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and allow the ask when it still waits.", Access: api.Accounts, Query: once, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
+		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and approve the request if it is pending.", Access: api.Accounts, Query: once, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
 		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Access: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Access: api.Accounts, Query: once, Serve: s.abortChat},
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Access: api.Accounts, Query: once, Body: forkRequest{}, Answer: openapi.AnyRecord{}, Serve: s.forkChat},

@@ -50,8 +50,8 @@ func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, caller api.C
 }
 
 // serveHistory sends the events of a filter after the last one that the client has, then a caught-up event, then new
-// events. It sends only events of the kinds, which may have wildcards; nil is all. It calls sent after each event, sent
-// or not; an error of sent ends the stream.
+// events. It sends only events of the kinds, which may have wildcards; nil is all. It calls sent after each event, also
+// after one that it leaves out; an error of sent ends the stream.
 func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller api.Caller, filter string,
 	kinds [][]string, sent func(context.Context, events.Event) error) error {
 	after, err := s.resumeAfter(r)

@@ -50,19 +50,20 @@ type planner struct {
 	now      time.Time
 	chats    map[string]*chatEffects
 	busy     map[string]bool   // chats with an effect under way
+	checking map[string]bool   // chats with a budget check under way, which changes nothing in OpenCode
 	sending  map[string]string // owners of the chats with a message under way, by chat
 	next     []string          // owners of chats that wait only for a budget check: each reserves a turn
 }
 
-// plan returns the open effects that are tried now, at most one of each chat. Replies come after the others of a chat.
-// turns has the number of running turns of each account; all accounts together may have maxTurns. The plan depends on
-// these arguments alone.
+// plan returns the open effects that are tried now, at most one of each chat, and budget checks. Replies come after the
+// others of a chat. turns has the number of running turns of each account; all accounts together may have maxTurns. The
+// plan depends on these arguments alone.
 func plan(open, running []effect, turns map[string]int, maxTurns int, now time.Time) (due []effect) {
 	takeTurns(open, now)
 	p := &planner{turns: turns, maxTurns: maxTurns, now: now, chats: effectsByChat(open), busy: map[string]bool{},
-		sending: map[string]string{}}
+		checking: map[string]bool{}, sending: map[string]string{}}
 	for _, e := range running {
-		p.busy[e.Target] = true
+		p.start(e)
 		if e.Of.kind == messageKind && e.Of.message.Free && !e.Of.isCheck {
 			p.sending[e.Target] = e.Of.message.ChatUser
 		}
@@ -75,7 +76,7 @@ func plan(open, running []effect, turns map[string]int, maxTurns int, now time.T
 			}
 			if p.mayTry(&e, isLater[e.Target]) {
 				due = append(due, e)
-				p.busy[e.Target] = true
+				p.start(e)
 			}
 			if e.Of.kind == messageKind {
 				if !isLater[e.Target] && p.isNext(e) {
@@ -88,6 +89,14 @@ func plan(open, running []effect, turns map[string]int, maxTurns int, now time.T
 	return due
 }
 
+func (p *planner) start(e effect) {
+	if e.Of.isCheck {
+		p.checking[e.Target] = true
+	} else {
+		p.busy[e.Target] = true
+	}
+}
+
 // mayTry reports whether an effect may be tried now. isLater is true for a message behind another one of its chat.
 func (p *planner) mayTry(e *effect, isLater bool) bool {
 	if p.busy[e.Target] || e.Succeeded || p.now.Before(e.After) {
@@ -95,7 +104,7 @@ func (p *planner) mayTry(e *effect, isLater bool) bool {
 	}
 	switch e.Of.kind {
 	case messageKind:
-		return !p.chats[e.Target].waits(*e) && p.mayStart(e, isLater)
+		return !p.checking[e.Target] && !p.chats[e.Target].waits(*e) && p.mayStart(e, isLater)
 	case commandKind:
 		return !p.chats[e.Target].waits(*e) && !p.chats[e.Of.from].waits(*e)
 	}
@@ -219,8 +228,9 @@ func (p *planner) mayStart(e *effect, isLater bool) bool {
 func (p *planner) isNext(e effect) bool {
 	m, c := e.Of.message, p.chats[e.Target]
 	_, isSending := p.sending[e.Target]
+	isWaiting := p.busy[e.Target] || p.checking[e.Target] || !e.Of.budgets.checked
 	return m.Free && m.EngineMessage == "" && !e.Of.budgets.held && !e.Succeeded && !p.now.Before(e.After) &&
-		!c.aborting && !c.waits(e) && !isSending && (p.busy[e.Target] || !e.Of.budgets.checked) && p.mayRun(m.ChatUser)
+		!c.aborting && !c.waits(e) && !isSending && isWaiting && p.mayRun(m.ChatUser)
 }
 
 // mayRun reports whether a chat of an account may begin a turn. One account gets at most three quarters of maxTurns,

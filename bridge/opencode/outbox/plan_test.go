@@ -100,6 +100,11 @@ func TestPlan(t *testing.T) {
 
 		"budgets are checked first":       {open: list{do("message a u", unchecked)}, due: "check message a u"},
 		"the result of a check may stand": {open: list{do("message a u", held)}},
+		"a reply does not wait for a check": {open: list{do("message a u", unchecked), do("reply a")},
+			running: list{do("message a u", checking)}, due: "reply a"},
+		"nor for one that begins": {open: list{do("message a u", unchecked), do("reply a")},
+			due: "check message a u, reply a"},
+		"a message waits for its check": {open: list{do("message a u")}, running: list{do("message a u", checking)}},
 		"a message that is checked next keeps its turn": {open: list{do("message a u", unchecked), do("message b v")}, max: 1,
 			due: "check message a u"},
 		"and while it is checked": {open: list{do("message a u", unchecked), do("message b v")}, max: 1,

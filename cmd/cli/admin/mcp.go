@@ -36,10 +36,10 @@ const mcpUsage = `
   pocketcoder mcp revoke lab                                stop it
 
 add creates a pending server. An approved server becomes pending again when its hosts, its limits, its version or one of
-its tools change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has changed
-since show printed it. Write a host as in a network rule: api.example.org, *.example.org or git.example.org:22. With a
-URL, --env names an HTTP header, such as Authorization. The model may call the tools of a server. Each call still asks for
-a permission, as for any tool.
+its tools change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has
+changed since show printed it. Write a host as in a network rule: api.example.org, *.example.org or git.example.org:22.
+With a URL, --env names an HTTP header, such as Authorization. The model may call the tools of an approved server. Each
+call still needs a permission, as for any tool.
 `
 
 // MCP is the command mcp.
