@@ -27,7 +27,8 @@ func TestOnlyADeletionDeletesTheValuesOfAnMCPServer(t *testing.T) {
 	records := recordtype.Open(eventstest.Open(t, nc), nil)
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
-	m := mcpserver.Secrets{Records: records, Secrets: secrets}
+	records.Secrets = secrets
+	m := mcpserver.Secrets{Records: records}
 	system := handlers.Command{Actor: events.ActorSystem}
 	save := func(id string) {
 		t.Helper()
@@ -52,7 +53,7 @@ func TestOnlyADeletionDeletesTheValuesOfAnMCPServer(t *testing.T) {
 		Record: "deleted"})
 	is.NoErr(err)
 	is.Equal(len(stored()), 3)
-	is.NoErr(m.Clean(t.Context()))
+	is.NoErr(records.Clean(t.Context(), mcpserver.Collection))
 	is.Equal(stored(), []string{"mcp.damaged", "mcp.later"})
 }
 
@@ -63,10 +64,11 @@ func TestAValueThatTheWorkspaceNamesIsRefused(t *testing.T) {
 	records := recordtype.Open(eventstest.Open(t, nc), nil)
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
+	records.Secrets = secrets
 	name := rand.Text()
 	workspace := t.TempDir()
 	is.NoErr(os.MkdirAll(filepath.Join(workspace, "build", "app-"+name), 0o755))
-	m := mcpserver.Secrets{Records: records, Secrets: secrets, Workspace: workspace}
+	m := mcpserver.Secrets{Records: records, Workspace: workspace}
 	_, _, err = records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
 		Collection: mcpserver.Collection, Record: "lab", Set: record.Fields(map[string]any{"name": "lab",
 			"command": "serve", "environment": []string{"TOKEN"}, "status": "pending"})})

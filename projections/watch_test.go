@@ -45,7 +45,7 @@ func watching(t *testing.T, m *projections.Model) (next func() uint64) {
 		select {
 		case seq := <-seen:
 			return seq
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("it did not look")
 			return 0
 		}

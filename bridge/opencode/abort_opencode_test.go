@@ -81,6 +81,7 @@ func abortWhileOpenCodeConnectsItsTools(t *testing.T, w *bridgedOpenCode) {
 }
 
 func turnWhoseEndOpenCodeCannotStoreIsLost(t *testing.T, w *bridgedOpenCode) {
+	expect.Long(t, "waits until OpenCode gives up")
 	is := is.New(t)
 	waits, aborted := w.chat(), w.chat()
 	for _, id := range []string{waits, aborted} {

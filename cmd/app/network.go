@@ -92,7 +92,7 @@ func (s *System) elicit(ctx context.Context, e gateway.Elicitation) (*protocol.E
 }
 
 func (s *System) mcpSecrets() mcpserver.Secrets {
-	return mcpserver.Secrets{Records: s.records, Secrets: s.secrets, Workspace: s.o.Workspace}
+	return mcpserver.Secrets{Records: s.records, Workspace: s.o.Workspace}
 }
 
 func (s *System) runEgress(ctx context.Context) error {

@@ -431,7 +431,6 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.tail.Run))
 	g.Add(actor(rest, again(s.accounts.Run)))
 	g.Add(actor(rest, again(s.records.Follow)))
-	g.Add(actor(rest, again(s.mcpSecrets().Follow)))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))

@@ -51,7 +51,7 @@ var Types = []record.Type{
 			{Name: "enabled", Kind: record.Bool, Label: "Enabled", Switch: true},
 			{Name: "restart", Kind: record.Text, ReadOnly: true, Hidden: true},
 		}},
-	{Name: Pairings, Command: "pair", Title: "Pairing", About: "a code for your account, and the people in messengers who act for it",
+	{Name: Pairings, Internal: true, Command: "pair", Title: "Pairing", About: "a code for your account, and the people in messengers who act for it",
 		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Never, record.Never, record.OwnOrAdmin),
 		Fields: []record.Field{
 			{Name: "channel", Kind: record.Relation, Label: "Channel", Relation: Collection, ReadOnly: true},
@@ -62,7 +62,7 @@ var Types = []record.Type{
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", ReadOnly: true},
 			{Name: "expires_at", Kind: record.Date, Label: "Expires", ReadOnly: true},
 		}},
-	{Name: Conversations, Command: "conversation", Title: "Conversations", About: "and the chats that they write to",
+	{Name: Conversations, Internal: true, Command: "conversation", Title: "Conversations", About: "and the chats that they write to",
 		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Never, record.Never, record.Never),
 		Fields: []record.Field{
 			{Name: "channel", Kind: record.Relation, Label: "Channel", Relation: Collection, ReadOnly: true},

@@ -22,7 +22,7 @@ type Programs func(command string) []string
 func (p Programs) Type() record.Type {
 	t := record.Type{Name: Collection, Command: "mcp", Title: "MCP servers", About: "that administrators and agents added",
 		Access:     record.Rules(record.Staff, record.Staff, record.Staff, record.Admins, record.Admins),
-		Assistants: record.Verbs{Create: true}, Complete: complete, Tool: "mcp_request",
+		Assistants: record.Verbs{Create: true}, Complete: complete, Secret: storage, Tool: "mcp_request",
 		ToolAbout: "Request an MCP server, whose tools you can call once a person has approved it.",
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Assistant: "1 to 24 letters, digits and -", Label: "Name", Required: true},

@@ -13,12 +13,9 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Secrets stores the values of the names in the environment of MCP servers. They are redacted in all
-// events.
+// Secrets stores the values of the names in the environment of MCP servers, as one JSON object for each server.
 type Secrets struct {
-	Records *record.Records
-	Secrets *secret.Store
-
+	Records   *record.Records
 	Workspace string // a value that is part of the path of one of its files is refused
 }
 
@@ -63,37 +60,25 @@ func (m Secrets) Set(ctx context.Context, c SetSecret) error {
 			return err
 		}
 	}
-	before := maps.Clone(values)
 	values[c.Name] = c.Value
 	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
 	body, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
-	if m.conceal(secretOf(all[i]), values) > 0 {
-		m.conceal(secretOf(all[i]), before)
-		return handlers.RefuseFull(secret.MCP, secret.MCP.Budget())
-	}
-	m.conceal(secretOf(all[i]), values, before) // if it fails, either may be stored
-	if err := m.Secrets.Put(ctx, secretOf(all[i]), body); err != nil {
-		return err
-	}
-	m.conceal(secretOf(all[i]), values)
-	return nil
+	return m.Records.PutSecret(ctx, Collection, all[i].ID, body)
 }
 
-// conceal redacts the values of a server in place of those before. It returns how many do not fit.
-func (m Secrets) conceal(key string, sets ...map[string]string) (left int) {
-	var secrets []string
-	for _, values := range sets {
+// storage says where the values are, and what of them is redacted in all events.
+var storage = record.SecretStorage{Prefix: SecretPrefix, Source: secret.MCP, Later: true,
+	Texts: func(body []byte) (all []string) {
+		var values map[string]string
+		_ = json.Unmarshal(body, &values) // Set wrote it, or there is none
 		for _, name := range slices.Sorted(maps.Keys(values)) {
-			if one := credential(values[name]); !slices.Contains(secrets, one) {
-				secrets = append(secrets, one)
-			}
+			all = append(all, credential(values[name]))
 		}
-	}
-	return m.Records.Log.Conceal(secret.MCP, key, secrets...)
-}
+		return all
+	}}
 
 // credential returns the secret part of a value: all of it, or what follows the scheme of an Authorization header.
 func credential(value string) string {
@@ -105,55 +90,17 @@ func credential(value string) string {
 	return value
 }
 
-// Follow redacts the stored values, and those that any process stores later, until ctx ends. It ends the redaction of
-// those that are deleted.
-func (m Secrets) Follow(ctx context.Context) error {
-	return m.Secrets.Watch(ctx, SecretPrefix, func(key string, body []byte) error {
-		var values map[string]string
-		_ = json.Unmarshal(body, &values) // Set wrote it, or it was deleted
-		if key != "" {
-			m.conceal(key, values)
-		}
-		return nil
-	})
-}
-
-// Clean deletes the values of servers whose deletion is in the log. It keeps those of a server that cannot be read.
-func (m Secrets) Clean(ctx context.Context) error {
-	keys, err := m.Secrets.Keys(ctx, SecretPrefix)
-	if err != nil || len(keys) == 0 {
-		return err
-	}
-	deleted, err := m.Records.Deleted(ctx, Collection)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if !deleted[strings.TrimPrefix(key, SecretPrefix+".")] {
-			continue
-		}
-		if err := m.Secrets.Delete(ctx, key); err != nil {
-			return err
-		}
-		m.conceal(key)
-	}
-	return nil
-}
-
-func secretOf(s Stored) string { return SecretPrefix + "." + s.ID }
-
 // Values returns the values of the names in the environment of a server, as far as they are stored. From then on they
 // are redacted in events.
 func (m Secrets) Values(ctx context.Context, s Stored) (values map[string]string, err error) {
-	raw, _, err := m.Secrets.Get(ctx, secretOf(s))
+	body, err := m.Records.Secret(ctx, Collection, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	_ = json.Unmarshal(raw, &values) // Set wrote it, or there is none
+	_ = json.Unmarshal([]byte(body), &values) // Set wrote it, or there is none
 	if values == nil {
 		values = map[string]string{}
 	}
 	maps.DeleteFunc(values, func(name, _ string) bool { return !slices.Contains(s.Environment, name) })
-	m.conceal(secretOf(s), values)
 	return values, nil
 }

@@ -286,7 +286,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if text == "" {
 		return h.save(ctx, t, c, set, "")
 	}
-	err = h.storeSecret(ctx, t, c.Record, text, func() (err error) {
+	err = h.storeSecret(ctx, t, c.Record, []byte(text), func() (err error) {
 		id, seq, err = h.save(ctx, t, c, set, text)
 		return err
 	})
@@ -350,7 +350,10 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	if err := h.deleteSecret(ctx, t, c.Record); err != nil || t.Deleted == nil {
+	if !t.Secret.Later {
+		err = h.deleteSecret(ctx, t, c.Record)
+	}
+	if err != nil || t.Deleted == nil {
 		return seq, err
 	}
 	later, err := t.Deleted(ctx, h, c)
@@ -478,6 +481,9 @@ func (s *collection) save(t Type, c Save, set Values, text string) (id string, n
 	}
 	if twin := s.twin(id, have.fields, now, unique); twin != "" {
 		if !c.New || !c.Upsert && !t.Upsert {
+			if t.Taken != nil {
+				return "", nil, 0, t.Taken
+			}
 			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same value",
 				strings.Join(unique, ", "))
 		}

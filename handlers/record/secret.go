@@ -25,6 +25,26 @@ type SecretStorage struct {
 	// Changed is the read-only field that changes after the secret: a date, or a random text. Renewed limits it to Renew.
 	Changed string
 	Renewed bool
+	// Texts are the texts of a secret that are redacted; nil for the whole secret.
+	Texts func(value []byte) []string
+	// Later says that Clean deletes the secret of a deleted record. A transaction may still fail.
+	Later bool
+}
+
+// texts are the texts of secrets that are redacted.
+func (s SecretStorage) texts(values ...[]byte) (all []string) {
+	for _, value := range values {
+		texts := []string{string(value)}
+		if s.Texts != nil {
+			texts = s.Texts(value)
+		}
+		for _, one := range texts {
+			if !slices.Contains(all, one) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
 }
 
 func (s SecretStorage) key(id string) string { return s.Prefix + "." + id }
@@ -54,7 +74,7 @@ func (t Type) takeSecret(c Save, set Values) (text string, err error) {
 // storeSecret stores a secret once save has saved what it belongs to. It redacts the secret first, and refuses it if
 // the number of redacted secrets is used up. The secret before stays redacted until the new one is stored. If that
 // fails, both are redacted, because either may be the stored one.
-func (h *Records) storeSecret(ctx context.Context, t Type, id, text string, save func() error) error {
+func (h *Records) storeSecret(ctx context.Context, t Type, id string, now []byte, save func() error) error {
 	if h.Secrets == nil {
 		return errors.New("store a secret: the records have no bucket for secrets")
 	}
@@ -63,25 +83,34 @@ func (h *Records) storeSecret(ctx context.Context, t Type, id, text string, save
 	if err != nil {
 		return err
 	}
-	if h.conceal(t, key, text, string(before)) != nil { // the budget may have room for one of them
-		err = h.conceal(t, key, text)
+	if h.conceal(t, key, now, before) != nil { // the budget may have room for one of them
+		err = h.conceal(t, key, now)
 	}
 	if err == nil {
 		err = save()
 	}
 	if err != nil {
-		_ = h.conceal(t, key, string(before))
+		_ = h.conceal(t, key, before)
 		return err
 	}
-	if err = h.Secrets.Put(ctx, key, []byte(text)); err == nil {
-		err = h.conceal(t, key, text)
+	if err = h.Secrets.Put(ctx, key, now); err == nil {
+		err = h.conceal(t, key, now)
 	}
 	return err
 }
 
-// conceal redacts the secrets of a key in place of those before; empty texts end the redaction.
-func (h *Records) conceal(t Type, key string, texts ...string) error {
-	if h.Log.Conceal(t.Secret.Source, key, texts...) > 0 {
+// PutSecret stores a secret of a record that exists.
+func (h *Records) PutSecret(ctx context.Context, name, id string, value []byte) error {
+	t, err := h.TypeOf(name)
+	if err != nil {
+		return err
+	}
+	return h.storeSecret(ctx, t, id, value, func() error { return nil })
+}
+
+// conceal redacts the secrets of a key in place of those before; no secrets end the redaction.
+func (h *Records) conceal(t Type, key string, values ...[]byte) error {
+	if h.Log.Conceal(t.Secret.Source, key, t.Secret.texts(values...)...) > 0 {
 		return handlers.RefuseFull(t.Secret.Source, t.Secret.Source.Budget())
 	}
 	return nil
@@ -123,7 +152,7 @@ func (h *Records) Renew(ctx context.Context, by handlers.Command, name, id strin
 		return "", 0, err
 	}
 	token = newToken()
-	if err = h.storeSecret(ctx, t, id, token, func() error { return nil }); err == nil {
+	if err = h.storeSecret(ctx, t, id, []byte(token), func() error { return nil }); err == nil {
 		seq, err = h.announce(ctx, t, by, id) // after the secret is stored, because a connection reads it
 	}
 	return token, seq, err
@@ -137,7 +166,7 @@ func (h *Records) Secret(ctx context.Context, name, id string) (text string, err
 	}
 	value, _, err := h.Secrets.Get(ctx, t.Secret.key(id))
 	if err == nil {
-		_ = h.conceal(t, t.Secret.key(id), string(value)) // if it does not fit, the health of the log says so
+		_ = h.conceal(t, t.Secret.key(id), value) // if it does not fit, the health of the log says so
 	}
 	return string(value), err
 }
@@ -171,7 +200,7 @@ func (h *Records) Follow(ctx context.Context) error {
 			defer cancel()
 			ended <- h.Secrets.Watch(ctx, t.Secret.Prefix, func(key string, value []byte) error {
 				if key != "" {
-					_ = h.conceal(t, key, string(value)) // if it does not fit, the health of the log says so
+					_ = h.conceal(t, key, value) // if it does not fit, the health of the log says so
 				}
 				return nil
 			})
@@ -182,6 +211,15 @@ func (h *Records) Follow(ctx context.Context) error {
 		first = cmp.Or(first, <-ended)
 	}
 	return first
+}
+
+// Clean deletes the secrets of deleted records of a collection.
+func (h *Records) Clean(ctx context.Context, name string) error {
+	t, err := h.TypeOf(name)
+	if err != nil {
+		return err
+	}
+	return h.clean(ctx, t)
 }
 
 // clean deletes the secrets of deleted records. Such a secret is left if the process ended, or lost the log, between

@@ -30,6 +30,9 @@ type Type struct {
 
 	Unique []string // fields whose values together identify one record
 	Upsert bool     // a new record with the same unique values changes the existing one
+	Taken  error    // refuses another record with the same unique values; nil to name the fields
+	// Internal says that only PocketCoder itself creates and changes the records.
+	Internal bool
 	// ID returns the id of a new record from its fields; nil for a random one, or that of the client.
 	ID func(Values) string
 	// Defaults are the values of a new record that does not set them.

@@ -25,7 +25,8 @@ const Collection = "ssh_keys"
 var Type = record.Type{Name: Collection, Command: "key", Title: "SSH keys",
 	About:  "that give people access to the sandbox",
 	Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Own, record.OwnOrAdmin, record.OwnOrAdmin),
-	Unique: []string{"fingerprint"}, Complete: complete,
+	Unique: []string{"fingerprint"}, Complete: complete, Taken: handlers.RefuseField(handlers.Conflict, "public_key",
+		"This key is registered already, by you or by another account. A key belongs to one account."),
 	Fields: []record.Field{
 		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users"},
 		{Name: "public_key", Kind: record.Text, Label: "Public key", Required: true, Lines: true},

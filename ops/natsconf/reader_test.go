@@ -92,7 +92,7 @@ func TestReadersReadTheLogAndNothingElse(t *testing.T) {
 		is.Equal(string(last.Data), "live")
 		var stored struct{ Message struct{ Data []byte } }
 		// nats stream get EVENTS 1
-		m, err := nc.Request(natsconf.ReaderAPI+".STREAM.MSG.GET.EVENTS", []byte(`{"seq":1}`), 5*time.Second)
+		m, err := nc.Request(natsconf.ReaderAPI+".STREAM.MSG.GET.EVENTS", []byte(`{"seq":1}`), time.Minute)
 		is.NoErr(err)
 		is.NoErr(json.Unmarshal(m.Data, &stored))
 		is.Equal(string(stored.Message.Data), "0")

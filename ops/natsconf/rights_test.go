@@ -214,7 +214,7 @@ func (c asker) whatIsDenied(do func() error) string {
 				return all
 			}
 			all += strings.ToLower(err.Error())
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			c.t.Fatal("the server said nothing")
 		}
 	}

@@ -35,7 +35,7 @@ func answer(t *testing.T, nc *nats.Conn, denied <-chan error, subject, body stri
 				return "no responders"
 			}
 			return string(m.Data)
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			return "silence"
 		}
 	}
@@ -48,7 +48,7 @@ func next(t *testing.T, nc *nats.Conn, denied <-chan error) string {
 	select {
 	case err := <-denied:
 		return err.Error()
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		return "nothing was denied"
 	}
 }

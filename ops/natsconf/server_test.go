@@ -229,7 +229,7 @@ func TestReopenEndsWithItsContext(t *testing.T) {
 		select {
 		case <-check.Done():
 			return check.Err()
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("the context of the check has not ended")
 		}
 	}

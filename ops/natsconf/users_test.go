@@ -113,7 +113,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 		"$JS.API.INFO", "$JS.API.STREAM.INFO.EVENTS", "$JS.API.STREAM.PURGE.EVENTS", "$KV.SECRETS.x", "$SYS.REQ.SERVER.PING",
 		"READ.API.STREAM.INFO.EVENTS", "exec.shell", "cmd.x", "evt.chat.c1.forged",
 	} {
-		m, err := nc.Request(subject, nil, 5*time.Second)
+		m, err := nc.Request(subject, nil, time.Minute)
 		// "JetStream not enabled for account"
 		noJetStream := err == nil && strings.Contains(string(m.Data), `"err_code":10039`)
 		if !noJetStream && !errors.Is(err, nats.ErrNoResponders) {

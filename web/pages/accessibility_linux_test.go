@@ -116,7 +116,7 @@ func appendEveryEntry(t *testing.T, s *webtest.System, token string) (chat, requ
 }
 
 func TestEveryPageIsAccessible(t *testing.T) {
-	expect.Slow(t, "starts Chromium")
+	expect.Long(t, "looks at 26 pages")
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")

@@ -24,7 +24,7 @@ const framed = `((part) => [...document.querySelectorAll(part + " button:not([ar
 }))`
 
 func TestNothingIsCutBesideEmptySpace(t *testing.T) {
-	expect.Slow(t, "starts Chromium")
+	expect.Long(t, "looks at many pages in two sizes")
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

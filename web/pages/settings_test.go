@@ -244,6 +244,35 @@ func TestAListIsShownAndChangedInLines(t *testing.T) {
 	is.Equal(now["hosts"], []any{"*.example.org"})
 }
 
+// An object with parts is edited by a field for each. Only what a person changes is stored.
+func TestThePartsOfAnObjectAreFields(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	root, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	change := func(collection, id string, set map[string]string, want string) {
+		t.Helper()
+		path := "/settings/" + collection + "/" + id
+		form := formOf(t, b.visit(t, "/settings/"+collection).body, path)
+		for name, value := range set {
+			form.Set(name, value)
+		}
+		is.Equal(b.submit(t, path, form).status, http.StatusOK)
+		_, now := s.Raw(t, token, "GET", webtest.RecordsPath(collection)+"/"+id, nil)
+		expect.Contains(t, string(now), want)
+	}
+	_, rules := s.Call(t, token, "POST", webtest.RecordsPath("notification_rules"),
+		webtest.Object{"user": root, "rules": webtest.Object{"own": false}})
+	expect.Contains(t, b.visit(t, "/settings/notification_rules").body, ">Notify about: permission requests</label>")
+	change("notification_rules", rules["id"].(string), map[string]string{"rules.permission": "false"},
+		`"rules":{"own":false,"permission":false}`)
+	_, server := s.Call(t, token, "POST", webtest.RecordsPath("mcp_servers"), webtest.Object{"name": "notes",
+		"status": "pending", "command": "notes", "limits": webtest.Object{"memory": "1GiB", "processes": 64}})
+	change("mcp_servers", server["id"].(string), map[string]string{"limits.processes": "", "limits.cpu_time": "30m"},
+		`"limits":{"cpu_time":"30m","memory":"1GiB"}`)
+}
+
 // A new type needs nothing but its declaration to be among the settings.
 func TestATypeOfRecordsIsShownAsItIsDeclared(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/sshkey"
 	"pocketcoder/projections"
 	"pocketcoder/web/query/schema"
 )
@@ -25,6 +24,7 @@ type collection struct {
 	inCreatedChat bool           // a batch may create a record in a chat that it creates: no rule finds that chat yet
 	title, about  string         // for people; see record.Type
 	defaults      map[string]any // of a new record
+	taken         error          // see record.Type
 }
 
 // writer sends the changes of one collection as commands. Each function returns the record's id and the sequence of
@@ -64,6 +64,7 @@ const ConfigTable = "config"
 // ofType returns the collection of a type of configuration records.
 func ofType(t record.Type) collection {
 	c := collection{write: configuration, ofAllUsers: t.AllUsers, title: t.Title, about: t.About, defaults: t.Defaults,
+		taken: t.Taken,
 		Collection: schema.Collection{Name: t.Name,
 			Alias: t.Alias, Table: ConfigTable, Key: "t.record", Where: "t.collection = '" + t.Name + "'", Access: t.Access}}
 	for _, f := range t.Fields {
@@ -84,17 +85,22 @@ func ofType(t record.Type) collection {
 	if write, ok := writers[t.Name]; ok {
 		c.write = write
 	}
-	c.madeToken, c.notInBatch = t.Secret.Made, t.Secret.Prefix != "" || t.Name == model.Keys
+	if t.Internal {
+		c.write.create, c.write.update = nil, nil
+	}
+	if t.Internal && t.Delete == nil {
+		c.write.remove = nil
+	}
+	c.madeToken, c.notInBatch = t.Secret.Made, t.Secret.Field != "" || t.Name == model.Keys
 	return c
 }
 
-// writers are the writers of types whose records are not only saved and deleted.
+// writers are the writers of types whose records are not only saved and deleted. The values of a provider key are
+// merged with the stored ones, and only those of administrators are redacted. A model is looked up among those of the
+// providers, and a chat has one selection, whichever account made it.
 var writers = map[string]writer{
-	sshkey.Collection:     {saveSSHKey, saveSSHKey, deleteRecord},
-	model.Keys:            {saveProviderKey, saveProviderKey, deleteProviderKey},
-	model.Selections:      {saveModelSelection, saveModelSelection, deleteRecord},
-	channel.Pairings:      {nil, nil, deleteRecord},
-	channel.Conversations: {},
+	model.Keys:       {saveProviderKey, saveProviderKey, deleteProviderKey},
+	model.Selections: {saveModelSelection, saveModelSelection, deleteRecord},
 }
 
 // derived are the SQL expressions of fields that no record stores, by COLLECTION.FIELD.

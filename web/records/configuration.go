@@ -15,6 +15,9 @@ var configuration = writer{saveRecord, saveRecord, deleteRecord}
 
 func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	id, seq, err := s.Records.Save(ctx, w.save())
+	if r := (handlers.Refused{}); w.c.taken != nil && errors.Is(err, w.c.taken) && errors.As(err, &r) {
+		return "", 0, api.BadField(r.Field, "validation_not_unique", "%s", r.Text)
+	}
 	return id, seq, fieldProblem(err)
 }
 

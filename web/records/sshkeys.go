@@ -1,26 +1,13 @@
 package records
 
 import (
-	"context"
-	"errors"
 	"net/http"
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/handlers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
-
-// saveSSHKey reports a duplicate fingerprint as an error of public_key.
-func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, seq, err := saveRecord(s, ctx, w)
-	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {
-		return "", 0, api.BadField("public_key", "validation_not_unique",
-			"This key is registered already, by you or by another account. A key belongs to one account.")
-	}
-	return id, seq, err
-}
 
 // listSSHKeys answers with the active keys of the caller in the format of authorized_keys.
 func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, caller api.Caller) error {

@@ -131,7 +131,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 			IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 				return s.Model.IsSubmitted(ctx, message)
 			}},
-		Secrets:   mcpserver.Secrets{Records: s.Records, Secrets: secrets},
+		Secrets:   mcpserver.Secrets{Records: s.Records},
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: routes.Engine{

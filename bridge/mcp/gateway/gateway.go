@@ -102,7 +102,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // followSecrets starts a server again when a value of its environment has changed.
 func (g *Gateway) followSecrets(ctx context.Context) error {
 	known := false
-	return g.Secrets.Secrets.Watch(ctx, mcpserver.SecretPrefix, func(key string, _ []byte) error {
+	return g.Records.Secrets.Watch(ctx, mcpserver.SecretPrefix, func(key string, _ []byte) error {
 		if known = known || key == ""; !known || key == "" {
 			return nil
 		}
@@ -118,7 +118,7 @@ func (g *Gateway) followSecrets(ctx context.Context) error {
 
 // update starts the servers that were approved, and ends the others. It deletes the secrets of deleted servers.
 func (g *Gateway) update(ctx context.Context) error {
-	if err := g.Secrets.Clean(ctx); err != nil {
+	if err := g.Records.Clean(ctx, mcpserver.Collection); err != nil {
 		return err
 	}
 	all, err := mcpserver.All(ctx, g.Records)

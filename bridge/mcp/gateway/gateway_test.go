@@ -74,6 +74,7 @@ func open(t *testing.T) *fixture {
 	t.Cleanup(worker.Close)
 	pinned := func(command string) []string { return programs.Programs(command, workspace) }
 	records := recordtype.Open(l, pinned)
+	records.Secrets = secrets
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: l}, Records: records, Logger: quiet}
@@ -81,7 +82,7 @@ func open(t *testing.T) *fixture {
 	f := &fixture{t: t}
 	f.Gateway = &gateway.Gateway{Engine: "local", Log: l, Records: records, Conn: nc, Pool: "local", Workspace: workspace,
 		Programs: pinned,
-		Secrets:  mcpserver.Secrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
+		Secrets:  mcpserver.Secrets{Records: records}, Hosts: hosts, Proxy: proxy.Addr().String(),
 		Logger: quiet, Offer: f.offer}
 	out := &egress.Server{Network: hosts.Network, Servers: hosts, Logger: quiet}
 	runTogether(t, f.Run, func(ctx context.Context) error { return out.Serve(ctx, proxy) },
@@ -613,7 +614,7 @@ func TestTheSecretOfAServerIsRedactedUntilTheServerIsDeleted(t *testing.T) {
 		Collection: mcpserver.Collection, Record: id})
 	is.NoErr(err)
 	expect.Eventually(t, "the secret is deleted", func() bool {
-		keys, err := f.Secrets.Secrets.Keys(t.Context(), mcpserver.SecretPrefix)
+		keys, err := f.Records.Secrets.Keys(t.Context(), mcpserver.SecretPrefix)
 		return err == nil && len(keys) == 0 && redacted(key) == key
 	})
 }
