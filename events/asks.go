@@ -147,9 +147,9 @@ func (a PermissionAsk) Line() string {
 	return a.Permission
 }
 
-// Request returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has
+// ContentHash returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has
 // the same.
-func (a PermissionAsk) Request() string {
+func (a PermissionAsk) ContentHash() string {
 	patterns, _ := json.Marshal(a.Patterns)
 	var metadata bytes.Buffer
 	if json.Compact(&metadata, a.Metadata) != nil {
@@ -221,8 +221,8 @@ type Option struct {
 // Free reports whether free text is an answer too. Without options it always is.
 func (q Question) Free() bool { return q.Custom == nil || *q.Custom || len(q.Options) == 0 }
 
-// Request returns the SHA-256, in hex, of the questions. The same questions have the same.
-func (a QuestionAsk) Request() string {
+// ContentHash returns the SHA-256, in hex, of the questions. The same questions have the same.
+func (a QuestionAsk) ContentHash() string {
 	body, _ := json.Marshal(a.Questions) // strings and booleans always encode
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])

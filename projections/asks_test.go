@@ -122,7 +122,7 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 		[]string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
 	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"},
 		Metadata: []byte(`{"command":"echo  hi\nls"}`)}
-	is.Equal(p.Request, ask.Request())
+	is.Equal(p.Request, ask.ContentHash())
 	none, err := m.Permissions(t.Context(), "", events.Denied)
 	is.NoErr(err)
 	is.Equal(len(none), 0)

@@ -43,13 +43,13 @@ const withConversations = `WITH c AS (
 
 // selectEndedTurns selects the messages of the assistant that changed after a sequence and ended a turn. OpenCode can
 // say after the message that the turn is over.
-var selectEndedTurns = `SELECT e.*, ` + EndingOfMessage("e") + ` AS ending FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
+const selectEndedTurns = `SELECT e.id, e.chat, e.error_domain, e.error_payload, e.engine_message_status, e.position, e.ending
+		FROM messages e JOIN sessions s ON s.id=e.session AND s.parent=''
 		WHERE e.last_seq>{:after} AND e.role='assistant' AND NOT e.removed AND NOT e.copied AND e.agent<>'` + opencode.AgentCompaction + `'
 	UNION ALL
-	SELECT e.*, 'lost' AS ending FROM sessions s JOIN messages e ON e.id=(SELECT id FROM messages
-			WHERE chat=s.chat AND session=s.id AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1)
-		WHERE s.last_seq>{:after} AND s.parent='' AND s.turn_state='completed' AND NOT e.copied AND ` + EndingOfMessage("e") + `=''
-			AND ` + EndingOfTurn("s.turn_state", "e") + `='lost'`
+	SELECT e.id, e.chat, e.error_domain, e.error_payload, e.engine_message_status, e.position, u.ending
+		FROM turns u JOIN messages e ON e.chat=u.chat AND e.ai_engine_message_id=u.answer AND u.answer<>''
+		WHERE u.last_seq>{:after} AND u.ending='lost' AND e.ending='' AND NOT e.removed AND NOT e.copied`
 
 // PendingChannelMessages returns what is not queued for its conversation yet, in log order. It reads only rows that
 // changed after a sequence. now is the present time in the form of records. An answer counts only once its last part is
@@ -133,7 +133,7 @@ func (m *Model) ChannelThreadOf(ctx context.Context, msg ChannelMessage) (Channe
 // BusyConversations returns the conversations whose chat has a running turn.
 func (m *Model) BusyConversations(ctx context.Context, now string) ([]ChannelPlace, error) {
 	return store.List[ChannelPlace](ctx, m.Model, "busy conversations", withConversations+`
-		SELECT c.channel, c.place FROM c JOIN chats h ON h.id=c.chat JOIN sessions s ON s.id=h.ai_engine_session_id WHERE s.turn_state='running'`,
+		SELECT c.channel, c.place FROM c JOIN chats h ON h.id=c.chat JOIN turns u ON u.id=h.current WHERE u.state='running'`,
 		dbx.Params{"now": now})
 }
 

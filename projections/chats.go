@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/turnstate"
 )
 
 type Chat struct {
@@ -45,9 +44,11 @@ type Chat struct {
 	Awaited   bool   `db:"awaited" json:"awaited"`     // the tool call that started a delegate waits for its result
 	// ids of the delegated messages of a delegate that have no result, in order, with a space between them
 	Delegated string `db:"delegated" json:"-"`
-	// ids of the runs of schedules in the chat that are not over, with a space between them
-	Scheduled string `db:"scheduled" json:"-"`
-	Started   int64  `db:"started" json:"-"` // sequence of the last message.sending
+	Current   string `db:"current" json:"-"`    // turn that says the state of the chat; empty before its first
+	LastEnded string `db:"last_ended" json:"-"` // turn that ended last; empty before the first end
+	// ids of the turns that are not over and not in the queue, with a space between them
+	Open    string `db:"open" json:"-"`
+	Started int64  `db:"started" json:"-"` // sequence of the last message.sending
 }
 
 // Whose turn it is.
@@ -59,7 +60,7 @@ const (
 // engineType is the kind of all engines there are.
 const engineType = "opencode"
 
-// updateChats runs after sessions and messages: those of the chat's own session determine the turn of a chat.
+// updateChats runs after sessions and messages. updateTurns sets whose turn it is.
 func updateChats(t *tables, e events.Event, body any) error {
 	c, found := t.chats.Get(e.Subject.ID)
 	if b, ok := body.(events.ChatCreated); ok && !found {
@@ -85,9 +86,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 			c.Worktree = ""
 		}
 	case events.SessionBound:
-		before, _ := t.sessions.Get(c.Session)
 		c.Session = b.Session
-		t.putTurn(c, before)
 	case events.MessageSubmitted:
 		if m, _ := t.messages.Get(b.Message); m.First != int64(e.Seq) { // its id was in use, so there is no new message
 			return nil
@@ -112,10 +111,6 @@ func updateChats(t *tables, e events.Event, body any) error {
 			into.Title, into.Titled = c.Title+events.ForkSuffix, true
 			t.chats.Put(into)
 		}
-	}
-	own, _ := t.sessions.Get(c.Session)
-	if c.Turn = TurnAssistant; turnstate.Ended(t.putTurn(c, own)) {
-		c.Turn = TurnUser
 	}
 	t.chats.Put(c)
 	return nil

@@ -17,16 +17,18 @@ CREATE TABLE chats(
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
   queue                TEXT NOT NULL,    -- ids of the messages of a person that wait, in order, with a space between them
   holds                INTEGER NOT NULL, -- a stop may hold messages of the queue
-  parent               TEXT NOT NULL,    -- of a worker: the chat that delegated to it
-  root                 TEXT NOT NULL,    -- the chat at the root of its tree: its own id if it is no worker
+  parent               TEXT NOT NULL,    -- of a delegate: the chat that delegated to it
+  root                 TEXT NOT NULL,    -- the chat at the root of its tree: its own id if it is no delegate
   depth                INTEGER NOT NULL, -- in the tree, 0 at its root
-  directory            TEXT NOT NULL,    -- where a worker works, absolute; empty for the workspace
-  worktree             TEXT NOT NULL,    -- root of a worker's git worktree, absolute; empty for none, or when it was removed
+  directory            TEXT NOT NULL,    -- where a delegate works, absolute; empty for the workspace
+  worktree             TEXT NOT NULL,    -- root of a delegate's git worktree, absolute; empty for none, or when it was removed
   branch               TEXT NOT NULL,    -- of the worktree; empty for none, or when it was removed
-  kept                 TEXT NOT NULL,    -- why the worktree of a deleted worker was kept
-  awaited              INTEGER NOT NULL, -- of a worker: the tool call that started it waits for its result
-  delegated            TEXT NOT NULL,    -- of a worker: ids of the delegated messages without a result, with a space between them
-  scheduled            TEXT NOT NULL,    -- ids of the runs of schedules in it that are not over, with a space between them
+  kept                 TEXT NOT NULL,    -- why the worktree of a deleted delegate was kept
+  awaited              INTEGER NOT NULL, -- of a delegate: the tool call that started it waits for its result
+  delegated            TEXT NOT NULL,    -- of a delegate: ids of the delegated messages without a result, with a space between them
+  current              TEXT NOT NULL,    -- turn that says its state; empty before its first
+  last_ended           TEXT NOT NULL,    -- turn that ended last; empty before the first end
+  open                 TEXT NOT NULL,    -- ids of the turns that are not over and not in the queue, with a space between them
   started              INTEGER NOT NULL, -- sequence of the event that sent its last message to OpenCode, 0 for none
   created              TEXT NOT NULL,
   updated              TEXT NOT NULL,
@@ -41,6 +43,6 @@ CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);
 CREATE INDEX chats_root ON chats(root);
 CREATE INDEX chats_parent ON chats(parent) WHERE parent <> '';
-CREATE INDEX chats_workers ON chats(last_seq) WHERE parent <> '';
+CREATE INDEX chats_delegates ON chats(last_seq) WHERE parent <> '';
 CREATE INDEX chats_removed ON chats(last_seq) WHERE removed;
 CREATE INDEX chats_worktree ON chats(first_seq) WHERE worktree <> '';

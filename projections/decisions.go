@@ -105,9 +105,7 @@ func (m *Model) ActiveDelegates(ctx context.Context) (ids []string, err error) {
 		return nil, err
 	}
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "active delegates", `SELECT c.id FROM chats c
-		WHERE c.parent<>'' AND NOT c.removed AND c.rowid IN (
-			SELECT t.rowid FROM sessions s JOIN chats t ON t.ai_engine_session_id=s.id WHERE s.turn_state IN ('queued', 'running', 'waiting')
-			UNION SELECT t.rowid FROM messages m JOIN chats t ON t.id=m.chat WHERE m.user_message_status IN ('pending','sending') AND NOT m.removed)
+		WHERE c.parent<>'' AND NOT c.removed AND c.id IN (SELECT chat FROM turns WHERE state IN ('queued', 'running', 'waiting'))
 		ORDER BY c.first_seq`, nil)
 	for _, r := range rows {
 		ids = append(ids, r.ID)

@@ -63,7 +63,7 @@ func (w Delegate) IsBelow(chat string) bool { return w.Parent == chat || w.Root 
 
 const delegateColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch, c.worktree, c.kept,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
-		CASE WHEN c.removed THEN 'deleted' WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
+		CASE WHEN c.removed THEN 'deleted' WHEN u.state IN ('running', 'waiting') THEN u.state ELSE coalesce(nullif(d.state, ''), own.state, u.state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
 		CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent,
 		(SELECT count(*) FROM waiting_requests p WHERE p.chat=c.id) +
@@ -72,8 +72,9 @@ const delegateColumns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_s
 		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens`
 
 const fromDelegates = `
-	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
+	FROM chats c LEFT JOIN turns u ON u.id=c.current
 	LEFT JOIN delegations d ON d.id=(SELECT id FROM delegations WHERE worker=c.id ORDER BY position DESC LIMIT 1)
+	LEFT JOIN turns own ON own.id=d.prompt
 	WHERE c.parent<>'' AND (NOT c.removed OR c.branch<>'') AND `
 
 const selectDelegates = "SELECT " + delegateColumns + fromDelegates
@@ -130,7 +131,7 @@ type DelegateDetail struct {
 // Delegate returns a delegate, and whether it exists.
 func (m *Model) Delegate(ctx context.Context, id string) (DelegateDetail, bool, error) {
 	return store.First[DelegateDetail](ctx, m.Model, "delegate "+id,
-		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+delegateColumns+fromDelegates+"c.id={:id}",
+		"SELECT coalesce(d.text, '') AS text, coalesce(d.state, '') AS outcome, "+delegateColumns+fromDelegates+"c.id={:id}",
 		dbx.Params{"id": id})
 }
 

@@ -31,22 +31,21 @@ const delegateIsPaused = `(
 			AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.chat=d.worker AND e.kind='abort' AND e.position>p.asked_seq))
 		OR EXISTS (SELECT 1 FROM questions q WHERE q.chat=d.worker AND q.status='asked'
 			AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.chat=d.worker AND e.kind='abort' AND e.position>q.position))
-	OR d.state='aborted' AND d.paused_by<>'' AND EXISTS (SELECT 1 FROM permissions b WHERE b.id=d.paused_by AND (b.status='draft'
+	OR u.state='aborted' AND d.paused_by<>'' AND EXISTS (SELECT 1 FROM permissions b WHERE b.id=d.paused_by AND (b.status='draft'
 		OR b.status='authorized' AND NOT EXISTS (SELECT 1 FROM messages r WHERE r.chat=d.worker AND r.role='system' AND r.position>b.decided_seq))))`
 
 // EndedDelegateTurns lists the delegated messages whose turn is over and that have no result yet, in order.
 func (m *Model) EndedDelegateTurns(ctx context.Context) ([]EndedDelegateTurn, error) {
-	return store.List[EndedDelegateTurn](ctx, m.Model, "ended turns of delegates", `SELECT d.worker, d.id AS message, d.state,
+	return store.List[EndedDelegateTurn](ctx, m.Model, "ended turns of delegates", `SELECT d.worker, d.id AS message, u.state, u.ending,
 			coalesce((SELECT p.data->>'$.text' FROM messages a JOIN parts p ON p.message=a.id
 				WHERE a.chat=d.worker AND a.session=c.ai_engine_session_id AND a.role='assistant' AND NOT a.removed AND NOT p.removed
-				AND a.ai_engine_message_id>q.ai_engine_message_id AND a.ai_engine_message_id<=d.answer
+				AND a.ai_engine_message_id>q.ai_engine_message_id AND a.ai_engine_message_id<=max(u.answer, r.ai_engine_message_id)
 				AND p.data->>'$.type'='text' AND trim(p.data->>'$.text')<>'' ORDER BY a.ai_engine_message_id DESC, p.id DESC LIMIT 1), '') AS text,
 			coalesce(nullif(q.error_payload, ''), (SELECT a.error_payload FROM messages a
-				WHERE a.chat=d.worker AND a.ai_engine_message_id=d.answer AND d.answer<>''), '') AS error,
-			`+EndingOfTurn("d.state", "last")+` AS ending
+				WHERE a.chat=d.worker AND a.ai_engine_message_id=u.answer AND u.answer<>''), '') AS error
 		FROM delegations d JOIN chats c ON c.id=d.worker JOIN messages q ON q.id=d.id
-		LEFT JOIN messages last ON last.chat=d.worker AND last.ai_engine_message_id=d.answer AND d.answer<>''
-		WHERE d.result='' AND d.state IN ('completed', 'failed', 'aborted', 'lost') AND NOT `+delegateIsPaused+`
+		JOIN turns u ON u.id=d.prompt AND u.ended>0 JOIN messages r ON r.id=d.prompt
+		WHERE d.result='' AND NOT `+delegateIsPaused+`
 		ORDER BY d.position`, nil)
 }
 
@@ -71,7 +70,7 @@ func (m *Model) UnreportedResults(ctx context.Context) ([]UnreportedResult, erro
 			UNION ALL SELECT * FROM delegations WHERE result='' AND silent_since<>'' AND silent_reported='') d
 		JOIN chats w ON w.id=d.worker JOIN chats c ON c.id=d.parent AND NOT c.removed
 		LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
-		WHERE coalesce(s.turn_state, '') NOT IN ('running', 'waiting') AND coalesce(s.awaiting, '')=''
+		WHERE NOT coalesce(s.runs, 0) AND coalesce(s.awaiting, '')=''
 		ORDER BY d.parent, CASE WHEN d.result='' THEN d.last_seq ELSE d.result_seq END`, nil)
 }
 
@@ -84,8 +83,8 @@ type RunningDelegate struct {
 // RunningDelegates lists the delegated messages whose turn runs and that were not reported as silent.
 func (m *Model) RunningDelegates(ctx context.Context) ([]RunningDelegate, error) {
 	return store.List[RunningDelegate](ctx, m.Model, "running delegates", `SELECT d.worker, d.id AS message FROM delegations d
-		JOIN chats c ON c.id=d.worker AND NOT c.removed JOIN sessions s ON s.id=c.ai_engine_session_id
-		WHERE d.result='' AND d.state='running' AND d.silent_since='' AND s.turn_state='running' ORDER BY d.position`, nil)
+		JOIN chats c ON c.id=d.worker AND NOT c.removed JOIN turns u ON u.id=d.prompt AND u.state='running'
+		WHERE d.result='' AND d.silent_since='' ORDER BY d.position`, nil)
 }
 
 // DelegateWorktree is the git worktree of a deleted delegate.
@@ -100,7 +99,7 @@ type DelegateWorktree struct {
 func (m *Model) OpenWorktrees(ctx context.Context) ([]DelegateWorktree, error) {
 	return store.List[DelegateWorktree](ctx, m.Model, "worktrees of deleted delegates", `SELECT c.id AS worker, c.worktree, c.branch
 		FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
-		WHERE c.worktree<>'' AND c.removed AND c.kept='' AND coalesce(s.turn_state, '') NOT IN ('running', 'waiting')
+		WHERE c.worktree<>'' AND c.removed AND c.kept='' AND NOT coalesce(s.runs, 0)
 			AND NOT EXISTS (SELECT 1 FROM executions x WHERE x.chat=c.id AND x.status='executing') ORDER BY c.first_seq`, nil)
 }
 

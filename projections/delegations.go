@@ -11,17 +11,15 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Delegation is a message that a parent delegated to a delegate. It ends at the event that ends its turn. Later events
-// in the delegate do not change its state, unless a prompt resumes that turn. The rows alone show which work is
-// pending.
+// Delegation is a message that a parent delegated to a delegate. It ends with its turn, unless a prompt resumes that
+// turn. The rows alone show which work is pending.
 type Delegation struct {
 	store.Record        // the id is that of the message
 	Delegate     string `db:"worker" json:"worker"` // chat
 	Parent       string `db:"parent" json:"parent"` // chat
-	State        string `db:"state" json:"state"`   // queued, running, then completed, failed, aborted, lost
+	State        string `db:"state" json:"state"`   // of the result: completed, failed, aborted, lost; empty before
 	// message whose turn counts: this one, or the one that resumed its turn
 	Prompt    string `db:"prompt" json:"-"`
-	Answer    string `db:"answer" json:"-"`      // OpenCode's id of the newest message of the answer
 	PausedBy  string `db:"paused_by" json:"-"`   // request of a used-up budget that stopped the turn
 	Result    string `db:"result" json:"result"` // id of the event with the result; empty while there is none
 	ResultSeq int64  `db:"result_seq" json:"-"`
@@ -34,7 +32,7 @@ type Delegation struct {
 	Position       int64  `db:"position" json:"position"`
 }
 
-// updateDelegations runs after chats, sessions and messages.
+// updateDelegations runs after turns.
 func updateDelegations(all *tables, e events.Event, body any) error {
 	c, found := all.chats.Get(e.Subject.ID)
 	if !found {
@@ -56,33 +54,26 @@ func updateDelegations(all *tables, e events.Event, body any) error {
 		recordReports(t, b, c)
 		for _, id := range open {
 			change(id, func(d *Delegation) {
-				answer, _ := all.messages.Get(store.RecordID(d.Answer))
-				d.resume(b, answer.Finish == "tool-calls")
+				turn, _ := all.turns.Get(d.Prompt)
+				d.resume(b, turn)
 			})
 		}
 	case events.AbortRequested:
 		for _, id := range open {
-			change(id, func(d *Delegation) { d.pause(e, b) })
+			change(id, func(d *Delegation) {
+				turn, _ := all.turns.Get(d.Prompt)
+				if e.Actor == events.ActorPolicy && b.Session == "" && !turn.IsOver() {
+					d.PausedBy = e.Cause // a used-up budget stops the turn
+				}
+			})
 		}
 	case events.DelegateFinished:
 		change(b.Message, func(d *Delegation) { d.finish(e, b) })
 		open = slices.DeleteFunc(open, func(id string) bool { return id == b.Message })
 	case events.DelegateSilent:
 		change(b.Message, func(d *Delegation) { d.SilentSince = b.Since.UTC().Format(events.TimeFormat) })
-	case opencode.MessageUpdated:
-		for _, id := range open {
-			change(id, func(d *Delegation) { d.answer(b, c) })
-		}
 	case opencode.PartUpdated:
 		recordReceipts(t, b, c)
-	}
-	for _, id := range open {
-		change(id, func(d *Delegation) {
-			// It is running, too, while its turn waits for a person.
-			if d.State = all.stateOfTurn(d.Prompt, c, body, d.State); d.State == turnstate.Waiting {
-				d.State = turnstate.Running
-			}
-		})
 	}
 	c.Delegated = strings.Join(open, " ")
 	all.chats.Put(c)
@@ -92,7 +83,7 @@ func updateDelegations(all *tables, e events.Event, body any) error {
 func addDelegation(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c Chat) bool {
 	d, found := t.Get(b.Message)
 	if !found {
-		d.Delegate, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
+		d.Delegate, d.Parent, d.Prompt, d.Position = c.ID, c.Parent, d.ID, int64(e.Seq)
 		t.Put(d)
 	}
 	return !found
@@ -131,19 +122,10 @@ func recordReceipts(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) 
 	}
 }
 
-// resume reopens a delegation whose turn a prompt of PocketCoder resumes. An OpenCode that stops in order rejects its
-// requests and reports the session as idle. The turn then counts as completed, although its answer goes on: it ended
-// with tool calls, so another step must follow.
-func (d *Delegation) resume(b events.MessageSubmitted, goesOn bool) {
-	if b.Resumes != "" && d.isOver() && (d.State != turnstate.Completed || goesOn) {
-		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
-	}
-}
-
-// pause records that a used-up budget stops the turn.
-func (d *Delegation) pause(e events.Event, b events.AbortRequested) {
-	if e.Actor == events.ActorPolicy && b.Session == "" && !d.isOver() {
-		d.PausedBy = e.Cause
+// resume reopens a delegation whose turn a prompt of PocketCoder resumes. A turn with a complete answer is not resumed.
+func (d *Delegation) resume(b events.MessageSubmitted, turn Turn) {
+	if b.Resumes != "" && turn.IsOver() && turn.State != turnstate.Completed {
+		d.Prompt, d.PausedBy = b.Message, ""
 	}
 }
 
@@ -151,14 +133,4 @@ func (d *Delegation) finish(e events.Event, b events.DelegateFinished) {
 	if d.Delegate == e.Subject.ID && d.Result == "" {
 		d.State, d.Text, d.Result, d.ResultSeq = b.Status, b.Result, e.ID, int64(e.Seq)
 	}
-}
-
-func (d *Delegation) answer(b opencode.MessageUpdated, c Chat) {
-	if b.Info.Role == "assistant" && b.SessionID == c.Session && d.State == turnstate.Running && b.Info.ID > d.Answer {
-		d.Answer = b.Info.ID
-	}
-}
-
-func (d *Delegation) isOver() bool {
-	return d.State != turnstate.Queued && d.State != turnstate.Running
 }

@@ -35,8 +35,17 @@ func (t *tables) messageID(engineMessage string) string {
 	return store.RecordID(engineMessage)
 }
 
+// reported returns the message with an id of OpenCode, an empty one for none.
+func (t *tables) reported(engineMessage string) (m Message) {
+	if engineMessage != "" {
+		m, _ = t.messages.Get(t.messageID(engineMessage))
+	}
+	return m
+}
+
 // putMessage stores a message that has changed itself: it is unread again.
 func (t *tables) putMessage(e events.Event, m Message) {
+	m.Ending = m.step().Ending()
 	if old, found := t.messages.Get(m.ID); !found || old != m {
 		m.Written = int64(e.Seq)
 		t.messages.Put(m)
@@ -48,6 +57,41 @@ func (t *tables) changeMessage(e events.Event, id string) {
 	if m, found := t.messages.Get(id); found && !m.Removed {
 		m.Written = int64(e.Seq)
 		t.messages.Put(m)
+	}
+}
+
+// putPart stores a part, and counts its kind in its message, which may come later.
+func (t *tables) putPart(e events.Event, session, engineMessage string, p part) {
+	m, found := t.messages.Get(p.Message)
+	if !found {
+		m = t.message(engineMessage, session, e)
+	}
+	if before, _ := t.parts.Get(p.ID); !before.Removed {
+		m.count(before.Kind, -1)
+	}
+	if !p.Removed {
+		m.count(p.Kind, 1)
+	}
+	t.parts.Put(p)
+	m.Ending = m.step().Ending()
+	if !m.Removed {
+		m.Written = int64(e.Seq)
+	}
+	t.messages.Put(m)
+}
+
+// deny records that a request of a call of a message was denied without a reason, or that a question of it was
+// dismissed: OpenCode ends the turn.
+func (t *tables) deny(chat, engineMessage string) {
+	m, found := t.messages.Get(t.messageID(engineMessage))
+	if !found || m.Chat != chat || m.Denied {
+		return
+	}
+	m.Denied = true
+	m.Ending = m.step().Ending()
+	t.messages.Put(m)
+	if s, found := t.sessions.Get(m.Session); found {
+		t.putSession(s)
 	}
 }
 
@@ -76,6 +120,8 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 		}
 		if s.Answer(m.ID, b.Info); m.Removed {
 			s.Processing = s.Processing.With(m.ID, false)
+		} else {
+			s.Newest = max(s.Newest, m.EngineMessage)
 		}
 		t.clearError(e, m.Parent)
 	} else {
@@ -130,7 +176,7 @@ func (m *Message) fillAssistant(i opencode.Message) {
 
 func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	s := t.session(b.SessionID, e)
-	t.putSession(s)
+	defer func() { t.putSession(s) }()
 	info := b.Part
 	p, found := t.parts.Get(info.ID)
 	if !found {
@@ -145,8 +191,8 @@ func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 		p.Reused = p.Reused || p.Called != "" && p.Called != called
 		p.Called = cmp.Or(p.Called, called)
 	}
-	t.parts.Put(p)
-	t.changeMessage(e, p.Message)
+	p.Kind = kindOf(info)
+	t.putPart(e, b.SessionID, info.MessageID, p)
 	if info.Type != "text" || info.Synthetic {
 		info.Text = ""
 	}
@@ -190,8 +236,7 @@ func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
 		p.OCSeq, p.Message, p.Chat, p.Data = -1, t.messageID(b.MessageID), e.Subject.ID, "{}"
 	}
 	p.Removed = true
-	t.parts.Put(p)
-	t.changeMessage(e, p.Message)
+	t.putPart(e, b.SessionID, b.MessageID, p)
 	t.putSession(s)
 }
 
@@ -234,7 +279,7 @@ func endTurn(t *tables, e events.Event, session, outcome string, payload store.J
 	t.putSession(s)
 }
 
-// endStatus returns the status of messages and subagents whose turn ended. What was lost has failed.
+// endStatus returns the status of messages and subagents whose turn ended. A lost one has failed.
 func endStatus(outcome string) string {
 	if outcome == turnstate.Lost {
 		return statusFailed

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
@@ -45,7 +46,14 @@ type Message struct {
 	Origin      store.JSON `db:"origin" json:"-"`          // of a person's in a messenger: events.Origin
 	ByPerson    bool       `db:"by_person" json:"-"`       // a person submitted it, so that a stop of the turn holds it
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
-	Position    int64      `db:"position" json:"position"` // order within the chat
+	// of an assistant's: how a turn ends with it; empty while it is written, and if another step follows
+	Ending turnstate.Ending `db:"ending" json:"ending"`
+	Texts  int64            `db:"texts" json:"-"` // parts with more than blanks
+	Calls  int64            `db:"calls" json:"-"` // parts that are tool calls
+	Ends   int64            `db:"ends" json:"-"`  // parts that say that it is over
+	// a request of a call was denied without a reason, or a question was dismissed
+	Denied   bool  `db:"denied" json:"-"`
+	Position int64 `db:"position" json:"position"` // order within the chat
 	// sequence of the event that wrote it or a part of it last: the end of a command changes its marks, but does not
 	// make it unread
 	Written int64 `db:"written_seq" json:"-"`
@@ -69,6 +77,46 @@ type part struct {
 	Data         store.JSON `db:"data"`
 	Called       string     `db:"called"`
 	Reused       bool       `db:"reused"`
+	Kind         string     `db:"kind"` // what it says about the end of its message: text, call, end; empty for nothing
+}
+
+// kindOf returns the kind of a part.
+func kindOf(p opencode.Part) string {
+	switch {
+	case p.Type == "text" && strings.TrimSpace(p.Text) != "":
+		return "text"
+	case p.Type == "tool":
+		return "call"
+	case p.Type == "step-finish":
+		return "end"
+	}
+	return ""
+}
+
+// count counts a part of a kind in its message: 1 for a new one, -1 for one that is gone.
+func (m *Message) count(kind string, by int64) {
+	switch kind {
+	case "text":
+		m.Texts += by
+	case "call":
+		m.Calls += by
+	case "end":
+		m.Ends += by
+	}
+}
+
+// step returns what the end of a turn depends on. A message of no assistant is no step.
+func (m Message) step() turnstate.Step {
+	if m.Role != roleAssistant {
+		return turnstate.Step{}
+	}
+	s := turnstate.Step{Outcome: m.EngineStatus, Infrastructure: m.ErrorDomain == domainInfrastructure,
+		Error: opencode.Error{RawMessage: []byte(m.ErrorPayload)}.Name(), Finish: m.Finish, Agent: m.Agent,
+		HasText: m.Texts > 0, HasCall: m.Calls > 0, IsWhole: m.Ends > 0, IsDenied: m.Denied}
+	if s.Outcome == statusProcessing {
+		s.Outcome = ""
+	}
+	return s
 }
 
 // engineID maps OpenCode's id of a message to ours.

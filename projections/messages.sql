@@ -28,11 +28,16 @@ CREATE TABLE messages(
   notice                TEXT NOT NULL,    -- a sentence about how it was delivered: another model answers than the selected one
   delivery              TEXT NOT NULL,    -- of a person's message: queue, steer
   sender                TEXT NOT NULL,    -- chat whose assistant wrote it; empty for a person
-  reports               TEXT NOT NULL,    -- JSON list of the delegated messages whose workers it reports on
+  reports               TEXT NOT NULL,    -- JSON list of the delegated messages whose delegates it reports on
   schedule              TEXT NOT NULL,    -- record of the schedule that submitted it; empty for all others
   origin                TEXT NOT NULL,    -- JSON object: from which channel a person wrote it, and as whom; empty for none
   by_person             INTEGER NOT NULL, -- a person submitted it: a stop of the turn holds it
   copied                INTEGER NOT NULL, -- by a fork: what it cost was spent where it was written
+  ending                TEXT NOT NULL,    -- assistant: how a turn ends with it; empty while it is written, and if another step follows
+  texts                 INTEGER NOT NULL, -- of its parts, those with more than blanks
+  calls                 INTEGER NOT NULL, -- those that are tool calls
+  ends                  INTEGER NOT NULL, -- those that say that it is over
+  denied                INTEGER NOT NULL, -- a request of a call was denied without a reason, or a question dismissed
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none
   created               TEXT NOT NULL,
@@ -59,6 +64,7 @@ CREATE TABLE parts(
   data      TEXT NOT NULL,    -- JSON
   called    TEXT NOT NULL,    -- of a tool call: hash of its tool and of the arguments that the gate reads, as they were at first
   reused    INTEGER NOT NULL, -- they changed later: the model gave two calls one id
+  kind      TEXT NOT NULL,    -- what it says about the end of its message: text, call, end; empty for nothing
   created   TEXT NOT NULL,
   updated   TEXT NOT NULL,
   first_seq INTEGER NOT NULL,

@@ -6,7 +6,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/turnstate"
 )
 
 type ShownMessage struct {
@@ -16,8 +15,6 @@ type ShownMessage struct {
 	Commands store.JSON `db:"commands" json:"commands"`
 	// the subagent's session whose message it is; empty in the chat's own conversation
 	Subagent string `db:"subagent" json:"subagent"`
-	// how the turn ended with it; empty if it was not its last step, or is not over
-	Ending turnstate.Ending `db:"ending" json:"ending"`
 }
 
 // Messages lists the messages of a chat and its subagents, in order. The parts of a message that OpenCode does not have
@@ -63,5 +60,5 @@ func CommandsOf(messages string) string {
 // SelectShown selects the shown content of messages m. A condition on m follows it.
 var SelectShown = `SELECT m.*, ` + CommandsOf("m") + ` AS commands, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
-		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent, ` + EndingOfMessage("m") + ` AS ending
+		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent
 	FROM messages m WHERE `

@@ -41,7 +41,7 @@ type PendingMessage struct {
 const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.titled AS chat_titled, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
 		c.started AS chat_started, (SELECT max(started) FROM chats WHERE user=c.user) AS user_started,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
-		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
+		coalesce(NOT s.runs AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
 
 // PendingMessages lists messages that are pending or sending, in log order. It leaves out messages of deleted chats.
@@ -75,7 +75,7 @@ func (m *Model) ReportedMessage(ctx context.Context, chat, tail string) (Reporte
 // UnansweredMessages lists messages that were delivered and have no answer yet.
 func (m *Model) UnansweredMessages(ctx context.Context) ([]PendingMessage, error) {
 	return store.List[PendingMessage](ctx, m.Model, "unanswered messages", selectOutbox+`
-		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE turn_state IN ('running', 'waiting') AND processing='' AND awaiting<>'')
+		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE runs AND processing='' AND awaiting<>'')
 		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
 }
 

@@ -116,6 +116,9 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 // one.
 func (t *tables) putPermission(p Permission) {
 	t.permissions.Put(p)
+	if p.Status == events.Denied && p.Reason == "" {
+		t.deny(p.Chat, p.EngineMessage)
+	}
 	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.WaitsForPerson() && !p.Interrupted)
 }
 
@@ -145,7 +148,7 @@ func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), encodedList(b.Always)
 	p.EngineMessage, p.Call = b.Tool.MessageID, b.Tool.CallID
 	p.Status, p.Source, p.Message = events.Draft, engineType, b.Line()
-	p.Request, p.Files, p.AskedSeq = b.Request(), "[]", int64(e.Seq)
+	p.Request, p.Files, p.AskedSeq = b.ContentHash(), "[]", int64(e.Seq)
 	t.permissions.Put(p)
 	return nil
 }
@@ -165,7 +168,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 	ask := events.PermissionAsk{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
-	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
+	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.ContentHash(), int64(e.Seq)
 	p.Status, p.Source, p.Replied, p.Message = events.Draft, SourceAPI, true, cmp.Or(b.Message, ask.Line())
 	p.Files = "[]"
 	t.permissions.Put(p)

@@ -153,8 +153,9 @@ var projections = []projection{
 	{"artifacts", events.ScopeChat, updateArtifacts},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, updateEffects},
+	{"turns", events.ScopeChat, updateTurns},
 	{"delegations", events.ScopeChat, updateDelegations},
-	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
+	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // begin with config and follow their turns
 	{"channel_messages", events.ScopeChat, updateChannelMessages},
 	{"webhook_failures", events.ScopeConfig, updateWebhookFailures},
 	{"notifications", "", updateNotifications},

@@ -55,12 +55,12 @@ func (q Question) WaitsForPerson() bool { return q.Status == QuestionAsked && !q
 // questionTable is the table of questions while an event changes it.
 type questionTable struct {
 	*store.Table[Question]
-	setWaiting func(session, question string, on bool)
+	all *tables
 }
 
 // updateQuestions applies an event of a chat. The turn of a session waits for the answers to its questions.
 func updateQuestions(all *tables, e events.Event, body any) error {
-	t := questionTable{all.questions, all.setWaiting}
+	t := questionTable{all.questions, all}
 	switch b := body.(type) {
 	case events.QuestionAsk:
 		t.add(e, b, false)
@@ -92,7 +92,10 @@ func questionID(engineQuestion string, index int) string {
 
 func (t questionTable) put(q Question) {
 	t.Put(q)
-	t.setWaiting(q.Session, q.ID, q.WaitsForPerson() && !q.Interrupted)
+	if q.Status == QuestionRejected && q.Call != "" {
+		t.all.deny(q.Chat, q.EngineMessage)
+	}
+	t.all.setWaiting(q.Session, q.ID, q.WaitsForPerson() && !q.Interrupted)
 }
 
 // change changes every question of those asked together.
@@ -139,7 +142,7 @@ func (t questionTable) add(e events.Event, b events.QuestionAsk, own bool) {
 			labels, descriptions = append(labels, o.Label), append(descriptions, o.Description)
 		}
 		q.EngineQuestion, q.Index, q.Session, q.Chat = b.ID, int64(i), b.SessionID, e.Subject.ID
-		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
+		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.ContentHash()
 		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
 		q.Own = own
 		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)

@@ -7,7 +7,7 @@ CREATE TABLE schedule_runs(
   first_due TEXT NOT NULL,    -- the first due time that it covers; empty for its own alone
   manual    INTEGER NOT NULL, -- a person or an agent started it
   state     TEXT NOT NULL,    -- queued, running, waiting, completed, failed, aborted, lost, skipped
-  reason    TEXT NOT NULL,    -- why it was skipped or stopped
+  reason    TEXT NOT NULL,    -- why it was skipped, was stopped or has no complete answer
   started   TEXT NOT NULL,
   finished  TEXT NOT NULL,    -- empty while it is not over
   max_cost  REAL NOT NULL,    -- in the provider's currency, 0 is no limit

@@ -30,28 +30,20 @@ type Session struct {
 	OCSeq        int64      `db:"oc_seq" json:"-"`
 	Retry        store.JSON `db:"retry" json:"-"` // opencode.Retry while OpenCode waits for the provider
 	turnstate.Turn
-	TurnState string `db:"turn_state" json:"turn_state"` // of package turnstate
+	Runs   bool   `db:"runs" json:"-"`   // OpenCode works in it, or waits there for a person
+	Newest string `db:"newest" json:"-"` // OpenCode's id of its newest message of the assistant
 }
 
-// putSession stores a session and the state of its turn.
+// putSession stores a session.
 func (t *tables) putSession(s Session) {
-	chat, _ := t.chats.Get(s.Chat)
-	t.putTurn(chat, s)
-}
-
-// putTurn is putSession after a change of the chat. It returns the state.
-func (t *tables) putTurn(c Chat, s Session) string {
 	if s.Status != turnstate.Retrying {
 		s.Retry = ""
 	}
-	s.TurnState = s.State(t.sending(s), c.Session == s.ID && c.Outbox > 0)
-	if s.ID != "" {
-		t.sessions.Put(s)
-	}
+	s.Runs = s.Turn.Runs(t.sending(s))
+	t.sessions.Put(s)
 	if s.Parent != "" {
 		t.putSubagent(s)
 	}
-	return s.TurnState
 }
 
 // sending reports whether the message that the session awaits an answer to is still being sent.

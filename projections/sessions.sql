@@ -20,11 +20,12 @@ CREATE TABLE sessions(
   unanswered    TEXT NOT NULL,    -- engine id of the newest user message that nothing has answered, whoever sent it
   waiting       TEXT NOT NULL,    -- sorted ids of permissions and questions, of subagents too, that wait for a person
   outcome       TEXT NOT NULL,    -- how its last turn ended, as far as is known: completed, failed, aborted, lost
-  turn_state    TEXT NOT NULL,    -- of its last turn: queued, running, waiting, completed, failed, aborted, lost; empty for none
+  runs          INTEGER NOT NULL, -- OpenCode works in it, or waits there for a person
+  newest        TEXT NOT NULL,    -- engine id of its newest message of the assistant
   created       TEXT NOT NULL,
   updated       TEXT NOT NULL,
   first_seq     INTEGER NOT NULL,
   last_seq      INTEGER NOT NULL,
   removed       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX sessions_turn ON sessions(turn_state);
+CREATE INDEX sessions_running ON sessions(id) WHERE runs;

@@ -24,7 +24,7 @@ type Subagent struct {
 	Position   int64  `db:"position" json:"position"`
 }
 
-// SubagentRunning is the status of a subagent that has not ended; it ends as its last message does.
+// SubagentRunning is the status of a subagent that has not ended. Without a complete answer it has failed.
 const SubagentRunning = "running"
 
 // putSubagent stores the subagent of a session. It is running while the turn of its session is. A subagent without a
@@ -36,8 +36,9 @@ func (t *tables) putSubagent(s Session) {
 	}
 	a.Delegating, a.Agent, a.Title = s.Parent, s.Agent, s.Title
 	status := SubagentRunning
-	if turnstate.Ended(s.TurnState) && s.TurnState != "" {
-		status = endStatus(s.TurnState)
+	if state := s.State(s.Runs); turnstate.Ended(state) && state != "" {
+		state, _ = turnstate.End(state, t.reported(s.Newest).step())
+		status = endStatus(state)
 	}
 	if status != a.Status {
 		a.Status, a.Finished = status, ""
@@ -48,27 +49,8 @@ func (t *tables) putSubagent(s Session) {
 	t.subagents.Put(a)
 }
 
-// ShownSubagent is a subagent and its status by its last answer, which may not be complete.
-type ShownSubagent struct {
-	Subagent
-	Ended string `db:"ended"`
-}
-
-// SelectSubagents selects ShownSubagents with the alias a. A condition follows it.
-var SelectSubagents = "SELECT a.*, " + StatusOfSubagent("a") + " AS ended FROM subagents a WHERE "
-
-// Shown returns the subagents with the status by their last answers.
-func Shown(rows []ShownSubagent) []Subagent {
-	all := make([]Subagent, len(rows))
-	for i, row := range rows {
-		all[i], all[i].Status = row.Subagent, row.Ended
-	}
-	return all
-}
-
 // Subagents lists a chat's subagents in the order they were started.
 func (m *Model) Subagents(ctx context.Context, chat string) ([]Subagent, error) {
-	rows, err := store.List[ShownSubagent](ctx, m.Model, "subagents of "+chat,
-		SelectSubagents+"a.chat={:chat} ORDER BY a.position", dbx.Params{"chat": chat})
-	return Shown(rows), err
+	return store.List[Subagent](ctx, m.Model, "subagents of "+chat,
+		"SELECT * FROM subagents WHERE chat={:chat} ORDER BY position", dbx.Params{"chat": chat})
 }

@@ -23,6 +23,7 @@ type tables struct {
 	config        *store.Table[Config]
 	users         *store.Table[User]
 	effects       *store.Table[Effect]
+	turns         *store.Table[Turn]
 	delegations   *store.Table[Delegation]
 	scheduleRuns  *store.Table[ScheduleRun]
 	outgoing      *store.Table[ChannelMessage]
@@ -55,7 +56,8 @@ func openTables(tx *store.Tx) *tables {
 		config:        store.OpenTable[Config](tx, "config", shown),
 		users:         store.OpenTable[User](tx, "users", shown),
 		effects:       store.OpenTable[Effect](tx, "effects", hidden),
-		delegations:   store.OpenTable[Delegation](tx, "delegations", hidden), // clients see the chats of workers
+		turns:         store.OpenTable[Turn](tx, "turns", hidden),             // chats, messages and runs change with them
+		delegations:   store.OpenTable[Delegation](tx, "delegations", hidden), // clients see the chats of delegates
 		scheduleRuns:  store.OpenTable[ScheduleRun](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[ChannelMessage](tx, "channel_messages", shown),
 		failures:      store.OpenTable[WebhookFailure](tx, "webhook_failures", shown),

@@ -2,11 +2,14 @@ package projections_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 const (
@@ -157,6 +160,118 @@ func TestTurnFollowsTheChatsOwnSession(t *testing.T) {
 					t.Fatalf("after step %d (%s) it is the turn of %s", i+1, step.event.RawSubject, chat.Turn)
 				}
 			}
+		})
+	}
+}
+
+// turns returns the turns of the chat in order, as "id state ending", and the current one with a star.
+func turns(t *testing.T, m *projections.Model) (all []string) {
+	t.Helper()
+	current := chat(t, m).Current
+	rows, err := store.List[projections.Turn](t.Context(), m.Model, "turns", "SELECT * FROM turns ORDER BY position", nil)
+	is.New(t).NoErr(err)
+	for _, u := range rows {
+		line := strings.TrimSpace(u.ID + " " + u.State + " " + string(u.Ending))
+		if u.ID == current {
+			line = "*" + line
+		}
+		is.New(t).Equal(u.IsOver(), u.Ended > 0)
+		all = append(all, line)
+	}
+	return all
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	type s = *eventBuilder
+	const removed = `{"sessionID":"ses_own","messageID":"msg_a","partID":"prt_msg_a_1"}`
+	for name, c := range map[string]struct {
+		happens func(s) []any // events, and lists of them, after m1 was sent
+		want    string
+	}{
+		"it runs": {func(s s) []any { return nil }, "*m1 running"},
+		"answered": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "stop", "text"), s.status(ses, "idle")}
+		}, "*m1 completed complete"},
+		"its stream broke off": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "unknown", "text"), s.status(ses, "idle")}
+		}, "*m1 failed lost"},
+		"OpenCode went away": {func(s s) []any { return []any{s.own(events.TurnLost{Session: ses})} }, "*m1 lost lost"},
+		"and ended it after all": {func(s s) []any {
+			return []any{s.assistant(ses, "msg_a", msg1, ""), s.own(events.TurnLost{Session: ses}),
+				s.step("msg_a", msg1, "stop", "text")}
+		}, "*m1 completed complete"},
+		"its text never came": {func(s s) []any {
+			return []any{s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"),
+				s.partIn(ses, "msg_a", "prt_9", "step-finish", "")}
+		}, "*m1 failed empty"},
+		"its text came late": {func(s s) []any {
+			return []any{s.assistant(ses, "msg_a", msg1, ended), s.partIn(ses, "msg_a", "prt_9", "step-finish", ""),
+				s.status(ses, "idle"), s.partIn(ses, "msg_a", "prt_1", "text", `,"text":"late"`)}
+		}, "*m1 completed complete"},
+		"its parts came first": {func(s s) []any {
+			return []any{s.partIn(ses, "msg_a", "prt_9", "step-finish", ""),
+				s.partIn(ses, "msg_a", "prt_1", "text", `,"text":"early"`), s.assistant(ses, "msg_a", msg1, ended),
+				s.status(ses, "idle")}
+		}, "*m1 completed complete"},
+		"its text was removed": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "stop", "text"), s.status(ses, "idle"),
+				s.opencode(true, "message.part.removed", removed)}
+		}, "*m1 failed empty"},
+		"a person is asked": {func(s s) []any {
+			return []any{s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "ls"),
+				s.own(events.PermissionReferred{Permission: "per_1"})}
+		}, "*m1 waiting"},
+		"a denial came late": {func(s s) []any {
+			ask := s.opencode(false, "permission.asked", fmt.Sprintf(
+				`{"id":"per_1","sessionID":%q,"permission":"bash","tool":{"messageID":"msg_a","callID":"c1"}}`, ses))
+			return []any{ask, s.step("msg_a", msg1, "tool-calls", "text"), s.status(ses, "idle"),
+				s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
+		}, "*m1 failed denied"},
+		"stopped after a call": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "tool-calls", "text"), s.own(events.AbortRequested{}), s.status(ses, "idle")}
+		}, "*m1 aborted stopped"},
+		"another waits": {func(s s) []any { return []any{s.submitted("m2")} }, "*m1 running, m2 queued"},
+		"the other one is next": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "stop", "text"), s.submitted("m2"), s.status(ses, "idle")}
+		}, "m1 completed complete, *m2 queued"},
+		"the other one is deleted": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "stop", "text"), s.submitted("m2"), s.status(ses, "idle"),
+				s.own(events.MessageWithdrawn{Message: "m2"})}
+		}, "*m1 completed complete, m2 aborted stopped"},
+		"a stop holds the other one": {func(s s) []any {
+			return []any{s.submitted("m2"), s.own(events.AbortRequested{}), s.assistant(ses, "msg_a", msg1, aborted),
+				s.status(ses, "idle")}
+		}, "*m1 aborted stopped, m2 queued"},
+		"the other one joins it": {func(s s) []any {
+			return []any{s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2),
+				s.step("msg_b", msg2, "length", "text"), s.status(ses, "idle")}
+		}, "m1 failed cut, *m2 failed cut"},
+		"the other one fails": {func(s s) []any {
+			return []any{s.step("msg_0011", msg1, "length", "text"), s.status(ses, "idle"), s.submitted("m2"),
+				s.sending("m2", msg2), s.delivered("m2", msg2), s.failed(ses, "UnknownError")}
+		}, "m1 failed cut, *m2 failed failed"},
+		"the chat is deleted": {func(s s) []any {
+			return []any{s.submitted("m2"), s.own(events.Deleted{})}
+		}, "m1 aborted stopped, *m2 aborted stopped"},
+		"OpenCode works by itself": {func(s s) []any {
+			return []any{s.step("msg_a", msg1, "stop", "text"), s.status(ses, "idle"), s.status(ses, "busy")}
+		}, "m1 completed complete, *ses_own running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, s := still(t), &eventBuilder{t: t}
+			feed(t, m, s.begun()...)
+			feed(t, m, s.status(ses, "busy"))
+			for _, one := range c.happens(s) {
+				switch one := one.(type) {
+				case events.Event:
+					feed(t, m, one)
+				case []events.Event:
+					feed(t, m, one...)
+				}
+			}
+			is.New(t).Equal(strings.Join(turns(t, m), ", "), c.want)
 		})
 	}
 }

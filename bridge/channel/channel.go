@@ -145,8 +145,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.running = map[string]*connection{}
 	h.busy.Go(func() { h.every(ctx, typingEvery, h.showTyping) })
 	h.busy.Go(func() { h.every(ctx, sweepEvery, h.Channels.Sweep) })
-	loop := outbox.Loop[projections.ChannelMessage]{Name: "messages of channels", Model: h.Model, Logger: h.Logger,
-		Pauses: h.RetryAfter, Open: h.open, Try: h.deliver, Most: maxOpen, Drop: h.drop}
+	loop := outbox.Loop[projections.ChannelMessage]{Name: "messages of channels", Log: h.Channels.Log,
+		Model: h.Model, Logger: h.Logger, Pauses: h.RetryAfter, Open: h.open,
+		Plan: outbox.InOrder[projections.ChannelMessage], Try: h.deliver, Most: maxOpen, Drop: h.drop}
 	return loop.Run(ctx)
 }
 

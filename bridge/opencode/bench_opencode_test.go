@@ -19,7 +19,7 @@ func BenchmarkReconnect(b *testing.B) {
 	w.copySession(session, *reconnectSessions)
 
 	disconnect := w.connect()
-	w.must(w.outbox.WaitConnected(b.Context()))
+	w.must(w.outbox.Ingest.WaitConnected(b.Context()))
 	for i := 0; b.Loop(); i++ {
 		disconnect()
 		w.rename(session, "renamed")
@@ -27,7 +27,7 @@ func BenchmarkReconnect(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		began := time.Now()
 		disconnect = w.connect()
-		w.must(w.outbox.WaitConnected(b.Context()))
+		w.must(w.outbox.Ingest.WaitConnected(b.Context()))
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms")
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64((after.TotalAlloc-before.TotalAlloc)>>20), "allocated-MiB")

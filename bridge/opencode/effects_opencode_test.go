@@ -126,7 +126,8 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 		IdleLimit: ingest.DefaultIdleLimit,
 	}
 	out := &outbox.Outbox{
-		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
+		Ingest: in, Engine: in.Engine, Directory: in.Directory, Log: log, Model: in.Model, Logger: in.Logger, Pause: in.Pause,
+		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
 		RetryAfter: effects.RetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
 	}
 	out.Snapshots = &snapshots.Snapshots{Workspace: w.workspace, Dir: supervisor.SnapshotDir(), Kept: t.TempDir(),

@@ -182,7 +182,7 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	many := w.session("many")
 	w.copySession(many, 130) // more than one page names
 	disconnect := w.connect()
-	w.must(w.outbox.WaitConnected(t.Context()))
+	w.must(w.outbox.Ingest.WaitConnected(t.Context()))
 	w.holdsHistory()
 	chat := w.chat()
 	w.say(chat, "@@say one")
@@ -206,14 +206,14 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 		w.must(err)
 		return len(asks) == 1
 	})
-	before := w.outbox.Condition().Stored
+	before := w.outbox.Ingest.Condition().Stored
 	defer w.connect()()
-	w.must(w.outbox.WaitConnected(t.Context()))
-	t.Log("events stored after the reconnect:", w.outbox.Condition().Stored-before)
+	w.must(w.outbox.Ingest.WaitConnected(t.Context()))
+	t.Log("events stored after the reconnect:", w.outbox.Ingest.Condition().Stored-before)
 	w.holdsHistory(deleted)
 	row, _, err := w.model.Session(t.Context(), own)
 	is.NoErr(err)
-	is.True(row.TurnState != "") // the read model has caught up
+	is.True(row.Outcome != "") // the read model has caught up
 	is.Equal(w.title(many), "renamed")
 	asks, err := w.model.PendingRequests(t.Context())
 	is.NoErr(err)

@@ -62,6 +62,7 @@ func (a Again) Unwrap() error { return a.Err }
 // Loop carries out effects of one kind. Fields without a comment must be set.
 type Loop[T any] struct {
 	Name   string // of the effects, for the log
+	Log    *log.Log
 	Model  *projections.Model
 	Logger *slog.Logger
 	Pauses []time.Duration // between tries; the last one repeats
@@ -70,7 +71,7 @@ type Loop[T any] struct {
 	// the latest after next.
 	Open func(ctx context.Context) (open []Effect[T], next time.Duration, err error)
 	Try  func(ctx context.Context, e Effect[T]) error
-	// Plan returns the open effects that are tried now. running are those whose try has not ended. InOrder if it is nil.
+	// Plan returns the open effects that are tried now, such as InOrder. running are those whose try has not ended.
 	Plan func(open, running []Effect[T], now time.Time) []Effect[T]
 
 	// Most limits how many effects of a target wait. Drop records that one was dropped: the oldest except for the first,
@@ -82,84 +83,81 @@ type Loop[T any] struct {
 	// Ready waits until effects can be tried. It returns a channel that is closed once no effect has to wait for its
 	// next try any more. It may be nil.
 	Ready func(ctx context.Context) (<-chan struct{}, error)
-}
 
-// state is what a running Loop knows.
-type state[T any] struct {
-	*Loop[T]
 	progress map[string]Progress  // of the open effects
 	running  map[string]Effect[T] // whose try has not ended
-	ended    chan result[T]
+	ended    chan func()          // notes the result of a try
 	trying   sync.WaitGroup
-	reset    <-chan struct{}
+	reset    <-chan struct{} // the result of Ready
 }
 
-// result is the result of a try.
-type result[T any] struct {
-	Effect[T]
-	err   error
-	reset <-chan struct{} // when the try began
-}
-
-// failPause is the pause after the open effects could not be listed.
-const failPause = time.Second
+const (
+	failPause   = time.Second     // after the open effects could not be listed, or one could not be dropped
+	lastTimeout = 2 * time.Second // of the request for the end of the log
+	maxDropped  = 20              // effects that are dropped before others are tried
+)
 
 // Run carries out effects until ctx ends, and waits for the tries that it began. The read models must have caught up.
-func (l *Loop[T]) Run(ctx context.Context) (err error) {
+func (l *Loop[T]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &state[T]{Loop: l, progress: map[string]Progress{}, running: map[string]Effect[T]{}, ended: make(chan result[T])}
-	defer s.trying.Wait()
+	l.progress, l.running, l.ended = map[string]Progress{}, map[string]Effect[T]{}, make(chan func())
+	defer l.trying.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
 		if l.Ready != nil {
-			if s.reset, err = l.Ready(ctx); err != nil {
+			reset, err := l.Ready(ctx)
+			if err != nil {
 				return err
 			}
+			l.forgetPauses() // the earlier channel may have been closed meanwhile
+			l.reset = reset
 		}
 		woken := l.Model.Woken()
-		next, err := s.start(ctx)
+		next, err := l.start(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Logger.Warn("list open "+l.Name, "err", err)
 			next = failPause
 		}
-		s.wait(ctx, woken, next)
+		l.wait(ctx, woken, next)
 	}
 	return ctx.Err()
 }
 
 // start begins the tries that are due. It returns the time after which others may be.
-func (s *state[T]) start(ctx context.Context) (next time.Duration, err error) {
-	if err := s.Model.CatchUp(ctx); err != nil { // read models that are being rebuilt are behind the log
+func (l *Loop[T]) start(ctx context.Context) (next time.Duration, err error) {
+	asking, cancel := context.WithTimeout(ctx, lastTimeout)
+	last, err := l.Log.Last(asking)
+	cancel()
+	if err == nil {
+		err = l.Model.Wait(ctx, last) // read models that are being rebuilt are behind the log
+	}
+	if err != nil {
 		return 0, err
 	}
-	seq := s.Model.Seq()
-	open, next, err := s.Open(ctx)
-	if err != nil || s.Model.Seq() < seq { // a rebuild began meanwhile; its end wakes the loop
+	open, next, err := l.Open(ctx)
+	if err != nil || l.Model.Seq() < last { // a rebuild began meanwhile; its end wakes the loop
 		return next, err
 	}
-	if open, err = s.drop(ctx, open); err != nil {
-		return next, err
+	open, isLeft := l.drop(ctx, open)
+	if isLeft {
+		next = min(next, failPause)
 	}
 	known, now := map[string]Progress{}, time.Now()
 	for i, e := range open {
-		open[i].Progress = s.progress[e.Key]
+		open[i].Progress = l.progress[e.Key]
 		known[e.Key] = open[i].Progress
 		if after := open[i].After; after.After(now) {
 			next = min(next, after.Sub(now))
 		}
 	}
-	s.progress = known
-	plan := s.Plan
-	if plan == nil {
-		plan = InOrder
-	}
-	for _, e := range plan(open, slices.Collect(maps.Values(s.running)), now) {
-		s.running[e.Key] = e
-		reset := s.reset
-		s.trying.Go(func() {
-			r := result[T]{e, s.Try(ctx, e), reset}
+	l.progress = known
+	for _, e := range l.Plan(open, slices.Collect(maps.Values(l.running)), now) {
+		l.running[e.Key] = e
+		reset := l.reset
+		l.trying.Go(func() {
+			err := l.Try(ctx, e)
 			select {
-			case s.ended <- r:
+			case l.ended <- func() { l.end(e, err, reset) }:
 			case <-ctx.Done():
 			}
 		})
@@ -167,27 +165,34 @@ func (s *state[T]) start(ctx context.Context) (next time.Duration, err error) {
 	return next, nil
 }
 
-// drop drops the effects of targets for which too many wait, and returns the others.
-func (s *state[T]) drop(ctx context.Context, open []Effect[T]) (rest []Effect[T], err error) {
-	if s.Most == 0 {
-		return open, nil
+// drop drops effects of targets for which too many wait, and returns the others. isLeft reports whether some of these
+// must still be dropped: drop drops maxDropped at most, and none of a target for which that fails.
+func (l *Loop[T]) drop(ctx context.Context, open []Effect[T]) (rest []Effect[T], isLeft bool) {
+	if l.Most == 0 {
+		return open, false
 	}
-	waiting, isLater := map[string]int{}, map[string]bool{}
+	waiting, isLater, hasFailed, dropped := map[string]int{}, map[string]bool{}, map[string]bool{}, 0
 	for _, e := range open {
 		waiting[e.Target]++
 	}
 	for _, e := range open {
-		if waiting[e.Target] > s.Most && isLater[e.Target] {
-			waiting[e.Target]--
-			if err := s.Drop(ctx, e); err != nil {
-				return nil, err
+		_, runs := l.running[e.Key]
+		if waiting[e.Target] > l.Most && isLater[e.Target] && !runs {
+			if isLeft = isLeft || dropped == maxDropped; dropped < maxDropped && !hasFailed[e.Target] {
+				err := l.Drop(ctx, e)
+				if err == nil {
+					waiting[e.Target]--
+					dropped++
+					continue
+				}
+				l.Logger.Warn("drop one of the "+l.Name, "effect", e.Key, "target", e.Target, "err", err)
+				hasFailed[e.Target], isLeft = true, true
 			}
-			continue
 		}
 		isLater[e.Target] = true
 		rest = append(rest, e)
 	}
-	return rest, nil
+	return rest, isLeft
 }
 
 // InOrder returns the first effect of each target, if it may be tried now.
@@ -208,51 +213,58 @@ func InOrder[T any](open, running []Effect[T], now time.Time) (due []Effect[T]) 
 }
 
 // wait blocks until something may be due.
-func (s *state[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
+func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 	waiting, cancel := context.WithTimeout(ctx, next)
 	defer cancel()
 	awake := make(chan error, 1)
-	go func() { awake <- s.Model.Awake(waiting, woken) }()
+	go func() { awake <- l.Model.Awake(waiting, woken) }()
 	select {
-	case r := <-s.ended:
-		s.end(r)
-	case <-s.reset:
-		for key, p := range s.progress {
-			p.After = time.Time{}
-			s.progress[key] = p
-		}
-	case <-s.Woken:
+	case end := <-l.ended:
+		end()
+	case <-l.reset:
+		l.forgetPauses()
+	case <-l.Woken:
 	case <-awake:
 	}
 	for { // several tries may have ended
 		select {
-		case r := <-s.ended:
-			s.end(r)
+		case end := <-l.ended:
+			end()
 		default:
 			return
 		}
 	}
 }
 
-// end notes the result of a try.
-func (s *state[T]) end(r result[T]) {
-	delete(s.running, r.Key)
-	p := s.progress[r.Key]
-	if r.err == nil {
-		p.Succeeded = true
-	} else {
-		pauses := s.Pauses
-		if r.Pause > 0 {
-			pauses = []time.Duration{r.Pause}
+// forgetPauses lets no effect wait for its next try any more, if reset is closed.
+func (l *Loop[T]) forgetPauses() {
+	select {
+	case <-l.reset:
+		for key, p := range l.progress {
+			p.After = time.Time{}
+			l.progress[key] = p
 		}
-		p.fail(r.err, pauses, s.Logger.With("effect", r.Key, "target", r.Target))
+	default:
+	}
+}
+
+// end notes the result of a try. reset is the result of Ready before it.
+func (l *Loop[T]) end(e Effect[T], err error, reset <-chan struct{}) {
+	delete(l.running, e.Key)
+	p := l.progress[e.Key]
+	if p.Succeeded = err == nil; !p.Succeeded {
+		pauses := l.Pauses
+		if e.Pause > 0 {
+			pauses = []time.Duration{e.Pause}
+		}
+		p.fail(err, pauses, l.Logger.With("effect", e.Key, "target", e.Target))
 		select {
-		case <-r.reset: // during the try
+		case <-reset: // during the try
 			p.After = time.Time{}
 		default:
 		}
 	}
-	s.progress[r.Key] = p
+	l.progress[e.Key] = p
 }
 
 // fail notes a try that failed.

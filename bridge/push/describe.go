@@ -32,7 +32,7 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 
 // Card returns the card of a request. arguments are those of Model.ToolArguments.
 func Card(r projections.Permission, arguments string) card.Card {
-	return card.Of(card.Request{PermissionAsk: r.Ask(), Direct: r.Source == projections.SourceAPI, Message: r.Message,
+	return card.Of(card.Request{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI, Message: r.Message,
 		Arguments: arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 

@@ -102,8 +102,9 @@ func (p *Push) Run(ctx context.Context) error {
 	defer cancel()
 	p.withdrawals, p.woken = map[string]delivery{}, make(chan struct{}, 1)
 	p.oldest = time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
-	loop := outbox.Loop[delivery]{Name: "notifications", Model: p.Model, Logger: p.Logger, Pauses: p.RetryAfter,
-		Open: p.open, Try: p.try, Most: maxQueue, Drop: p.drop, Woken: p.woken}
+	loop := outbox.Loop[delivery]{Name: "notifications", Log: p.Log, Model: p.Model, Logger: p.Logger,
+		Pauses: p.RetryAfter, Open: p.open, Plan: outbox.InOrder[delivery], Try: p.try, Most: maxQueue, Drop: p.drop,
+		Woken: p.woken}
 	busy.Go(func() { _ = loop.Run(ctx) }) // until ctx ends
 	busy.Go(func() { p.sweep(ctx) })
 	busy.Go(func() { p.watchPresence(ctx) })

@@ -89,7 +89,7 @@ func (w Delegates) finish(ctx context.Context) error {
 	ended, err := w.Model.EndedDelegateTurns(ctx)
 	for _, d := range ended {
 		seq, failed := w.Delegates.Finish(ctx, delegate.Finish{Delegate: d.Delegate, Message: d.Message,
-			Status: d.Ending.State(), Text: resultText(d)})
+			Status: d.State, Text: resultText(d)})
 		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
 	return err

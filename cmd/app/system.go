@@ -367,7 +367,8 @@ func (s *System) wire(ctx context.Context) {
 		},
 	}
 	s.outbox = &outbox.Outbox{
-		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
+		Ingest: s.ingest, Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		Pause: ingest.DefaultPause, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
 		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: effects.RetryAfter,
 		Rules: s.gate.RulesOf, BeforeEdit: s.exec.ExpectEdit,
 		Snapshots: &snapshots.Snapshots{Workspace: s.o.Workspace, Dir: s.engine.SnapshotDir(),

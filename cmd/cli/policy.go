@@ -167,7 +167,7 @@ func runningRules(ctx context.Context, at client.Address) ([]policy.Rule, error)
 }
 
 // newRequest returns a request as OpenCode would make it.
-func newRequest(permission, request, cwd, workspace string) (policy.Ask, error) {
+func newRequest(permission, request, cwd, workspace string) (policy.Input, error) {
 	switch {
 	case workspace == "" && cwd == "":
 		cwd, workspace = ".", "."
@@ -176,7 +176,7 @@ func newRequest(permission, request, cwd, workspace string) (policy.Ask, error) 
 	case workspace == "":
 		workspace = cwd
 	}
-	a := policy.Ask{Type: permission, Patterns: []string{request}, Path: request, URL: request, Address: request,
+	a := policy.Input{Type: permission, Patterns: []string{request}, Path: request, URL: request, Address: request,
 		Resolve: workspaces.RealPath, List: workspaces.ListFolder, Tracked: workspaces.TrackedFiles}
 	switch permission {
 	case events.KindBash:

@@ -169,7 +169,7 @@ func Approved(d events.PermissionDecided) Fact {
 // Request returns the hash of a request for a command.
 func Request(command string) string {
 	return events.PermissionAsk{Permission: "bash", Patterns: []string{command},
-		Metadata: []byte(`{"command":"` + command + `"}`)}.Request()
+		Metadata: []byte(`{"command":"` + command + `"}`)}.ContentHash()
 }
 
 func Say(words string) []events.Part { return []events.Part{{Type: "text", Text: words}} }

@@ -85,7 +85,7 @@ func (g Gate) trial(rules []policy.Rule, scope string) *dryrun.Trial {
 				return nil, err
 			}
 			active, err := g.RulesOf(ctx, chat, agent)
-			return func(more []policy.Rule, in policy.Ask) policy.Verdict {
+			return func(more []policy.Rule, in policy.Input) policy.Verdict {
 				v, _ := active.with(more, scope).Judge(in)
 				return v
 			}, err
@@ -184,9 +184,9 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	if !r.Pending() || r.Interrupted || r.cwd() != "" {
 		wait = 0
 	}
-	in, by := g.input(ctx, c.Chat, *r.Ask, r.Direct, wait)
+	in, by := g.input(ctx, c.Chat, *r.Ask, r.ViaAPI, wait)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
-	proposed.cwd = NewEvaluation(*r.Ask, r.Direct, in.Cwd, policy.Verdict{}).cwd
+	proposed.cwd = NewEvaluation(*r.Ask, r.ViaAPI, in.Cwd, policy.Verdict{}).cwd
 	if c.Scope == ScopeAgent {
 		if proposed.agent, err = g.agentNamed(ctx, by.Agent); err != nil {
 			return proposed, err

@@ -124,7 +124,7 @@ func (sets RuleSets) DeniedTools() (names []string) {
 }
 
 // Judge returns the strictest verdict, and the rules that it follows from.
-func (sets RuleSets) Judge(in policy.Ask) (strictest policy.Verdict, rules []policy.Rule) {
+func (sets RuleSets) Judge(in policy.Input) (strictest policy.Verdict, rules []policy.Rule) {
 	for i, set := range sets {
 		v := judge(set, in)
 		if i > 0 && rank(v) <= rank(strictest) {

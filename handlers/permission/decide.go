@@ -44,7 +44,7 @@ type Decide struct {
 // has not seen.
 type ShownRequest struct {
 	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
-	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
+	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.ContentHash
 	Request string `json:"shown_request,omitempty"`
 	Files   string `json:"shown_files,omitempty"` // bash: events.HashFiles of the files that were shown
 }
@@ -61,7 +61,7 @@ func (s ShownRequest) check(r Request) error {
 	case s.Request != "" && s.Request != r.Hash:
 		return handlers.RefuseField(handlers.Conflict, "shown_request",
 			"Request %s is not the one that was shown: its hash is %s. Nothing was decided.", r.ID, r.Hash)
-	case s.Files != "" && s.Files != events.HashFiles(r.Referral.Files):
+	case s.Files != "" && s.Files != events.HashFiles(r.Escalation.Files):
 		return handlers.RefuseField(handlers.Conflict, "shown_files",
 			"The files of request %s are not those that were shown. Nothing was decided. Look at the request again.", r.ID)
 	}
@@ -200,7 +200,7 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 	d := events.PermissionDecided{
 		Permission: r.ID, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), RuleRef: c.Rule,
 		Session: r.Session, Call: r.Call, Type: r.Type, Command: r.Command, Request: r.Hash,
-		Cwd: cmp.Or(c.cwd, r.Referral.Cwd), Edited: edited(r.Command, c.Edited), Expires: c.expires, Client: c.Client,
+		Cwd: cmp.Or(c.cwd, r.Escalation.Cwd), Edited: edited(r.Command, c.Edited), Expires: c.expires, Client: c.Client,
 	}
 	if strings.HasPrefix(c.Actor, events.UserActor("")) && d.Decision == events.Authorized {
 		d.Hosts, d.Files = r.hosts(d.Edited), c.files
@@ -217,7 +217,7 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 // hosts returns the hosts that an approval of a command covers: those in the request, or those in the edited command.
 func (r Request) hosts(edited string) (hosts []string) {
 	if edited == "" {
-		return r.Referral.Hosts
+		return r.Escalation.Hosts
 	}
 	named, _ := policy.NamedHosts(edited)
 	for _, at := range named {

@@ -276,13 +276,13 @@ func TestRequestOverTheAPIIsNotTakenForTheSameIDOfOpenCode(t *testing.T) {
 	handlerstest.Given(t, s, handlerstest.AskBash("strange", "make"),
 		handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("strange", "git status")})
 	is.Equal(s.requests["strange"].Command, "make")
-	is.True(!s.requests["strange"].Direct)
+	is.True(!s.requests["strange"].ViaAPI)
 }
 
 // One ask at which the policy itself fails must not stop all.
 func TestAskAtWhichThePolicyFailsIsForAPerson(t *testing.T) {
 	is := is.New(t)
-	v := judge(policy.Defaults, policy.Ask{
+	v := judge(policy.Defaults, policy.Input{
 		Type: "read", Patterns: []string{"a"}, Path: "/a", Root: "/", Cwd: "/", Resolve: func(string) (string, bool) { panic("a bug") },
 	})
 	is.Equal(v.Action, policy.AskPerson)

@@ -18,8 +18,8 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	trial := dryrun.Trial{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
 		Active:    func(context.Context, string) (dryrun.Active, error) { return policy.Evaluate, nil },
 		Directory: func(string, string) string { return "" },
-		Ask: func(a events.PermissionAsk, _ string) policy.Ask {
-			return policy.Ask{Type: a.Permission, Patterns: a.Patterns}
+		Ask: func(a events.PermissionAsk, _ string) policy.Input {
+			return policy.Input{Type: a.Permission, Patterns: a.Patterns}
 		},
 		History: func(_ context.Context, _ string, each func(events.PastRequest) bool) error {
 			ask := events.PermissionAsk{Permission: "todowrite", Patterns: []string{"*"}}

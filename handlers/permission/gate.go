@@ -121,10 +121,10 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 		r = s.Request(a.ID)
 		return nil
 	})
-	if err != nil || !r.Pending() || r.Direct != direct { // another request of the chat had this id first
+	if err != nil || !r.Pending() || r.ViaAPI != direct { // another request of the chat had this id first
 		return err
 	}
-	if r.Referral.Seq != 0 && changed == "" { // delivered again; reactToRules knows when a later rule may decide it
+	if r.Escalation.Seq != 0 && changed == "" { // delivered again; reactToRules knows when a later rule may decide it
 		return nil
 	}
 	var files []events.FileFingerprint
@@ -207,7 +207,7 @@ func (g *Gate) noteOn(ctx context.Context, chat string, a events.PermissionAsk) 
 
 // judge returns the policy's verdict. If the policy panics, judge leaves the request to a person, so that one request
 // cannot stop all.
-func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
+func judge(rules []policy.Rule, in policy.Input) (v policy.Verdict) {
 	defer func() {
 		if r := recover(); r != nil {
 			v = policy.Verdict{Action: policy.AskPerson, Reason: fmt.Sprintf("the policy failed to read it: %v", r)}
@@ -225,7 +225,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if r.Ask != nil && r.Pending() && !r.Direct && r.cwd() == "" {
+		if r.Ask != nil && r.Pending() && !r.ViaAPI && r.cwd() == "" {
 			wait := callWait
 			if r.Interrupted { // OpenCode sends no further event about it
 				wait = 0
@@ -246,7 +246,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 	edited string) ([]events.FileFingerprint, error) {
 	cwd = cmp.Or(cwd, r.cwd())
-	if r.Ask == nil || !r.Pending() || r.Direct || r.Type != events.KindBash || cwd == "" {
+	if r.Ask == nil || !r.Pending() || r.ViaAPI || r.Type != events.KindBash || cwd == "" {
 		return nil, nil
 	}
 	root, _ := workspace.RealPath(g.directory(chat, r.Session, false))
@@ -255,10 +255,10 @@ func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 	if edited == "" {
 		files = now
 	}
-	if r.Referral.Cwd == "" { // the files were not known when the request was left to a person
+	if r.Escalation.Cwd == "" { // the files were not known when the request was left to a person
 		return files, nil
 	}
-	changed := strings.Join(workspace.Differences(r.Referral.Files, now, root), ", ")
+	changed := strings.Join(workspace.Differences(r.Escalation.Files, now, root), ", ")
 	if changed == "" {
 		return files, nil
 	}
@@ -323,8 +323,8 @@ func (h *Permissions) RecordEvaluation(ctx context.Context, chat, cause string, 
 // conclude decides what to record about a request: nothing if it has ended. Pending requests for the same, which
 // OpenCode forgot, expire, so that a person sees each request once.
 func (s *State) conclude(chat string, evaluation Evaluation, at time.Time) (all []events.Event, err error) {
-	a, hash := evaluation.ask, evaluation.ask.Request()
-	if r := s.Request(a.ID); !r.Pending() || evaluation.direct != r.Direct {
+	a, hash := evaluation.ask, evaluation.ask.ContentHash()
+	if r := s.Request(a.ID); !r.Pending() || evaluation.direct != r.ViaAPI {
 		return nil, nil
 	}
 	actor, d, err := s.follow(chat, evaluation, at)
@@ -361,7 +361,7 @@ func (s *State) follow(chat string, evaluation Evaluation, at time.Time) (actor 
 	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id,
 		cwd: evaluation.cwd}
 	if !evaluation.direct && !s.over(r) && s.Deleted == 0 && !evaluation.ask.Redacted() { // two may be stored alike
-		if by, ok := s.grant(evaluation.ask.Request(), evaluation.cwd, evaluation.files, at); ok {
+		if by, ok := s.grant(evaluation.ask.ContentHash(), evaluation.cwd, evaluation.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
 			d, _, err := s.Decide(c)
 			return c.Actor, d, err
@@ -376,7 +376,7 @@ func (s *State) follow(chat string, evaluation Evaluation, at time.Time) (actor 
 		if c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules); len(v.Rules) == 0 {
 			c.Reason = v.Reason
 		}
-	case r.Referral.Seq != 0 && !evaluation.again:
+	case r.Escalation.Seq != 0 && !evaluation.again:
 		return "", nil, nil
 	default:
 		return c.Actor, events.PermissionReferred{

@@ -24,7 +24,7 @@ func (by caller) scope(chat string) rule.Scope {
 // input returns the input of the policy, and the agent that makes the request. It reads the disk, because
 // the policy does no I/O. It leaves unknown fields empty, and the policy then asks a person.
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool,
-	wait time.Duration) (in policy.Ask, by caller) {
+	wait time.Duration) (in policy.Input, by caller) {
 	directory := g.directory(chat, a.SessionID, direct)
 	in = g.askOn(g.Permissions.originals.of(a), directory)
 	in.Done = ctx.Done()
@@ -141,13 +141,13 @@ func (g Gate) directory(chat, session string, direct bool) string {
 }
 
 // askOnStored is askOn for a request as the log holds it.
-func (g Gate) askOnStored(a events.PermissionAsk, directory string) policy.Ask {
+func (g Gate) askOnStored(a events.PermissionAsk, directory string) policy.Input {
 	return g.askOn(originalAsk{a, a.Redacted()}, directory)
 }
 
 // askOn returns the input of the policy for a request of a session that works in a directory.
-func (g Gate) askOn(a originalAsk, directory string) policy.Ask {
-	in := workspace.Ask(a.PermissionAsk, directory)
+func (g Gate) askOn(a originalAsk, directory string) policy.Input {
+	in := workspace.Input(a.PermissionAsk, directory)
 	in.Visible = g.Visible
 	if a.partial {
 		in.Hidden = concealed

@@ -21,29 +21,29 @@ type Request struct {
 	Seq    uint64 // of the event that made it; 0 for an unknown request
 	Event  string // id of this event
 	At     time.Time
-	Direct bool                  // made over our API. It has no session and no call, because its author could name any
+	ViaAPI bool                  // made over our API. It has no session and no call, because its author could name any
 	Host   string                // host:port, if the policy made it for a command that connects
 	Ask    *events.PermissionAsk // its content; nil in a State, which keeps only the fields that a decision repeats
 
-	Type, Command, Hash    string // Hash is that of events.PermissionAsk.Request
+	Type, Command, Hash    string // Hash is that of events.PermissionAsk.ContentHash
 	Session, Message, Call string
 
-	Referral    Referral // to a person; zero for none
-	Outcome     Outcome  // zero while it is pending
-	Interrupted bool     // OpenCode forgot it
-	Granted     bool     // another request has used its approval
-	Item        string   // of type keep: the worker's id of what it is about
-	Answered    bool     // of type keep: the worker has carried out the decision, or refused
-	Execution   string   // that its approval started; empty for none
-	Connected   bool     // its approval has let a command connect
-	Events      []uint64 // sequences of the events about it, those of its execution after the beginning not included
+	Escalation  Escalation // to a person; zero for none
+	Outcome     Outcome    // zero while it is pending
+	Interrupted bool       // OpenCode forgot it
+	Granted     bool       // another request has used its approval
+	Item        string     // of type keep: the worker's id of what it is about
+	Answered    bool       // of type keep: the worker has carried out the decision, or refused
+	Execution   string     // that its approval started; empty for none
+	Connected   bool       // its approval has let a command connect
+	Events      []uint64   // sequences of the events about it, those of its execution after the beginning not included
 
 	content        [sha256.Size]byte // of a direct request: of its event's JSON
 	administrators bool              // only they decide it
 }
 
-// Referral is the event with which the policy left a request to a person.
-type Referral struct {
+// Escalation is the event with which the policy left a request to a person.
+type Escalation struct {
 	events.PermissionReferred
 	Seq uint64
 	At  time.Time
@@ -69,17 +69,17 @@ func (r Request) cwd() string {
 	if d := r.Outcome.Decided; d != nil {
 		return d.Cwd
 	}
-	return r.Referral.Cwd
+	return r.Escalation.Cwd
 }
 
 // State is the state of a chat's permission requests. Apply is idempotent, and the order of the events does not matter.
 type State struct {
 	handlers.ChatState
-	requests map[string]*Request          // by id
-	calls    map[call]map[string]*Request // by tool call, then by id; the request or its decision names the call
-	aborted  map[string]uint64            // sequence of the last abort of a session; of the whole chat under ""
-	lost     map[string]uint64            // sequence of the last loss of a session's turn
-	turned   uint64                       // sequence of the newest revert, or message of a person
+	requests       map[string]*Request          // by id
+	calls          map[call]map[string]*Request // by tool call, then by id; the request or its decision names the call
+	aborted        map[string]uint64            // sequence of the last abort of a session; of the whole chat under ""
+	lost           map[string]uint64            // sequence of the last loss of a session's turn
+	lastPersonTurn uint64                       // sequence of the newest revert, or message of a person
 
 	unreadable uint64 // sequence of the newest event of ours that cannot be read: it may have ended what came before
 }
@@ -144,7 +144,7 @@ func (h *Permissions) known(ctx context.Context, chat, id string) (Request, erro
 func (h *Permissions) OpenCodeRequest(ctx context.Context, chat,
 	permission string) (a events.PermissionAsk, ok bool, err error) {
 	r, err := h.request(ctx, chat, permission)
-	if err != nil || r.Ask == nil || r.Direct {
+	if err != nil || r.Ask == nil || r.ViaAPI {
 		return a, false, err
 	}
 	return *r.Ask, true, nil
@@ -163,7 +163,7 @@ func (s *State) Apply(e events.Event) {
 	case events.PermissionRequested:
 		s.applyAsk(e, d.Ask(), true)
 	case events.PermissionReferred:
-		s.at(e, d.Permission).Referral = Referral{d, e.Seq, e.Time}
+		s.at(e, d.Permission).Escalation = Escalation{d, e.Seq, e.Time}
 	case events.PermissionDecided:
 		r := s.at(e, d.Permission)
 		r.Outcome = Outcome{e.Seq, e.Time, e.Actor, d.Decision, "", &d, e.Cause}
@@ -181,10 +181,10 @@ func (s *State) Apply(e events.Event) {
 		s.aborted[d.Session] = e.Seq
 	case events.MessageSubmitted:
 		if d.Resumes == "" && !d.IsReport() {
-			s.turned = max(s.turned, e.Seq)
+			s.lastPersonTurn = max(s.lastPersonTurn, e.Seq)
 		}
 	case events.RevertRequested:
-		s.turned = max(s.turned, e.Seq)
+		s.lastPersonTurn = max(s.lastPersonTurn, e.Seq)
 	case events.TurnLost:
 		s.lost[d.Session] = e.Seq
 	case events.ExecRequested:
@@ -204,7 +204,7 @@ func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 			s.applyAsk(e, a, false)
 		}
 	case events.PermissionReplied:
-		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.Request(reply.RequestID).Direct {
+		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.Request(reply.RequestID).ViaAPI {
 			s.at(e, reply.RequestID).end(e, reply.Reply, "answered in OpenCode")
 		}
 	}
@@ -216,8 +216,8 @@ func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
 	if r.Seq != 0 {
 		return
 	}
-	r.Seq, r.Event, r.At, r.Direct = e.Seq, e.ID, e.Time, direct
-	r.Type, r.Command, r.Hash = a.Permission, a.Command(), a.Request()
+	r.Seq, r.Event, r.At, r.ViaAPI = e.Seq, e.ID, e.Time, direct
+	r.Type, r.Command, r.Hash = a.Permission, a.Command(), a.ContentHash()
 	if !direct {
 		r.Session, r.Message, r.Call = a.SessionID, a.Tool.MessageID, a.Tool.CallID
 		s.addCall(r, r.Session, r.Call)
@@ -286,7 +286,7 @@ func (s *State) HostRequests() map[string]Request {
 func (s *State) CommandRequest(session, id string) (last Request) {
 	for _, r := range s.calls[call{session, id}] {
 		d := r.Outcome.Decided
-		if !r.Direct && d != nil && d.Type == events.KindBash && d.Session == session && d.Call == id &&
+		if !r.ViaAPI && d != nil && d.Type == events.KindBash && d.Session == session && d.Call == id &&
 			r.Outcome.Seq > last.Outcome.Seq {
 			last = *r
 		}
@@ -315,7 +315,7 @@ func (s *State) LostAfter(session string, seq uint64) bool { return s.lost[sessi
 
 // over reports whether the turn that waits for a request was aborted, or may have been.
 func (s *State) over(r Request) bool {
-	return !r.Interrupted && !r.Direct && (s.AbortedAfter(r.Session, r.Seq) || r.Seq < s.unreadable)
+	return !r.Interrupted && !r.ViaAPI && (s.AbortedAfter(r.Session, r.Seq) || r.Seq < s.unreadable)
 }
 
 // WhyInvalid returns why an approval is no longer valid, "" if it is valid.
@@ -341,7 +341,7 @@ func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.
 			d.Type == events.KindBash && d.Cwd != cwd {
 			continue
 		}
-		isUsed, isOver := r.Granted || r.Execution != "", r.Outcome.Seq < s.turned || s.WhyInvalid(r.Outcome, at) != ""
+		isUsed, isOver := r.Granted || r.Execution != "", r.Outcome.Seq < s.lastPersonTurn || s.WhyInvalid(r.Outcome, at) != ""
 		if !r.Interrupted || isUsed || isOver {
 			continue
 		}
@@ -357,8 +357,8 @@ func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.
 func (s *State) filesOf(id string) []events.FileFingerprint {
 	for range len(s.requests) + 1 {
 		r := s.Request(id)
-		if len(r.Referral.Files) > 0 {
-			return r.Referral.Files
+		if len(r.Escalation.Files) > 0 {
+			return r.Escalation.Files
 		}
 		if r.Outcome.Decided == nil || r.Outcome.Decided.Grant == "" {
 			return nil

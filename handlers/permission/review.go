@@ -12,8 +12,8 @@ import (
 // Review holds a request and what the policy evaluates.
 type Review struct {
 	Request
-	Input policy.Ask // by the current files
-	Agent string     // that made the request; empty when it is not known
+	Input policy.Input // by the current files
+	Agent string       // that made the request; empty when it is not known
 	// of the time when the policy evaluated the request; the current ones if it has not
 	Rules []policy.Rule
 }
@@ -26,14 +26,14 @@ func (g Gate) Review(ctx context.Context, chat, permission string) (r Review, er
 	if r.Request, err = g.Permissions.known(ctx, chat, permission); err != nil {
 		return r, err
 	}
-	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
+	in, by := g.input(ctx, chat, *r.Ask, r.ViaAPI, 0)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
 	r.Input, r.Agent = in, by.Agent
 	scope := by.scope(chat)
 	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
 		scope.Seq, scope.At = r.Outcome.Seq, r.Outcome.At
-	} else if r.Referral.Seq != 0 {
-		scope.Seq, scope.At = r.Referral.Seq, r.Referral.At
+	} else if r.Escalation.Seq != 0 {
+		scope.Seq, scope.At = r.Escalation.Seq, r.Escalation.At
 	}
 	rules, err := g.RuleSets(ctx, scope)
 	_, r.Rules = rules.Judge(in)

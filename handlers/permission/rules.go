@@ -64,7 +64,7 @@ func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bo
 	if r.Interrupted {
 		return true, nil
 	}
-	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
+	in, by := g.input(ctx, chat, *r.Ask, r.ViaAPI, 0)
 	rules, err := g.RuleSets(ctx, by.scope(chat))
 	if err != nil {
 		return true, err
@@ -73,5 +73,5 @@ func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bo
 	if v.Action != policy.Allow {
 		return true, ctx.Err()
 	}
-	return true, g.Permissions.RecordEvaluation(ctx, chat, r.Event, NewEvaluation(*r.Ask, r.Direct, in.Cwd, v))
+	return true, g.Permissions.RecordEvaluation(ctx, chat, r.Event, NewEvaluation(*r.Ask, r.ViaAPI, in.Cwd, v))
 }

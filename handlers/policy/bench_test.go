@@ -24,7 +24,7 @@ func BenchmarkEvaluate1000Rules(b *testing.B) {
 		}
 	}
 	rules = append(rules, policy.Defaults...)
-	ask := policy.Ask{Type: "bash", Command: "cd src && git log --oneline -20 -- api | grep -n 'fix' | head -5",
+	ask := policy.Input{Type: "bash", Command: "cd src && git log --oneline -20 -- api | grep -n 'fix' | head -5",
 		Cwd: "/workspace", Root: "/workspace"}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -15,7 +15,7 @@ import (
 const tooLong = "it takes too long to find out what this reads"
 
 // ofMany returns a request in a workspace with 20,000 files. Its clock stands still.
-func ofMany(a policy.Ask) policy.Ask {
+func ofMany(a policy.Input) policy.Input {
 	names := []string{".git/config"}
 	for i := range 19_700 {
 		names = append(names, fmt.Sprintf("big/%d/%d.go", i/100, i))
@@ -31,8 +31,8 @@ func ofMany(a policy.Ask) policy.Ask {
 	return a
 }
 
-func search() policy.Ask {
-	return policy.Ask{Type: "grep", Patterns: []string{"x"}, Cwd: "/workspace", Root: "/workspace"}
+func search() policy.Input {
+	return policy.Input{Type: "grep", Patterns: []string{"x"}, Cwd: "/workspace", Root: "/workspace"}
 }
 
 func TestAnOrdinaryLargeWorkspaceIsDecidedByTheRules(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAnOrdinaryLargeWorkspaceIsDecidedByTheRules(t *testing.T) {
 
 func TestAnEvaluationEndsWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	for _, a := range []policy.Ask{ofMany(bash("grep -r x .")), ofMany(bash("git grep x -- big")),
+	for _, a := range []policy.Input{ofMany(bash("grep -r x .")), ofMany(bash("git grep x -- big")),
 		ofMany(bash("cd big && rg x")), ofMany(search())} {
 		is := is.New(t)
 		now := time.Time{}

@@ -12,7 +12,7 @@ import (
 // check checks a command that a rule matches for effects that the rule does not cover.
 type check struct {
 	program.Call
-	ask Ask
+	ask Input
 	in  []string // folders in which it may run
 
 	places []files.Location // the files that its arguments may name

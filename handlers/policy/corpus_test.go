@@ -58,8 +58,8 @@ func (c permissionCase) rules() []policy.Rule {
 }
 
 // ask returns the request of a case, in a workspace without files except its symlinks.
-func (c permissionCase) ask() policy.Ask {
-	a := policy.Ask{Type: c.Permission, Patterns: []string{c.Asked}, Cwd: c.Cwd, Root: "/workspace"}
+func (c permissionCase) ask() policy.Input {
+	a := policy.Input{Type: c.Permission, Patterns: []string{c.Asked}, Cwd: c.Cwd, Root: "/workspace"}
 	switch c.Permission {
 	case "bash":
 		a.Command = c.Asked

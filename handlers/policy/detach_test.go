@@ -49,7 +49,7 @@ func TestDetachedCommandIsAllowedTwice(t *testing.T) {
 		"denied behind one not at the beginning": {append(both, deny("rm*")), "echo a; detach rm x", policy.Deny},
 	} {
 		is := is.New(t)
-		v := policy.Evaluate(c.rules, policy.Ask{Type: "bash", Command: c.command, Cwd: "/w", Root: "/w"})
+		v := policy.Evaluate(c.rules, policy.Input{Type: "bash", Command: c.command, Cwd: "/w", Root: "/w"})
 		if v.Action != c.want {
 			t.Errorf("%s: %s %q", name, v.Action, v.Reason)
 		}
@@ -60,7 +60,7 @@ func TestDetachedCommandIsAllowedTwice(t *testing.T) {
 func TestRulesForADetachedCommandAreSuggestedTogether(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	ask := policy.Ask{Type: "bash", Command: "detach npm run dev", Cwd: "/w", Root: "/w"}
+	ask := policy.Input{Type: "bash", Command: "detach npm run dev", Cwd: "/w", Root: "/w"}
 	rules := policy.Suggest(ask, []string{"detach npm *"})
 	var patterns []string
 	for _, r := range rules {

@@ -11,7 +11,7 @@ import (
 )
 
 // Explain evaluates a request. It also returns for every rule whether it matched, and why.
-func Explain(rules []Rule, a Ask) (Verdict, []CheckedRule) {
+func Explain(rules []Rule, a Input) (Verdict, []CheckedRule) {
 	e := evaluation{ask: a.bounded(), rules: make([]*compiledRule, len(rules)), looked: make([]CheckedRule, len(rules))}
 	for i, r := range rules {
 		e.looked[i] = CheckedRule{Rule: r}
@@ -47,7 +47,7 @@ func applies(permission, requested string) bool {
 
 // evaluation is the evaluation of one request with all rules.
 type evaluation struct {
-	ask    Ask
+	ask    Input
 	rules  []*compiledRule
 	looked []CheckedRule
 	walks  map[string]string // causes of the folders that were walked
@@ -131,7 +131,7 @@ func askFor(cause string) Verdict { return Verdict{Action: AskPerson, Reason: ca
 
 // unusableCause returns why OpenCode's tool cannot use a path, whatever the verdict is: the path does not exist for it,
 // or is not a regular file, on which it would block forever.
-func (a Ask) unusableCause() string {
+func (a Input) unusableCause() string {
 	if !events.RequestKinds[a.Type].OpensFiles {
 		return ""
 	}
@@ -153,7 +153,7 @@ func (a Ask) unusableCause() string {
 }
 
 // paths returns the files and folders of a request of a file tool.
-func (a Ask) paths() []string {
+func (a Input) paths() []string {
 	switch {
 	case writes(a.Type) && len(a.Patterns) > 1:
 		return a.Patterns
@@ -222,7 +222,7 @@ func (e *evaluation) file() Verdict {
 }
 
 // writesSeveral reports whether a rule that denies or asks covers one of the files of a patch.
-func (a Ask) writesSeveral(r *compiledRule) bool {
+func (a Input) writesSeveral(r *compiledRule) bool {
 	return writes(a.Type) && len(a.Patterns) > 1 && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, p)
 		return cause == "" && r.covers(a.lower(at))
@@ -231,7 +231,7 @@ func (a Ask) writesSeveral(r *compiledRule) bool {
 
 // coversOutside reports whether a rule that denies or asks covers one of the folders outside the workspace that a
 // command uses. OpenCode writes each as folder/*.
-func (a Ask) coversOutside(r *compiledRule) bool {
+func (a Input) coversOutside(r *compiledRule) bool {
 	return a.Type == events.KindExternalDirectory && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
 		return cause == "" && (r.covers(a.lower(at)) ||
@@ -334,7 +334,7 @@ func (e *evaluation) byName() Verdict {
 }
 
 // readCause returns why only a person may allow reading a path: it leads out of the workspace, or may hold secrets.
-func (a Ask) readCause(p string) string {
+func (a Input) readCause(p string) string {
 	at, cause := a.workspace().Locate(a.Cwd, p)
 	switch {
 	case cause != "":

@@ -11,8 +11,8 @@ import (
 )
 
 // bash returns a request to run a command in the workspace.
-func bash(command string) policy.Ask {
-	return policy.Ask{Type: "bash", Patterns: []string{command}, Command: command, Cwd: "/workspace", Root: "/workspace"}
+func bash(command string) policy.Input {
+	return policy.Input{Type: "bash", Patterns: []string{command}, Command: command, Cwd: "/workspace", Root: "/workspace"}
 }
 
 func TestDefaultsAreSilentAboutLookingAround(t *testing.T) {
@@ -56,7 +56,7 @@ func TestBackupsAndVariantsOfSecretFilesAreAsked(t *testing.T) {
 		"server.key~": policy.AskPerson, "server.pem.bak": policy.AskPerson, "id_rsa.orig": policy.AskPerson, "wallet.dat.save": policy.AskPerson, ".netrc.swp": policy.AskPerson,
 		".id_rsa.swp": policy.AskPerson, "id_rsa.bak~": policy.AskPerson, ".ssh.bak/known": policy.AskPerson, "a.go~": policy.Allow, "a.go.orig": policy.Allow, "~": policy.Allow, ".swp": policy.Allow,
 	} {
-		v := policy.Evaluate(policy.Defaults, policy.Ask{Type: "read", Path: "/workspace/" + name, Cwd: "/workspace",
+		v := policy.Evaluate(policy.Defaults, policy.Input{Type: "read", Path: "/workspace/" + name, Cwd: "/workspace",
 			Root: "/workspace"})
 		if v.Action != want {
 			t.Errorf("%s: %s: %s", name, v.Action, v.Reason)
@@ -113,7 +113,7 @@ func TestAReasonNamesTheWord(t *testing.T) {
 // Of a command, OpenCode asks with the folders alone.
 func TestAReasonNamesTheFoldersOutside(t *testing.T) {
 	is := is.New(t)
-	a := policy.Ask{Type: "external_directory", Patterns: []string{"/etc/*", "/root/*", "/*"}, Cwd: "/workspace",
+	a := policy.Input{Type: "external_directory", Patterns: []string{"/etc/*", "/root/*", "/*"}, Cwd: "/workspace",
 		Root: "/workspace"}
 	v := policy.Evaluate(append([]policy.Rule{{Permission: "external_directory", Pattern: "/etc/**"}},
 		policy.Defaults...), a)
@@ -121,7 +121,7 @@ func TestAReasonNamesTheFoldersOutside(t *testing.T) {
 }
 
 func TestLeavingTheWorkspaceIsDecidedByTheToolsOwnRequest(t *testing.T) {
-	a := policy.Ask{Type: "external_directory", Patterns: []string{"/data/*", "/root/*"}, Cwd: "/workspace",
+	a := policy.Input{Type: "external_directory", Patterns: []string{"/data/*", "/root/*"}, Cwd: "/workspace",
 		Root: "/workspace", Own: "bash"}
 	for name, c := range map[string]struct {
 		rules []policy.Rule
@@ -144,17 +144,17 @@ func TestWhatOpenCodeCannotUseIsDenied(t *testing.T) {
 	visible := func(path string) bool { return strings.HasPrefix(path, "/data/") }
 	everything := policy.Rule{Permission: "read", Pattern: "/**"}
 	for name, c := range map[string]struct {
-		ask  policy.Ask
+		ask  policy.Input
 		want string // of the denial; "" is no denial
 	}{
-		"a FIFO":            {policy.Ask{Type: "read", Path: "pipe"}, "“/workspace/pipe” is a FIFO. OpenCode opens only regular files and directories."},
-		"a FIFO to search":  {policy.Ask{Type: "grep", Path: "pipe", Patterns: []string{"x"}}, "is a FIFO"},
-		"one of a patch":    {policy.Ask{Type: "edit", Path: "/workspace/a", Patterns: []string{"/workspace/a", "/workspace/pipe"}}, "is a FIFO"},
-		"a file":            {policy.Ask{Type: "read", Path: "a"}, ""},
-		"what is not shown": {policy.Ask{Type: "read", Path: "/home/x"}, "“/home/x” does not exist for OpenCode."},
-		"what is shown":     {policy.Ask{Type: "read", Path: "/data/x"}, ""},
+		"a FIFO":            {policy.Input{Type: "read", Path: "pipe"}, "“/workspace/pipe” is a FIFO. OpenCode opens only regular files and directories."},
+		"a FIFO to search":  {policy.Input{Type: "grep", Path: "pipe", Patterns: []string{"x"}}, "is a FIFO"},
+		"one of a patch":    {policy.Input{Type: "edit", Path: "/workspace/a", Patterns: []string{"/workspace/a", "/workspace/pipe"}}, "is a FIFO"},
+		"a file":            {policy.Input{Type: "read", Path: "a"}, ""},
+		"what is not shown": {policy.Input{Type: "read", Path: "/home/x"}, "“/home/x” does not exist for OpenCode."},
+		"what is shown":     {policy.Input{Type: "read", Path: "/data/x"}, ""},
 		// the sandbox decides what exists for it
-		"a command about it": {policy.Ask{Type: "bash", Command: "cat /home/x pipe"}, ""},
+		"a command about it": {policy.Input{Type: "bash", Command: "cat /home/x pipe"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -176,13 +176,13 @@ func TestASearchIsDecidedByItsFolder(t *testing.T) {
 	} {
 		for _, tool := range []string{"grep", "glob"} {
 			t.Run(tool+" "+path, func(t *testing.T) {
-				a := policy.Ask{Type: tool, Patterns: []string{"x"}, Path: path, Cwd: "/workspace", Root: "/workspace",
+				a := policy.Input{Type: tool, Patterns: []string{"x"}, Path: path, Cwd: "/workspace", Root: "/workspace",
 					Resolve: resolve}
 				is.New(t).Equal(policy.Evaluate(policy.Defaults, a).Action, want)
 			})
 		}
 	}
-	symbols := policy.Ask{Type: "lsp", Patterns: []string{"*"}, Path: "link/main.go", Cwd: "/workspace",
+	symbols := policy.Input{Type: "lsp", Patterns: []string{"*"}, Path: "link/main.go", Cwd: "/workspace",
 		Root: "/workspace", Resolve: resolve}
 	allowed := append([]policy.Rule{{Permission: "lsp", Pattern: "*"}}, policy.Defaults...)
 	is := is.New(t)
@@ -193,7 +193,7 @@ func TestASearchIsDecidedByItsFolder(t *testing.T) {
 
 func TestWhatIsNotKnownIsAsked(t *testing.T) {
 	rules := append([]policy.Rule{{Permission: "write", Pattern: "docs/**"}}, policy.Defaults...)
-	for name, a := range map[string]policy.Ask{
+	for name, a := range map[string]policy.Input{
 		"no folder":           {Type: "bash", Command: "ls", Root: "/workspace"},
 		"no workspace":        {Type: "bash", Command: "ls", Cwd: "/workspace"},
 		"a folder outside":    {Type: "bash", Command: "ls", Cwd: "/", Root: "/workspace"},
@@ -238,7 +238,7 @@ func TestExplainSaysWhatBecameOfEachRule(t *testing.T) {
 func TestSecretsAndSettingsOfTheWorkspaceCountNotItsOwnPlace(t *testing.T) {
 	is := is.New(t)
 	root := "/home/me/.config/opencode/worktree"
-	a := policy.Ask{Type: "edit", Path: "main.go", Cwd: root, Root: root}
+	a := policy.Input{Type: "edit", Path: "main.go", Cwd: root, Root: root}
 	rules := []policy.Rule{{Permission: "edit", Pattern: policy.Inside}}
 	is.Equal(policy.Evaluate(rules, a).Action, policy.Allow)
 	a.Path = ".config/x"
@@ -279,7 +279,7 @@ func TestALinkIsWhereItLeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			v := policy.Evaluate(c.rules, policy.Ask{Type: c.typ, Path: c.paths[0], Patterns: c.paths, Cwd: "/workspace",
+			v := policy.Evaluate(c.rules, policy.Input{Type: c.typ, Path: c.paths[0], Patterns: c.paths, Cwd: "/workspace",
 				Root: "/workspace", Resolve: resolve})
 			is.Equal([]any{v.Action, v.Reason}, []any{c.action, c.reason})
 		})
@@ -287,11 +287,11 @@ func TestALinkIsWhereItLeads(t *testing.T) {
 }
 
 func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
-	path := func(permission, p string) policy.Ask {
-		return policy.Ask{Type: permission, Path: p, Cwd: "/workspace", Root: "/workspace"}
+	path := func(permission, p string) policy.Input {
+		return policy.Input{Type: permission, Path: p, Cwd: "/workspace", Root: "/workspace"}
 	}
 	for name, c := range map[string]struct {
-		ask    policy.Ask
+		ask    policy.Input
 		always []string
 		want   string // rules, joined by comma
 	}{
@@ -314,14 +314,14 @@ func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
 		"a file outside":             {path("read", "/opt/a.txt"), nil, "read: /opt/a.txt"},
 		"a folder named **":          {path("edit", "/workspace/**/a.md"), nil, ""},
 		"a file named *":             {path("edit", "*"), nil, ""},
-		"an address":                 {policy.Ask{Type: "webfetch", URL: "https://docs.example.org:8443/a"}, nil, "webfetch: https://docs.example.org:8443/*"},
-		"a private address":          {policy.Ask{Type: "webfetch", URL: "http://10.0.0.1/"}, nil, ""},
-		"a tool":                     {policy.Ask{Type: "github_list", Patterns: []string{"*"}}, []string{"*"}, "mcp: github_list"},
-		"a subagent":                 {policy.Ask{Type: "task", Patterns: []string{"explore"}}, nil, "task: explore"},
-		"a loop":                     {policy.Ask{Type: "doom_loop", Patterns: []string{"bash"}}, nil, ""},
-		"a budget":                   {policy.Ask{Type: "budget", Patterns: []string{"1"}}, nil, ""},
-		"a created name":             {policy.Ask{Type: "keep", Patterns: []string{".envrc"}}, nil, ""},
-		"nothing":                    {policy.Ask{}, nil, ""},
+		"an address":                 {policy.Input{Type: "webfetch", URL: "https://docs.example.org:8443/a"}, nil, "webfetch: https://docs.example.org:8443/*"},
+		"a private address":          {policy.Input{Type: "webfetch", URL: "http://10.0.0.1/"}, nil, ""},
+		"a tool":                     {policy.Input{Type: "github_list", Patterns: []string{"*"}}, []string{"*"}, "mcp: github_list"},
+		"a subagent":                 {policy.Input{Type: "task", Patterns: []string{"explore"}}, nil, "task: explore"},
+		"a loop":                     {policy.Input{Type: "doom_loop", Patterns: []string{"bash"}}, nil, ""},
+		"a budget":                   {policy.Input{Type: "budget", Patterns: []string{"1"}}, nil, ""},
+		"a created name":             {policy.Input{Type: "keep", Patterns: []string{".envrc"}}, nil, ""},
+		"nothing":                    {policy.Input{}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -60,7 +60,7 @@ func TestNetworkRules(t *testing.T) {
 					rules = append(rules, r)
 				}
 			}
-			v := policy.Evaluate(rules, policy.Ask{Type: "network", Patterns: []string{c.address}, Address: c.address})
+			v := policy.Evaluate(rules, policy.Input{Type: "network", Patterns: []string{c.address}, Address: c.address})
 			is.Equal(v.Action, c.want)
 			is.True(v.Reason != "")
 		})
@@ -73,7 +73,7 @@ func TestANetworkRuleIsSuggestedThatAllowsTheHostAlone(t *testing.T) {
 		"[2606:2800:220:1::1]:80": "network: [2606:2800:220:1::1]", "127.0.0.1:80": "",
 	} {
 		is := is.New(t)
-		rules := policy.Suggest(policy.Ask{Type: "network", Address: address}, nil)
+		rules := policy.Suggest(policy.Input{Type: "network", Address: address}, nil)
 		if want == "" {
 			is.Equal(len(rules), 0)
 			continue

@@ -114,7 +114,7 @@ func matchParts(pattern, parts []string) bool {
 
 // linkCause says where the requested file really is, if symlinks lead elsewhere. Of several files it names the first
 // outside the workspace, else the first.
-func (a Ask) linkCause() (cause string) {
+func (a Input) linkCause() (cause string) {
 	paths := []string{a.Path}
 	if len(a.Patterns) > 1 {
 		paths = a.Patterns
@@ -138,7 +138,7 @@ func (a Ask) linkCause() (cause string) {
 }
 
 // outsideCause names the folders outside the workspace that a command uses. OpenCode reports each as folder/*.
-func (a Ask) outsideCause() string {
+func (a Input) outsideCause() string {
 	var folders []string
 	for _, p := range a.Patterns {
 		folders = append(folders, display.QuotePath(path.Clean(strings.TrimSuffix(p, "*"))))
@@ -152,7 +152,7 @@ type lowercaseLocation struct {
 	root string
 }
 
-func (a Ask) lower(at files.Location) lowercaseLocation {
+func (a Input) lower(at files.Location) lowercaseLocation {
 	return lowercaseLocation{files.Location{Lexical: strings.ToLower(at.Lexical), Real: strings.ToLower(at.Real)},
 		strings.ToLower(a.Root)}
 }

@@ -42,8 +42,8 @@ type Rule struct {
 	Version    uint64 `json:"version,omitempty"` // sequence of the event that stored it
 }
 
-// Ask is a permission request as the policy evaluates it.
-type Ask struct {
+// Input is a permission request as the policy evaluates it.
+type Input struct {
 	Type      string   // bash, edit, write, read, webfetch, network, task, mcp or a tool's own name, …
 	Also      string   // also write, for an edit that replaces the whole file: a rule for either allows it
 	Include   string   // grep: glob of the files to search; empty for all
@@ -99,7 +99,7 @@ const (
 )
 
 // bounded returns the request with a budget for one evaluation. It keeps an existing budget.
-func (a Ask) bounded() Ask {
+func (a Input) bounded() Input {
 	if a.budget != nil {
 		return a
 	}
@@ -120,7 +120,7 @@ func (a Ask) bounded() Ask {
 }
 
 // workspace returns the file system of the request.
-func (a Ask) workspace() files.Workspace {
+func (a Input) workspace() files.Workspace {
 	return files.Workspace{Root: a.Root, Resolve: a.Resolve, List: a.List, Tracked: a.Tracked, Ignored: a.Ignored,
 		Budget: a.budget}
 }
@@ -140,7 +140,7 @@ type CheckedRule struct {
 }
 
 // Evaluate returns the policy's verdict on a request.
-func Evaluate(rules []Rule, a Ask) Verdict {
+func Evaluate(rules []Rule, a Input) Verdict {
 	v, _ := Explain(rules, a)
 	return v
 }

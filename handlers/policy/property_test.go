@@ -102,7 +102,7 @@ func TestAnAllowedPathIsInTheWorkspace(t *testing.T) {
 	random.Check(t, func(t *rapid.T) {
 		asked := rapid.SampledFrom([]string{"", "/", "/workspace/"}).Draw(t, "start") +
 			strings.Join(rapid.SliceOfN(part, 1, 7).Draw(t, "parts"), "/")
-		a := policy.Ask{Type: "edit", Path: asked, Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
+		a := policy.Input{Type: "edit", Path: asked, Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
 		if policy.Evaluate(rules, a).Action != policy.Allow {
 			return
 		}

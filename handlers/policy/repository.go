@@ -74,7 +74,7 @@ func (k *check) otherRepository(g program.Git) string {
 }
 
 // relative returns a path relative to the workspace if it lies there.
-func (a Ask) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/") }
+func (a Input) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/") }
 
 // addGitReads adds the files in revisions that a git command names, and the folders whose files it shows. cause is why
 // a person must decide about content of revisions, which may hold files that git no longer tracks.

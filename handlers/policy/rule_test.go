@@ -125,7 +125,7 @@ func TestRuleOfAToolByItsOwnName(t *testing.T) {
 func TestWriteRulesReachEditsThatWriteTheWholeFile(t *testing.T) {
 	is := is.New(t)
 	rules := []policy.Rule{{Permission: "write", Pattern: "/workspace/**"}}
-	a := policy.Ask{Type: "edit", Patterns: []string{"a.txt"}, Path: "/workspace/a.txt", Cwd: "/workspace",
+	a := policy.Input{Type: "edit", Patterns: []string{"a.txt"}, Path: "/workspace/a.txt", Cwd: "/workspace",
 		Root: "/workspace"}
 	is.Equal(policy.Evaluate(rules, a).Action, policy.AskPerson)
 	a.Also = "write"
@@ -138,7 +138,7 @@ func TestLongBlankCommandIsAsked(t *testing.T) {
 	is := is.New(t)
 	for _, text := range []string{strings.Repeat("\n", 5000) + "ls", strings.Repeat(" ", 5000), "\x00\n",
 		strings.Repeat("x ", 4000)} {
-		a := policy.Ask{Type: "bash", Patterns: []string{"x"}, Command: text, Cwd: "/w", Root: "/w"}
+		a := policy.Input{Type: "bash", Patterns: []string{"x"}, Command: text, Cwd: "/w", Root: "/w"}
 		is.Equal(policy.Evaluate(policy.Defaults, a).Action, policy.AskPerson)
 		policy.Suggest(a, nil)
 	}

@@ -14,7 +14,7 @@ import (
 // Suggest returns the smallest sensible rules that would have allowed a request, besides Defaults. For a command it
 // suggests one rule for each simple command that Defaults do not allow, and prefers OpenCode's own proposals (always,
 // such as "git push *"). It returns nil if no rules would allow the request.
-func Suggest(a Ask, always []string) []Rule {
+func Suggest(a Input, always []string) []Rule {
 	a = a.bounded() // one budget for all tries
 	var rules []Rule
 	switch t := a.Type; {
@@ -66,7 +66,7 @@ func Suggest(a Ask, always []string) []Rule {
 
 // suggestPath suggests a pattern for the files in the folder of a file, or for the file alone if the folder is the
 // workspace itself. It suggests nothing for a name with *.
-func suggestPath(a Ask, at files.Location) string {
+func suggestPath(a Input, at files.Location) string {
 	folder := path.Dir(at.Real)
 	switch {
 	case strings.Contains(at.Real, "*"):
@@ -81,7 +81,7 @@ func suggestPath(a Ask, at files.Location) string {
 
 // suggestCommands tries the patterns for each simple command, from the most general to the exact one, and takes the
 // first that allows the command.
-func suggestCommands(a Ask, always []string) (rules []Rule) {
+func suggestCommands(a Input, always []string) (rules []Rule) {
 	s := bash.Read(a.Command)
 	if s.Cause != "" {
 		return nil
@@ -110,7 +110,7 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 }
 
 // permitted reports whether these rules and Defaults allow one command.
-func permitted(a Ask, c bash.LocatedCommand, rules []Rule) bool {
+func permitted(a Input, c bash.LocatedCommand, rules []Rule) bool {
 	e := evaluation{ask: a}
 	for _, r := range slices.Concat(Defaults, rules) {
 		e.rules = append(e.rules, compile(r))

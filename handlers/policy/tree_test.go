@@ -14,7 +14,7 @@ import (
 )
 
 // withFiles adds a workspace with these files to a request; a name with an arrow is a symlink.
-func withFiles(a policy.Ask, names ...string) policy.Ask {
+func withFiles(a policy.Input, names ...string) policy.Input {
 	folders := map[string]map[string]files.Entry{}
 	links := map[string]string{}
 	add := func(p string, kind files.Kind) {
@@ -116,7 +116,7 @@ func TestGitAsksForWhatItTracks(t *testing.T) {
 	t.Parallel()
 	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}},
 		policy.Defaults...)
-	ask := func(command string, tracked ...string) policy.Ask {
+	ask := func(command string, tracked ...string) policy.Input {
 		a := withFiles(bash(command), ".env", "src/a.go", "src/private/b")
 		a.Tracked = func(string) ([]string, bool) { return tracked, tracked != nil }
 		return a

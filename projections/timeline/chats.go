@@ -14,7 +14,7 @@ import (
 // Chat is a chat with what a list says about it.
 type Chat struct {
 	projections.Chat
-	State   string `db:"state"`   // of its own session's last turn, in the words of package turnstate
+	State   string `db:"state"`   // of its current turn, in the words of package turnstate
 	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents and delegates too
 	Seen    int64  `db:"seen"`    // sequence up to which the reader has seen it, or need not have
 	Opened  bool   `db:"opened"`  // the reader has seen something of it
@@ -35,7 +35,7 @@ const answers = `FROM messages m WHERE m.chat=c.id AND m.role='assistant' AND NO
 		AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id=m.session AND s.parent<>'')`
 
 // An answer that was there when the reader left, and was written to its end afterwards, is unread too.
-const selectChats = `SELECT c.*, coalesce((SELECT turn_state FROM sessions WHERE id=c.ai_engine_session_id), '') AS state,
+const selectChats = `SELECT c.*, coalesce((SELECT state FROM turns WHERE id=c.current), '') AS state,
 		(SELECT count(*) FROM waiting_requests p WHERE p.chat IN ` + treeOf + `) +
 		(SELECT count(*) FROM waiting_questions q WHERE q.chat IN ` + treeOf + `) AS pending,
 		(SELECT count(*) ` + answers + ` AND m.position>c.seen) +

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/projections"
 )
 
 // News is what happened in chats after an event.
@@ -51,8 +49,7 @@ var selectNews = `SELECT (SELECT count(*) ` + newAnswers + ` AND m.position>{:af
 
 // countEnded returns the SQL expression for the number of turns whose ending meets a condition.
 func countEnded(condition string) string {
-	return "(SELECT count(DISTINCT m.parent_id) " + newAnswers + " AND " + projections.EndingOfAnswer("m") + " " +
-		condition + ")"
+	return "(SELECT count(*) FROM turns u WHERE u.ended>{:after} AND u" + newIn + " AND u.answer<>'' AND u.ending " + condition + ")"
 }
 
 // NewsOf returns what happened in the chats with these ids after an event.

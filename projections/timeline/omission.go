@@ -32,7 +32,7 @@ const (
 			WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed
 				AND a.engine_message_status='completed' AND a.agent<>'` + opencode.AgentCompaction + `') AS answered,
 			coalesce((SELECT reason FROM effects WHERE chat={:chat} AND kind='omit' ORDER BY position DESC LIMIT 1), '') AS reason
-		FROM messages l JOIN sessions s ON s.id=l.session AND s.turn_state NOT IN ('queued', 'running', 'waiting')
+		FROM messages l JOIN chats c ON c.id=l.chat AND c.turn='user'
 		WHERE l.id=(SELECT id FROM messages WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed
 				ORDER BY position DESC LIMIT 1)
 			AND l.engine_message_status='failed'

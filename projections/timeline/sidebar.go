@@ -73,11 +73,12 @@ var (
 		ORDER BY m.position`
 	selectAnswer = `SELECT agent, provider, model FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
-	selectLast = `SELECT m.id, ` + projections.EndingOfTurn("{:state}", "m") + ` AS ending, ` + projections.EndingOfMessage("m") + `<>'' AS shown FROM messages m
+	selectLast = `SELECT m.id, m.ending<>'' AS shown, CASE WHEN u.id IS NULL THEN m.ending WHEN u.answer=m.ai_engine_message_id THEN u.ending ELSE '' END AS ending
+		FROM messages m JOIN chats c ON c.id=m.chat LEFT JOIN turns u ON u.id=c.current
 		WHERE m.chat={:chat} AND m.session={:session} AND m.role='assistant' AND NOT m.removed ORDER BY m.position DESC LIMIT 1`
 	selectRetry = `SELECT coalesce(retry->>'$.attempt', 0) AS attempt, coalesce(retry->>'$.message', '') AS message,
 		coalesce(strftime('%Y-%m-%d %H:%M:%fZ', nullif(retry->>'$.next', 0)/1000.0, 'unixepoch'), '') AS next
-		FROM sessions WHERE chat={:chat} AND retry<>'' AND turn_state='running' AND NOT removed ORDER BY id LIMIT 1`
+		FROM sessions WHERE chat={:chat} AND retry<>'' AND waiting='' AND NOT removed ORDER BY id LIMIT 1`
 	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
 	selectUndo = `SELECT message, state, reason, kept, copies,
@@ -112,7 +113,6 @@ func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err er
 	if a.Offer, err = ReadOffer(ctx, db, c.ID, c.Session); err != nil {
 		return a, err
 	}
-	params["state"] = c.State
 	if a.Last, err = first[LastStep](ctx, db, "last step of "+c.ID, selectLast, params); err != nil {
 		return a, err
 	}

@@ -17,13 +17,12 @@ type Subagent struct {
 
 // Subagents returns the subagents of a chat as a tree: each follows the one that started it, the oldest first.
 func Subagents(ctx context.Context, db dbx.Builder, chat string) (tree []Subagent, err error) {
-	var rows []projections.ShownSubagent
-	err = list(ctx, db, &rows, "subagents of "+chat,
-		projections.SelectSubagents+"a.chat={:chat} AND NOT a.removed ORDER BY a.position", dbx.Params{"chat": chat})
+	var all []projections.Subagent
+	err = list(ctx, db, &all, "subagents of "+chat,
+		"SELECT * FROM subagents WHERE chat={:chat} AND NOT removed ORDER BY position", dbx.Params{"chat": chat})
 	if err != nil {
 		return nil, err
 	}
-	all := projections.Shown(rows)
 	isSubagent := func(session string) bool {
 		return slices.ContainsFunc(all, func(a projections.Subagent) bool { return a.Session == session })
 	}

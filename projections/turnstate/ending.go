@@ -1,10 +1,6 @@
 package turnstate
 
-import (
-	"cmp"
-
-	"pocketcoder/events/opencode"
-)
+import "pocketcoder/events/opencode"
 
 // Ending is how a turn ended, or a step of it that ends the turn. It is empty while the turn goes on.
 type Ending string
@@ -32,6 +28,25 @@ type Step struct {
 	IsWhole        bool // its last part is stored; the end of a message can be reported before its text
 	IsDenied       bool // a request of one of its calls was denied
 	IsStopped      bool // a stop was requested after it began
+}
+
+// End returns the state and the ending of a turn by its last step, and by the state in which OpenCode left it. The
+// ending is "" if the turn is not over. A turn is completed only with a complete answer: one whose stream broke off has
+// failed.
+func End(left string, last Step) (state string, ending Ending) {
+	switch ending = EndingOf(left, last); ending {
+	case "":
+		return left, ""
+	case EndComplete:
+		return Completed, ending
+	case EndStopped:
+		return Aborted, ending
+	case EndLost:
+		if left == Lost {
+			return Lost, ending
+		}
+	}
+	return Failed, ending
 }
 
 // EndingOf returns how a turn ended by its state and its last step. It returns "" if the turn is not over.
@@ -83,10 +98,6 @@ func (s Step) Ending() Ending {
 		return EndEmpty
 	}
 	return EndComplete
-}
-
-func (e Ending) State() string {
-	return cmp.Or(map[Ending]string{EndComplete: Completed, EndStopped: Aborted, EndLost: Lost}[e], Failed)
 }
 
 // CanContinue reports whether the model can go on from where the answer ended.

@@ -1,6 +1,5 @@
-// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read models
-// store the state in sessions.turn_state, where everything else reads it. The terminal follows its own chat with the
-// same code.
+// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read model
+// turns stores both, and everything else reads them there.
 //
 // A turn is over when OpenCode says idle, every assistant message has ended and no message that OpenCode has accepted
 // waits for an answer. Idle alone comes early when a turn is aborted or fails. The event
@@ -45,17 +44,18 @@ type Turn struct {
 	Outcome    string `db:"outcome"`    // so far: completed, failed, aborted, lost
 }
 
-// State returns the state of the turn. sending says that OpenCode has not accepted the awaited message yet, queued that
-// messages of the chat are on their way.
-func (t Turn) State(sending, queued bool) string {
-	inOpenCode := t.Status != Idle && t.Status != "" || t.Processing != "" || t.Awaiting != "" && !sending
+// Runs reports whether OpenCode works in the session. sending says that it has not accepted the awaited message yet.
+func (t Turn) Runs(sending bool) bool {
+	return t.Status != Idle && t.Status != "" || t.Processing != "" || t.Awaiting != "" && !sending
+}
+
+// State returns the state of the turn, as far as OpenCode has ended it. runs says that OpenCode works in the session.
+func (t Turn) State(runs bool) string {
 	switch {
-	case inOpenCode && t.Waiting != "":
+	case runs && t.Waiting != "":
 		return Waiting
-	case inOpenCode:
+	case runs:
 		return Running
-	case t.Awaiting != "" || queued:
-		return Queued
 	}
 	return t.Outcome
 }
@@ -145,8 +145,7 @@ type Prompt struct {
 	IsWithdrawn, IsWaiting, HasFailed bool // the message: before it is sent, on its way, not sent
 
 	IsDeleted bool   // the chat
-	Session   string // state of the turn of the chat's own session
-	Outcome   string // of that session's last turn
+	Session   string // state of the chat's own session
 }
 
 // State returns the state of the message's turn after an event. now is the state before the event. A turn that is over
@@ -157,14 +156,14 @@ func (p Prompt) State(now string) string {
 		return now
 	case p.IsDeleted, p.IsWithdrawn:
 		return Aborted
-	case p.IsWaiting:
+	case p.IsWaiting && (now == Queued || Ended(p.Session)):
 		return Queued
-	case p.Session == Running, p.Session == Waiting:
+	case !Ended(p.Session):
 		return p.Session
 	case p.HasFailed:
 		return Failed
-	case p.Outcome != "":
-		return p.Outcome
+	case now == Queued:
+		return cmp.Or(p.Session, now)
 	}
-	return now
+	return cmp.Or(p.Session, Completed)
 }

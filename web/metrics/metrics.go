@@ -193,7 +193,7 @@ func readCounts(db dbx.Builder, to chan<- prometheus.Metric) error {
 		Turn string
 		N    float64
 	}
-	err := store.All(db.NewQuery(`SELECT coalesce(s.turn_state, '') AS turn, count(*) AS n FROM chats c LEFT JOIN sessions s ON s.id = c.ai_engine_session_id
+	err := store.All(db.NewQuery(`SELECT coalesce(u.state, '') AS turn, count(*) AS n FROM chats c LEFT JOIN turns u ON u.id = c.current
 		WHERE NOT c.removed GROUP BY 1`), &turns)
 	if err != nil {
 		return err

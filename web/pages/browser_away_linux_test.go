@@ -45,7 +45,7 @@ func TestAPersonWhoComesBackSeesWhatHappened(t *testing.T) {
 			map[string]any{"status": []string{"authorized", "denied"}[i]})
 		is.Equal(status, http.StatusOK)
 	}
-	submitMessage(t, s, chat, "msg_b", written("The cellar is tidy."))
+	submitTurn(t, s, chat, "msg_b", written("The cellar is tidy."))
 	d.hide(false)
 	const summary = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 new message"
 	d.sees("what happened", fmt.Sprintf(`document.querySelector("#away").checkVisibility() && document.querySelector("#away p").textContent === %q`, summary))

@@ -49,7 +49,7 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 		s.Append(t, chat, events.ExecRequested{Exec: exec, Permission: "per_a", Session: "ses_1", Command: "ls", Cwd: "/w"})
 		s.Append(t, chat, events.ExecFinished{Exec: exec, Status: "completed", ExitCode: code})
 	}
-	submitMessage(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}},
+	submitTurn(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}},
 		map[string]any{"type": "patch", "files": []string{"/w/b"}})
 	const want = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 request denied by anonymous · 1 request approved by rules · " +
 		"2 commands ran · 1 command failed · 2 files changed · 1 new message"
@@ -62,6 +62,16 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 	is.Equal(status, 404)
 	status, _ = s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news?after=x", nil)
 	is.Equal(status, 400)
+}
+
+// submitTurn submits a message of the assistant that is a turn of its own.
+func submitTurn(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
+	t.Helper()
+	session := "ses_" + chat
+	s.Append(t, chat, events.SessionBound{Session: session, Directory: "/workspace"})
+	s.AppendOpenCode(t, chat, "session.status", `{"sessionID":"`+session+`","status":{"type":"busy"}}`)
+	submitMessage(t, s, chat, message, parts...)
+	s.AppendOpenCode(t, chat, "session.status", `{"sessionID":"`+session+`","status":{"type":"idle"}}`)
 }
 
 func TestTheListSaysWhatHappenedWhileAPersonWasAway(t *testing.T) {
@@ -78,7 +88,7 @@ func TestTheListSaysWhatHappenedWhileAPersonWasAway(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(s.Model.Wait(t.Context(), seq))
 	expect.Lacks(t, b.visit(t, "/").body, "While you were away") // nothing happened
-	submitMessage(t, s, chat, "msg_2", written("Two."))
+	submitTurn(t, s, chat, "msg_2", written("Two."))
 	page := b.visit(t, "/").body
 	expect.Contains(t, page, "While you were away")
 	expect.Contains(t, page, "<p>1 turn ended · 1 new message</p>")

@@ -39,7 +39,7 @@ type subscription struct {
 	client  *client
 	topic   topic
 	lead    []byte // of each of its events: everything before the data
-	joined  bool   // to a hub: the snapshots were queued; guarded by registry.mu
+	joined  bool   // to a live chat: the snapshots were queued; guarded by registry.mu
 
 	// Guarded by the client's mu.
 	from        uint64 // changes up to here were sent or are not needed
@@ -48,7 +48,7 @@ type subscription struct {
 	ended       bool
 }
 
-// source is an audience or a hub, with its subscriptions. registry.mu guards it.
+// source is an audience or a live chat, with its subscriptions. registry.mu guards it.
 type source struct {
 	key  string
 	subs map[*subscription]bool

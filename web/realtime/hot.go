@@ -32,41 +32,42 @@ import (
 // ended since its session's last connection, and a snapshot of each unfinished message. A snapshot replaces an earlier
 // one that is still in the queue of a client.
 //
-// One hub serves all subscribers of a chat. It reads text deltas from DELTAS and everything else from the read models.
+// One liveChat serves all subscribers of a chat. It reads text deltas from DELTAS and everything else from the read
+// models.
 
-// hub is the hot stream of a chat.
-type hub struct {
+// liveChat is the hot stream of a chat.
+type liveChat struct {
 	source
 	chat       string
 	rows       map[string]bool       // records of messages that changed; guarded by registry.mu
 	upTo       uint64                // changes up to this sequence are in rows; guarded by registry.mu
-	owner      string                // owner of the chat when it was last read; used by the hub's goroutine alone
-	transcript transcript.Transcript // used by the hub's goroutine alone
+	owner      string                // owner of the chat when it was last read; used by the live chat's goroutine alone
+	transcript transcript.Transcript // used by the live chat's goroutine alone
 }
 
-// newHub starts a hub. registry.mu must be held.
-func (s *Realtime) newHub(ctx context.Context, chat string, now uint64) *hub {
+// newLiveChat starts a live chat. registry.mu must be held.
+func (s *Realtime) newLiveChat(ctx context.Context, chat string, now uint64) *liveChat {
 	ctx, end := context.WithCancel(ctx)
-	h := &hub{
+	h := &liveChat{
 		source: source{key: chat, subs: map[*subscription]bool{}, done: now, wake: make(chan struct{}, 1), end: end},
 		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: transcript.New(now),
 	}
-	s.registry.hubs[chat] = h
+	s.registry.liveChats[chat] = h
 	go func() {
-		err := s.runHub(ctx, h)
+		err := s.runLiveChat(ctx, h)
 		s.registry.mu.Lock()
-		s.registry.removeSource(&h.source) // a later subscriber starts a new hub
+		s.registry.removeSource(&h.source) // a later subscriber starts a new live chat
 		s.registry.mu.Unlock()
 		s.failSubscriptions(ctx, &h.source, err)
 	}()
 	return h
 }
 
-// runHub is the goroutine of a hub. It ends with ctx, which ends with the last subscription.
-func (s *Realtime) runHub(ctx context.Context, h *hub) error {
+// runLiveChat is the goroutine of a live chat. It ends with ctx, which ends with the last subscription.
+func (s *Realtime) runLiveChat(ctx context.Context, h *liveChat) error {
 	listening, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	since, err := s.startHub(ctx, h)
+	since, err := s.startLiveChat(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -91,10 +92,10 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 				h.transcript.AddDelta(<-fragments)
 			}
 			if len(h.transcript.Unknown) > 0 {
-				err = s.refreshHub(ctx, h)
+				err = s.refreshLiveChat(ctx, h)
 			}
 		case <-h.wake:
-			err = s.refreshHub(ctx, h)
+			err = s.refreshLiveChat(ctx, h)
 		case <-due.C:
 		}
 		if err != nil {
@@ -110,8 +111,8 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 // differ.
 const clockSkew = 10 * time.Second
 
-// startHub reads the unfinished messages and returns the time from which deltas are needed.
-func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err error) {
+// startLiveChat reads the unfinished messages and returns the time from which deltas are needed.
+func (s *Realtime) startLiveChat(ctx context.Context, h *liveChat) (since time.Time, err error) {
 	since = time.Now()
 	messages, _ := s.API.Catalogue.Get("messages")
 	err = s.API.SlowView(ctx, "", func(db dbx.Builder, _ uint64) error {
@@ -133,7 +134,7 @@ func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err e
 func chatFilter(id string) string { return `chat = "` + id + `"` }
 
 // send queues events for the subscribers that have their snapshots.
-func (rt *registry) send(h *hub, all []transcript.Event) {
+func (rt *registry) send(h *liveChat, all []transcript.Event) {
 	if len(all) == 0 {
 		return
 	}
@@ -154,14 +155,14 @@ func messagesOf(all []transcript.Event) (messages []*message) {
 	return messages
 }
 
-// wakeHubs passes the messages that changed to the hubs of their chats.
+// wakeHubs passes the messages that changed to the liveChats of their chats.
 func (s *Realtime) wakeHubs(ctx context.Context, changes []store.Change, seq uint64) {
 	chats, err := s.changedChats(ctx, changes)
 	rt := &s.registry
 	rt.mu.Lock()
-	hubs := maps.Clone(rt.hubs)
+	liveChats := maps.Clone(rt.liveChats)
 	for chat, rows := range chats {
-		if h := hubs[chat]; h != nil {
+		if h := liveChats[chat]; h != nil {
 			for _, id := range rows {
 				h.rows[id] = true
 			}
@@ -170,7 +171,7 @@ func (s *Realtime) wakeHubs(ctx context.Context, changes []store.Change, seq uin
 		}
 	}
 	rt.mu.Unlock()
-	for _, h := range hubs {
+	for _, h := range liveChats {
 		if err != nil {
 			s.failSubscriptions(ctx, &h.source, err)
 		}
@@ -178,7 +179,7 @@ func (s *Realtime) wakeHubs(ctx context.Context, changes []store.Change, seq uin
 }
 
 // changedChats returns the chats that changed, each with the messages that changed. It reads nothing while there is
-// no hub.
+// no live chat.
 func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (map[string][]string, error) {
 	chats, ids := map[string][]string{}, []string{}
 	for _, c := range changes {
@@ -190,7 +191,7 @@ func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (ma
 		}
 	}
 	s.registry.mu.Lock()
-	idle := len(s.registry.hubs) == 0
+	idle := len(s.registry.liveChats) == 0
 	s.registry.mu.Unlock()
 	if idle || len(ids) == 0 {
 		return chats, nil
@@ -231,8 +232,8 @@ func (s *Realtime) messages(ctx context.Context, chat string, ids []string, sinc
 // maxMissed is the largest number of messages that ended while a subscriber was away and that the subscriber gets.
 const maxMissed = 100
 
-// refreshHub reads what changed, sends it, and brings new subscribers up to date.
-func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
+// refreshLiveChat reads what changed, sends it, and brings new subscribers up to date.
+func (s *Realtime) refreshLiveChat(ctx context.Context, h *liveChat) error {
 	ids, upTo, come, since := s.registry.takeChanges(h)
 	for id := range h.transcript.Unknown {
 		ids[id] = true
@@ -268,7 +269,7 @@ func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
 
 // takeChanges returns the records that changed and the sequence up to which, the new subscribers, and the earliest
 // sequence that one of them needs.
-func (rt *registry) takeChanges(h *hub) (ids map[string]bool, upTo uint64, come []*subscription, since uint64) {
+func (rt *registry) takeChanges(h *liveChat) (ids map[string]bool, upTo uint64, come []*subscription, since uint64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	ids, upTo, since = h.rows, h.upTo, math.MaxUint64
@@ -283,7 +284,8 @@ func (rt *registry) takeChanges(h *hub) (ids map[string]bool, upTo uint64, come 
 
 // checkChat returns the chat's turn as of upTo, or "" if the chat changed later. It ends the subscriptions of
 // accounts that may no longer see the chat.
-func (s *Realtime) checkChat(ctx context.Context, h *hub, upTo uint64, come []*subscription) (turn string, err error) {
+func (s *Realtime) checkChat(ctx context.Context, h *liveChat, upTo uint64, come []*subscription) (
+	turn string, err error) {
 	t := topic{request: filter.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = s.API.Catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
@@ -318,7 +320,7 @@ func (s *Realtime) checkChat(ctx context.Context, h *hub, upTo uint64, come []*s
 	return chat.Turn, nil
 }
 
-func (rt *registry) subscriptions(h *hub) []*subscription {
+func (rt *registry) subscriptions(h *liveChat) []*subscription {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return slices.Collect(maps.Keys(h.subs))
@@ -334,7 +336,7 @@ func (rt *registry) mute(sub *subscription) {
 
 // sendMissed queues missed events and snapshots for new subscribers. From then on they get the same events as all
 // others.
-func (rt *registry) sendMissed(h *hub, upTo uint64, come []*subscription, missed []transcript.Record) {
+func (rt *registry) sendMissed(h *liveChat, upTo uint64, come []*subscription, missed []transcript.Record) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, sub := range come {

@@ -58,7 +58,7 @@ type registry struct {
 	mu        sync.Mutex
 	clients   map[string]*client
 	audiences map[string]*audience // by account and topic
-	hubs      map[string]*hub      // by chat
+	liveChats map[string]*liveChat // by chat
 	ended     resumePoints
 	running   chan struct{}  // closed when Run follows the read models
 	started   time.Time      // when that happened
@@ -72,7 +72,7 @@ type registry struct {
 // open makes the maps. mu must be held.
 func (rt *registry) open() {
 	if rt.clients == nil {
-		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
+		rt.clients, rt.audiences, rt.liveChats = map[string]*client{}, map[string]*audience{}, map[string]*liveChat{}
 		rt.startedAt = map[string]int{}
 		rt.running = make(chan struct{})
 	}

@@ -151,8 +151,8 @@ func (rt *registry) removeSource(s *source) {
 	if a := rt.audiences[s.key]; a != nil && &a.source == s {
 		delete(rt.audiences, s.key)
 	}
-	if h := rt.hubs[s.key]; h != nil && &h.source == s {
-		delete(rt.hubs, s.key)
+	if h := rt.liveChats[s.key]; h != nil && &h.source == s {
+		delete(rt.liveChats, s.key)
 	}
 }
 
@@ -171,9 +171,9 @@ func (s *Realtime) follow(ctx context.Context, c *client, caller api.Caller, t t
 	}
 	ctx = context.WithoutCancel(ctx) // the audience lives longer than this request
 	if t.chat != "" {
-		h := rt.hubs[t.chat]
+		h := rt.liveChats[t.chat]
 		if h == nil {
-			h = s.newHub(ctx, t.chat, now)
+			h = s.newLiveChat(ctx, t.chat, now)
 		}
 		sub.source, sub.catchUp = &h.source, true // until the snapshots are queued
 		h.subs[sub] = true

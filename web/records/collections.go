@@ -107,8 +107,8 @@ var writers = map[string]writer{
 var derived = map[string]string{
 	"proposals.in_force":      inForce,
 	"schedules.last_executed": ofLastRun("run.started", " AND run.started<>''"),
-	"schedules.last_status":   ofLastRun(projections.RunState("run"), ""),
-	"schedules.last_error":    ofLastRun(projections.RunReason("run"), ""),
+	"schedules.last_status":   ofLastRun("run.state", ""),
+	"schedules.last_error":    ofLastRun("run.reason", ""),
 }
 
 // The rules of records of chats.
@@ -173,8 +173,7 @@ var readModels = []collection{
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")),
-				as(fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
-					projections.EndingOfMessage("t")),
+				fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
 				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
@@ -247,7 +246,7 @@ var readModels = []collection{
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
-				as(fixed(choice("status", "running", "completed", "failed", "aborted")), projections.StatusOfSubagent("t")),
+				fixed(choice("status", "running", "completed", "failed", "aborted")),
 				fixed(date("started")), fixed(date("finished")))},
 		write: writer{nil, nil, stopSubagent},
 	},
@@ -269,9 +268,9 @@ var readModels = []collection{
 		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Access: record.Rules(runOfOwnSchedule, runOfOwnSchedule, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("schedule", projections.ScheduleCollection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
 				fixed(flag("manual")),
-				as(fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
-					projections.RunSkipped)), projections.RunState("t")),
-				as(fixed(text("reason")), projections.RunReason("t")), fixed(date("started")), fixed(date("finished")),
+				fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
+					projections.RunSkipped)),
+				fixed(text("reason")), fixed(date("started")), fixed(date("finished")),
 				fixed(dollars(number("max_cost"))),
 				as(fixed(dollars(number("cost"))), projections.RunCost))},
 	},

@@ -131,17 +131,18 @@ type Running struct {
 func (s *System) Outbox() (*outbox.Outbox, *expect.Buffer) {
 	logged := &expect.Buffer{}
 	api := client.New(s.URL, "secret")
+	in := &ingest.Ingest{
+		Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.Log, Model: s.Model,
+		Logger: slog.New(slog.NewTextHandler(logged, nil)), Pause: 5 * time.Millisecond, IdleLimit: 5 * time.Millisecond,
+		Client: func(context.Context) (*client.Client, error) { return api, nil }, Changed: func() {},
+	}
 	b := &outbox.Outbox{
-		Ingest: &ingest.Ingest{
-			Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.Log, Model: s.Model, Logger: slog.New(slog.NewTextHandler(logged, nil)),
-			Client: func(context.Context) (*client.Client, error) { return api, nil },
-			Pause:  5 * time.Millisecond, Changed: func() {}, IdleLimit: 5 * time.Millisecond,
-		},
-		Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
+		Ingest: in, Engine: in.Engine, Directory: in.Directory, Log: s.Log, Model: s.Model, Logger: in.Logger,
+		Pause: in.Pause, Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
 		Rules:      permission.Gate{Permissions: s.Permissions, Records: s.Records}.RulesOf,
 		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond},
 	}
-	b.Ingest.Resend = b.Resend
+	in.Resend = b.Resend
 	return b, logged
 }
 
@@ -155,11 +156,11 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	last, err := s.Log.Last(s.T.Context())
 	s.Must(err)
 	s.Must(s.Model.Wait(s.T.Context(), last))
-	s.Must(b.Load(s.T.Context()))
+	s.Must(b.Ingest.Load(s.T.Context()))
 	ctx, cancel := context.WithCancel(s.T.Context())
 	var running sync.WaitGroup
 	for name, work := range map[string]func(context.Context) error{
-		"run": b.Run, "carry out": b.CarryOut, "budgets": b.Budgets,
+		"run": b.Ingest.Run, "carry out": b.CarryOut, "budgets": b.Budgets,
 	} {
 		running.Go(func() {
 			if err := work(ctx); ctx.Err() == nil && !s.logConn.IsClosed() {
@@ -182,7 +183,7 @@ func Connected(t testing.TB) (*System, *Running) {
 // Connected waits until OpenCode is connected and reconciled.
 func (r *Running) Connected() *Running {
 	r.t.Helper()
-	expect.Eventually(r.t, "OpenCode is connected", func() bool { return r.Condition().Connected })
+	expect.Eventually(r.t, "OpenCode is connected", func() bool { return r.Ingest.Condition().Connected })
 	return r
 }
 
@@ -215,7 +216,7 @@ func (s *System) Drained() {
 func (s *System) Reconnected(r *Running, meanwhile func()) {
 	s.T.Helper()
 	s.Disconnect()
-	expect.Eventually(s.T, "the cut is noticed", func() bool { return !r.Condition().Connected })
+	expect.Eventually(s.T, "the cut is noticed", func() bool { return !r.Ingest.Condition().Connected })
 	meanwhile()
 	s.Reconnect()
 	r.Connected()

@@ -17,8 +17,9 @@ import (
 
 const heartbeat = "server.heartbeat" // every 10 s
 
-// noise holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
-var noise = map[string]bool{
+// ignoredTypes holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it
+// starts.
+var ignoredTypes = map[string]bool{
 	heartbeat: true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
 }
 
@@ -73,7 +74,7 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 func (in *Ingest) divide(ctx context.Context, burst []client.Event, reconciled bool) (sortedBurst, error) {
 	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]progress{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
-		if noise[e.Type] {
+		if ignoredTypes[e.Type] {
 			p.noise++
 			continue
 		}

@@ -126,7 +126,7 @@ func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 	expect.Eventually(s.T, "as many appended as stored", func() bool {
 		var appended uint64
 		for _, b := range bridges {
-			appended += b.Condition().Stored
+			appended += b.Ingest.Condition().Stored
 		}
 		return appended == last
 	})
@@ -253,7 +253,7 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 			burst := slices.Delete(slices.Clone(all[k:]), next-k, next-k+1)
 			err := in.Take(t.Context(), burst)
 			is.True(errors.Is(err, ingest.ErrGap))
-			is.NoErr(b.FetchHistory(t.Context()))
+			is.NoErr(b.Ingest.FetchHistory(t.Context()))
 			is.NoErr(in.Take(t.Context(), burst))
 			checkDurable(t, s, frames)
 		})

@@ -30,6 +30,8 @@ func answering(session, message, time string) string {
 
 func beat(s *bridgetest.System) { s.Say(bridgetest.Plain("server.heartbeat", "{}")) }
 
+const completed = `{"created":1,"completed":2},"finish":"stop"`
+
 func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -46,7 +48,7 @@ func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	}
 	// the events are on their way
 	s.AppendUnsent(busy(goesOn))
-	s.AppendUnsent(s.Durably(ends, "message.updated", answering(ends, "msg_ses_3", `{"created":1,"completed":2}`))...)
+	s.AppendUnsent(s.Durably(ends, "message.updated", answering(ends, "msg_ses_3", completed))...)
 	var once atomic.Bool
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if r.Path == "/pocketcoder/history" && once.CompareAndSwap(false, true) { // after the statuses were read
@@ -58,9 +60,9 @@ func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	})
 	lost := func(session string) int { return len(bridgetest.Facts[events.TurnLost](s, s.ChatOf(session))) }
 	state := func(session string) string {
-		row, _, err := s.Model.Session(t.Context(), session)
+		row, _, err := s.Model.LastTurn(t.Context(), s.ChatOf(session))
 		is.NoErr(err)
-		return row.TurnState
+		return row.State
 	}
 	expect.Eventually(t, "the turn is lost", func() bool { beat(s); return lost(left) == 1 })
 	for range 3 {
@@ -73,7 +75,7 @@ func TestATurnThatOpenCodeLeftIsLost(t *testing.T) {
 	is.Equal(len(s.Requests("GET", "/global/event")), 1) // the stream went on
 
 	// OpenCode ends the message after all
-	s.Happen(s.Durably(left, "message.updated", answering(left, "msg_ses_1", `{"created":1,"completed":2}`))...)
+	s.Happen(s.Durably(left, "message.updated", answering(left, "msg_ses_1", completed))...)
 	s.Drained()
 	is.Equal(state(left), turnstate.Completed)
 }
@@ -83,7 +85,7 @@ func TestATurnIsNotLostWhileItsMessageMayEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)
-	s.Start(func(b *outbox.Outbox) { b.IdleLimit = time.Hour }).Connected()
+	s.Start(func(b *outbox.Outbox) { b.Ingest.IdleLimit = time.Hour }).Connected()
 	s.Asking("ses_1")
 	fail(s, "ses_1")
 	for range 3 {

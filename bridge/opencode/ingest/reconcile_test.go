@@ -91,9 +91,9 @@ func TestATurnThatOpenCodeForgotBetweenTwoAnswersIsLost(t *testing.T) {
 	idle := s.OpenCodeEvents(s.ChatOf("ses_1"), "session.status")
 	lost := s.Events(events.ChatSubject(s.ChatOf("ses_1"), events.TurnLost{}.Kind()))
 	is.True(lost[0].Seq < idle[len(idle)-1].Seq) // no reader sees a completed turn
-	row, _, err := s.Model.Session(t.Context(), "ses_1")
+	row, _, err := s.Model.LastTurn(t.Context(), s.ChatOf("ses_1"))
 	is.NoErr(err)
-	is.Equal(row.TurnState, turnstate.Lost)
+	is.Equal(row.State, turnstate.Lost)
 	s.Reconnected(r, func() {})
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 1)
 }

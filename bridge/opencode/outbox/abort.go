@@ -22,7 +22,7 @@ func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
 		}
 		f.Session = chat.Session
 	}
-	if s, known := o.Session(f.Session); !known || s.Chat != f.Chat {
+	if s, known := o.Ingest.Session(f.Session); !known || s.Chat != f.Chat {
 		return nil // nothing has run there yet
 	}
 	if err := o.awaitBegin(ctx, f.Session); err != nil {
@@ -36,7 +36,7 @@ func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
 		return err
 	}
 	// OpenCode answers an abort when nothing runs in the session any more. So a message that is open then never ends.
-	return o.LoseIdle(ctx, f.Session)
+	return o.Ingest.LoseIdle(ctx, f.Session)
 }
 
 // beginTimeout limits the wait for the beginning of a turn. OpenCode may have lost the message.
@@ -78,7 +78,7 @@ func (o *Outbox) recordOutcome(ctx context.Context, f projections.Effect, restor
 
 // stop ends the turn of a session and of its subagents, if there is one.
 func (o *Outbox) stop(ctx context.Context, session string) error {
-	if err := o.Current().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
+	if err := o.Ingest.Current().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
 	return o.dropRequests(ctx, session)
@@ -100,7 +100,7 @@ func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 			Reason: reason}); err != nil {
 			return err
 		}
-		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil &&
+		if err := o.Ingest.Current().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil &&
 			!errors.Is(err, client.ErrGone) {
 			o.Logger.Warn("reject the request of an aborted turn", "err", err)
 		}
@@ -124,7 +124,7 @@ func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 // isWithin reports whether a session is root or one of its subagents, at any depth.
 func (o *Outbox) isWithin(session, root string) bool {
 	for session != "" && session != root {
-		session = o.Parent(session)
+		session = o.Ingest.Parent(session)
 	}
 	return session == root && root != ""
 }

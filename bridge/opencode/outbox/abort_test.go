@@ -132,7 +132,7 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	before := len(s.Requests("POST", "/abort"))
 
 	s.Disconnect()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Ingest.Condition().Connected })
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	s.Reconnect()
 	expect.Eventually(t, "the other is taken", func() bool { return len(s.Requests("POST", "/abort")) == before+1 })
@@ -151,14 +151,14 @@ func TestAnAbortOfAnIdleSessionEndsItsTurn(t *testing.T) {
 	s.Happen(idle("ses_1"), idle("ses_2"))
 	s.Drained()
 	s.AppendUnsent(s.Durably("ses_2", "message.updated", bridgetest.AssistantMessage("ses_2",
-		`{"created":1,"completed":2}`))...) // its end is on its way
+		`{"created":1,"completed":2},"finish":"stop"`))...) // its end is on its way
 	for session, want := range map[string]string{"ses_1": turnstate.Lost, "ses_2": turnstate.Completed} {
 		s.abortTurn(s.ChatOf(session), "")
 		state := ""
 		expect.Eventually(t, "the turn is over", func() bool {
-			row, _, err := s.Model.Session(t.Context(), session)
+			row, _, err := s.Model.LastTurn(t.Context(), s.ChatOf(session))
 			s.Must(err)
-			state = row.TurnState
+			state = row.State
 			return turnstate.Ended(state)
 		})
 		is.Equal(state, want)

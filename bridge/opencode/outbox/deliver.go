@@ -171,7 +171,7 @@ func submittedParts(m projections.PendingMessage) (parts []events.Part, err erro
 // session to the chat, by its metadata, when OpenCode reports it.
 func (o *Outbox) session(ctx context.Context, m projections.PendingMessage) (client.Session, error) {
 	if m.Bound != "" {
-		s, err := o.Current().Session(ctx, m.Bound)
+		s, err := o.Ingest.Current().Session(ctx, m.Bound)
 		if err == nil || !errors.Is(err, client.ErrGone) {
 			return s, err
 		}
@@ -180,7 +180,7 @@ func (o *Outbox) session(ctx context.Context, m projections.PendingMessage) (cli
 	if !m.ChatTitled && m.Bound == "" {
 		title = "" // OpenCode finds one from the first message
 	}
-	s, err := o.Current().CreateSession(ctx, client.NewSession{
+	s, err := o.Ingest.Current().CreateSession(ctx, client.NewSession{
 		Directory: cmp.Or(m.ChatDirectory, o.Directory), Title: title, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
 	})
 	if err != nil {
@@ -222,7 +222,7 @@ func (o *Outbox) sendAgain(ctx context.Context, m projections.PendingMessage, id
 	if p.agent, err = agent.One(ctx, o.Records, ids.Agent); err != nil {
 		return err
 	}
-	if p.session, err = o.Current().Session(ctx, ids.Session); err != nil {
+	if p.session, err = o.Ingest.Current().Session(ctx, ids.Session); err != nil {
 		return err
 	}
 	return o.send(ctx, p)
@@ -248,10 +248,10 @@ func (o *Outbox) send(ctx context.Context, p sending) error {
 	if prompt.Withheld, err = o.withheld(ctx, m.Chat, agent.ID, session); err != nil {
 		return err
 	}
-	if err := o.Current().ConnectTools(ctx, session.Directory); err != nil {
+	if err := o.Ingest.Current().ConnectTools(ctx, session.Directory); err != nil {
 		return err
 	}
-	return o.Current().Prompt(ctx, session.ID, prompt)
+	return o.Ingest.Current().Prompt(ctx, session.ID, prompt)
 }
 
 func promptParts(m projections.PendingMessage, s events.MessageSending, parts []events.Part) (all []client.PromptPart) {

@@ -63,7 +63,7 @@ func TestNoTryIsUsedUpWhileOpenCodeIsAway(t *testing.T) {
 			return 0
 		}
 		s.Disconnect()
-		expect.Eventually(t, "the cut is noticed", func() bool { return !r.Condition().Connected })
+		expect.Eventually(t, "the cut is noticed", func() bool { return !r.Ingest.Condition().Connected })
 		return 503
 	})
 	chat := s.Chat("hello")

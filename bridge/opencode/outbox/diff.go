@@ -40,7 +40,7 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 		return emptyList, nil // not an id of OpenCode, which would refuse it
 	}
 	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) {
-		return o.Current().Diff(ctx, session, message)
+		return o.Ingest.Current().Diff(ctx, session, message)
 	})
 }
 
@@ -51,7 +51,9 @@ func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error)
 	if err != nil || session == "" {
 		return emptyList, err
 	}
-	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Todo(ctx, session) })
+	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) {
+		return o.Ingest.Current().Todo(ctx, session)
+	})
 }
 
 // sessionOf returns the session of a chat, "" if it has none yet.
@@ -82,7 +84,7 @@ func (o *Outbox) fetchList(ctx context.Context, fetch func(context.Context) (jso
 	error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if err := o.WaitConnected(ctx); err != nil {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return nil, ErrUnavailable
 	}
 	switch out, err := fetch(ctx); {

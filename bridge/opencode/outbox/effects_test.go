@@ -47,7 +47,7 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 	expect.Contains(t, r.Logged.String(), "opencode refuses")
 
 	s.Disconnect()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Ingest.Condition().Connected })
 	s.revert(chat, "")
 	s.Reconnect()
 	expect.Eventually(t, "it is undone", func() bool { return len(s.Requests("POST", "/ses_1/unrevert")) == 1 })
@@ -246,7 +246,7 @@ func TestListsAreReadFromOpenCode(t *testing.T) {
 	_, err = r.Diff(t.Context(), chat, "msg_1")
 	is.True(errors.Is(err, outbox.ErrUnavailable))
 	s.Disconnect()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Ingest.Condition().Connected })
 	_, err = r.Todo(t.Context(), chat)
 	is.True(errors.Is(err, outbox.ErrUnavailable))
 }

@@ -55,7 +55,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 		}
 		err := o.removeMessages(ctx, s.ID, func(client.Message) bool { return true })
 		if err == nil {
-			err = o.Current().DeleteSession(ctx, s.ID)
+			err = o.Ingest.Current().DeleteSession(ctx, s.ID)
 		}
 		if err != nil && !errors.Is(err, client.ErrGone) {
 			return err
@@ -67,7 +67,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 // copy forks a session. It checks first that OpenCode knows the message, because OpenCode would otherwise copy
 // everything (measured). If the mark stays in the metadata of the source, it has no effect.
 func (o *Outbox) copy(ctx context.Context, session string, f projections.Effect) (client.Session, error) {
-	c := o.Current()
+	c := o.Ingest.Current()
 	if f.Message != "" {
 		if err := c.HasMessage(ctx, session, f.Message); err != nil {
 			return client.Session{}, err
@@ -100,7 +100,7 @@ func (o *Outbox) removeUnfinished(ctx context.Context, session string) error {
 }
 
 func (o *Outbox) removeMessages(ctx context.Context, session string, which func(client.Message) bool) error {
-	all, err := o.Current().Messages(ctx, session)
+	all, err := o.Ingest.Current().Messages(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (o *Outbox) removeMessages(ctx context.Context, session string, which func(
 		if !which(m) {
 			continue
 		}
-		if err := o.Current().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, client.ErrGone) {
+		if err := o.Ingest.Current().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // models returns the models that the running OpenCode can use.
 func (o *Outbox) models(ctx context.Context) (client.Models, error) {
-	m, err := o.Current().Models(ctx, o.Directory)
+	m, err := o.Ingest.Current().Models(ctx, o.Directory)
 	if err == nil {
 		o.known.Store(&m)
 	}

@@ -33,7 +33,7 @@ func (o *Outbox) omit(ctx context.Context, f projections.Effect) error {
 }
 
 func (o *Outbox) omitFile(ctx context.Context, session string, file events.OmittedFile) error {
-	m, err := o.Current().Message(ctx, session, file.Message)
+	m, err := o.Ingest.Current().Message(ctx, session, file.Message)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (o *Outbox) omitFile(ctx context.Context, session string, file events.Omitt
 		if err != nil {
 			return err
 		}
-		return o.Current().ReplacePart(ctx, session, file.Message, file.Part, replacement)
+		return o.Ingest.Current().ReplacePart(ctx, session, file.Message, file.Part, replacement)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ package outbox
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -38,20 +39,27 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/snapshots"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
 )
 
-// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets). The embedded
-// Ingest has its own Run.
+// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets).
 type Outbox struct {
-	*ingest.Ingest // the connection to OpenCode, its sessions, the log and the read model
-	Chats          *chat.Chats
-	Records        *record.Records
-	Permissions    *permission.Permissions
-	Limits         *budget.Budgets
+	Ingest      *ingest.Ingest // the connection to OpenCode, and which chats its sessions belong to
+	Engine      string
+	Directory   string // absolute; of new sessions
+	Log         *log.Log
+	Model       *projections.Model
+	Logger      *slog.Logger
+	Pause       time.Duration // between the tries of effects other than messages
+	Chats       *chat.Chats
+	Records     *record.Records
+	Permissions *permission.Permissions
+	Limits      *budget.Budgets
 
 	// Rules returns the rules of a chat for an agent, the id of a record
 	Rules func(ctx context.Context, chat, agent string) (permission.RuleSets, error)

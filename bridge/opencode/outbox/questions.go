@@ -69,9 +69,9 @@ func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 	case q.Interrupted:
 		return o.resumeAnswered(ctx, group, all)
 	case rejected:
-		err = o.Current().Dismiss(ctx, q.Directory, question)
+		err = o.Ingest.Current().Dismiss(ctx, q.Directory, question)
 	default:
-		err = o.Current().Answer(ctx, q.Directory, question, all)
+		err = o.Ingest.Current().Answer(ctx, q.Directory, question, all)
 	}
 	if errors.Is(err, client.ErrGone) {
 		return o.expireForgotten(ctx, question)
@@ -82,7 +82,7 @@ func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 // expireForgotten expires questions that OpenCode does not know, because the answers came too late. If OpenCode has
 // restarted, the questions are interrupted by the time it is connected again, and have another effect.
 func (o *Outbox) expireForgotten(ctx context.Context, question string) error {
-	if err := o.WaitConnected(ctx); err != nil {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
 	group, err := o.Model.QuestionsOf(ctx, question)
@@ -102,7 +102,7 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []projections.Pending
 	for i, one := range group {
 		fmt.Fprintf(&text, "\nQuestion: %s\nAnswer: %s\n", one.Question.Question, strings.Join(all[i], ", "))
 	}
-	if o.Parent(q.Session) != "" {
+	if o.Ingest.Parent(q.Session) != "" {
 		text.WriteString("\nA subagent had asked. It is gone: call it again, with these answers in its prompt.")
 	} else {
 		text.WriteString("\nGo on with that; there is no need to ask again.")
@@ -122,7 +122,7 @@ func (o *Outbox) dropObsolete(ctx context.Context, d projections.ObsoleteQuestio
 		return o.record(ctx, d.Chat, events.QuestionInterrupted{Question: d.EngineQuestion})
 	}
 	if !d.Interrupted && !d.Own {
-		held, err := o.Current().QuestionRequests(ctx, d.Directory)
+		held, err := o.Ingest.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,8 @@ func (o *Outbox) dropQuestion(ctx context.Context, q projections.PendingQuestion
 	if err != nil || q.Interrupted || q.Own {
 		return err
 	}
-	if err := o.Current().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
+	err = o.Ingest.Current().Dismiss(ctx, q.Directory, q.EngineQuestion)
+	if err != nil && !errors.Is(err, client.ErrGone) {
 		o.Logger.Warn("dismiss question", "err", err)
 	}
 	return nil

@@ -76,16 +76,16 @@ func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest)
 	case now.Interrupted:
 		return nil
 	case stale != "": // if OpenCode does not wait, it may have changed the file itself
-		if err = o.Current().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
+		if err = o.Ingest.Current().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
 			return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
 	case now.Status == events.Authorized:
 		if now.Permission == events.KindEdit && o.BeforeEdit != nil {
 			o.BeforeEdit(ctx, now.Ask(), p.Directory)
 		}
-		err = o.Current().Allow(ctx, p.Directory, p.EnginePermission)
+		err = o.Ingest.Current().Allow(ctx, p.Directory, p.EnginePermission)
 	default:
-		err = o.Current().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
+		err = o.Ingest.Current().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
 	}
 	if errors.Is(err, client.ErrGone) {
 		return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
@@ -98,7 +98,7 @@ func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest)
 // there first.
 func (o *Outbox) expireInvalid(ctx context.Context, p projections.PendingRequest, interrupted bool, why string) error {
 	if !interrupted {
-		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&
+		if err := o.Ingest.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&
 			!errors.Is(err, client.ErrGone) {
 			return err
 		}

@@ -45,7 +45,7 @@ func (o *Outbox) revert(ctx context.Context, f projections.Effect) (restored sna
 	if err != nil || chat.Session == "" {
 		return restored, err // without a session there is nothing to revert
 	}
-	now, err := o.Current().Session(ctx, chat.Session)
+	now, err := o.Ingest.Current().Session(ctx, chat.Session)
 	if err != nil {
 		return restored, err
 	}
@@ -80,15 +80,15 @@ func (o *Outbox) discardKept(effect string, err error) error {
 // revertIn makes OpenCode undo a message, or undo its last revert if message is empty.
 func (o *Outbox) revertIn(ctx context.Context, session, message string) error {
 	if message == "" {
-		return o.Current().Unrevert(ctx, session)
+		return o.Ingest.Current().Unrevert(ctx, session)
 	}
-	err := o.Current().Revert(ctx, session, message)
+	err := o.Ingest.Current().Revert(ctx, session, message)
 	if !isBusy(err) {
 		return err
 	}
 	// The running turn is part of what is undone.
 	if err = o.stop(ctx, session); err == nil {
-		err = o.Current().Revert(ctx, session, message)
+		err = o.Ingest.Current().Revert(ctx, session, message)
 	}
 	if isBusy(err) {
 		return errStillRuns
@@ -250,7 +250,7 @@ func (o *Outbox) Changed(ctx context.Context, chatID, message string) ([]string,
 	}
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if o.WaitConnected(connecting) != nil {
+	if o.Ingest.WaitConnected(connecting) != nil {
 		return nil, ErrUnavailable
 	}
 	waiting, cancel := context.WithTimeout(ctx, changedTimeout)
@@ -258,7 +258,7 @@ func (o *Outbox) Changed(ctx context.Context, chatID, message string) ([]string,
 	if err := o.awaitEffects(waiting, chatID); err != nil {
 		return nil, errors.Join(ErrUnavailable, err)
 	}
-	now, err := o.Current().Session(waiting, session)
+	now, err := o.Ingest.Current().Session(waiting, session)
 	switch {
 	case errors.Is(err, client.ErrGone) || err == nil && message != "" && now.Revert.MessageID == message:
 		return nil, nil

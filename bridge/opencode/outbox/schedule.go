@@ -22,14 +22,14 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 		return err
 	}
 	s := &schedule{Outbox: o}
-	loop := outbox.Loop[work]{Name: "effects in OpenCode", Model: o.Model, Logger: o.Logger, Pauses: o.RetryAfter,
-		Open: s.openEffects, Try: s.try,
+	loop := outbox.Loop[work]{Name: "effects in OpenCode", Log: o.Log, Model: o.Model, Logger: o.Logger,
+		Pauses: o.RetryAfter, Open: s.openEffects, Try: s.try,
 		Plan: func(open, running []effect, now time.Time) []effect {
 			return plan(open, running, s.turns, o.MaxTurns, now)
 		},
 		Ready: func(ctx context.Context) (<-chan struct{}, error) { // a try without OpenCode is wasted
-			err := o.WaitConnected(ctx)
-			return o.Reconnected(), err // a new OpenCode may accept effects that failed before
+			err := o.Ingest.WaitConnected(ctx)
+			return o.Ingest.Reconnected(), err // a new OpenCode may accept effects that failed before
 		}}
 	return loop.Run(ctx)
 }
@@ -103,7 +103,7 @@ func (s *schedule) budgetsOf(messages []projections.PendingMessage, woken uint64
 // try tries an effect. A check of the budgets does not count as a try, since no message is sent, nor does a try while
 // the log does not store commands.
 func (s *schedule) try(ctx context.Context, e effect) error {
-	if err := s.WaitConnected(ctx); err != nil {
+	if err := s.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
 	if e.Of.isCheck {

@@ -35,8 +35,8 @@ func (s *system) afterLoss(r *bridgetest.Running, from uint64, prepare ...func(*
 		f(next)
 	}
 	next.Start(func(o *outbox.Outbox) {
-		o.Compare = func(ctx context.Context) error { return o.Hold(ctx, after) }
-		o.Uncertain = func() uint64 { return after }
+		o.Ingest.Compare = func(ctx context.Context) error { return o.Hold(ctx, after) }
+		o.Ingest.Uncertain = func() uint64 { return after }
 	}).Connected()
 	return &system{next}
 }

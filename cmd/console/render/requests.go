@@ -35,7 +35,7 @@ type Request struct {
 // AddRequest adds a request that OpenCode or the API has made, unless it is known.
 func (r *Renderer) AddRequest(content events.PermissionAsk, seq uint64) *Request {
 	if r.requests[content.ID] == nil { // it is seen again after a reconnect
-		r.requests[content.ID] = &Request{Content: content, seq: seq, Hash: content.Request()}
+		r.requests[content.ID] = &Request{Content: content, seq: seq, Hash: content.ContentHash()}
 	}
 	return r.requests[content.ID]
 }
@@ -119,7 +119,7 @@ func (r *Renderer) ShowRequest(a *Request) {
 
 // card returns the card of a request.
 func (r *Renderer) card(a *Request) card.Card {
-	return card.Of(card.Request{PermissionAsk: a.Content, Direct: !strings.HasPrefix(a.Content.ID, openCodeID),
+	return card.Of(card.Request{PermissionAsk: a.Content, ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID),
 		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
 		Arguments: r.arguments(a.Content)})
 }

@@ -100,7 +100,7 @@ func (t *Turn) Ending() turnstate.Ending {
 
 // Whose returns projections.TurnUser or projections.TurnAssistant: the side that must act.
 func (t *Turn) Whose() string {
-	if len(t.unreferred) > 0 || !turnstate.Ended(t.session.State(false, len(t.outbox) > 0)) {
+	if len(t.unreferred) > 0 || len(t.outbox) > 0 || t.session.Runs(false) {
 		return projections.TurnAssistant
 	}
 	return projections.TurnUser
@@ -213,7 +213,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 // holdQueue applies a stop of the turn, after which the messages of persons wait. The turn is stopped at once if none
 // of them had been sent.
 func (t *Turn) holdQueue() {
-	wasQueued := t.session.State(false, len(t.outbox) > 0) == turnstate.Queued
+	wasQueued := len(t.outbox) > 0 && !t.session.Runs(false)
 	for message := range t.queue {
 		delete(t.outbox, message)
 	}

@@ -26,7 +26,7 @@ import (
 // Request is a permission request with what is known around it.
 type Request struct {
 	events.PermissionAsk
-	Direct    bool   // made over the API: nothing runs
+	ViaAPI    bool   // made over the API: nothing runs
 	Message   string // of a direct request
 	Arguments string // of the call of a tool of PocketCoder or of an MCP server, a JSON object; empty if not known
 	Cwd       string // where its command would run; empty if not known
@@ -114,7 +114,7 @@ func (c *Card) command(r Request) {
 	if lines := strings.Count(strings.TrimRight(c.Text, "\n"), "\n") + 1; lines > 1 {
 		c.Title = fmt.Sprintf("Run a command of %d lines", lines)
 	}
-	if r.Direct {
+	if r.ViaAPI {
 		c.Where = ""
 	} else if r.Cwd == "" {
 		c.Whole = false

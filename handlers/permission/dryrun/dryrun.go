@@ -48,16 +48,16 @@ const maxDryRunCommands = 100
 type Trial struct {
 	History   History
 	Rules     []policy.Rule
-	Active    func(ctx context.Context, chat string) (Active, error)    // returns the active rules of a chat
-	Directory func(chat, session string) string                         // returns the directory of a session
-	Ask       func(a events.PermissionAsk, directory string) policy.Ask // returns a request as the policy evaluates it
+	Active    func(ctx context.Context, chat string) (Active, error)      // returns the active rules of a chat
+	Directory func(chat, session string) string                           // returns the directory of a session
+	Ask       func(a events.PermissionAsk, directory string) policy.Input // returns a request as the policy evaluates it
 
 	active   map[string]Active          // by chat
 	verdicts map[[sha256.Size]byte]bool // by the chat, and the request as the policy evaluates it
 }
 
 // Active evaluates a request with the active rules of a chat and with more rules. more may be empty.
-type Active func(more []policy.Rule, in policy.Ask) policy.Verdict
+type Active func(more []policy.Rule, in policy.Input) policy.Verdict
 
 // History calls each with the requests of a chat, or of all chats if chat is empty, the last one first, until each
 // returns false.
@@ -121,7 +121,7 @@ func (t *Trial) matches(active Active, chat string, a events.PermissionAsk, cwd 
 
 // contributes reports whether a request has the effect of the rules once they are active too, and not without them. A
 // request on which the rules alone have their effect counts even if an active rule has the same effect.
-func (t *Trial) contributes(active Active, in policy.Ask) bool {
+func (t *Trial) contributes(active Active, in policy.Input) bool {
 	return t.hasEffect(active(t.Rules, in)) &&
 		(t.hasEffect(policy.Evaluate(t.Rules, in)) || !t.hasEffect(active(nil, in)))
 }

@@ -118,11 +118,11 @@ func Of(ctx context.Context, g permission.Gate, chat, id string) (Why, error) {
 			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
-	if r.Type == events.KindBash && !r.Direct {
+	if r.Type == events.KindBash && !r.ViaAPI {
 		w.Ask.Cwd = r.Input.Cwd
 	}
-	if r.Referral.Seq != 0 {
-		w.Referred = &WhyReferred{r.Referral.Reason, r.Referral.At, r.Referral.RuleRef}
+	if r.Escalation.Seq != 0 {
+		w.Referred = &WhyReferred{r.Escalation.Reason, r.Escalation.At, r.Escalation.RuleRef}
 	}
 	if err := w.gather(ctx, g); err != nil {
 		return Why{}, err
@@ -230,7 +230,7 @@ func (w *explanation) apply(e events.Event, d events.Data) bool {
 		}
 		return d.Permission == w.Permission
 	case events.OpenCode:
-		return !w.request.Direct && isAbout(d, w.Permission)
+		return !w.request.ViaAPI && isAbout(d, w.Permission)
 	}
 	return w.applyExec(e, d)
 }

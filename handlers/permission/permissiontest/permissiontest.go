@@ -245,7 +245,7 @@ func (g *RunningGate) AwaitIdle() {
 func (g *RunningGate) isEvaluated(chat, id string, direct bool) (evaluated bool) {
 	err := g.Gate.Permissions.Chat(g.T.Context(), chat).Read(g.T.Context(), g.Log, func(s *permission.State) error {
 		r := s.Request(id)
-		evaluated = !r.Pending() || r.Referral.Seq != 0 || r.Direct != direct // another request has the id
+		evaluated = !r.Pending() || r.Escalation.Seq != 0 || r.ViaAPI != direct // another request has the id
 		return nil
 	})
 	is.New(g.T).NoErr(err)

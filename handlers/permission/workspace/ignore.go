@@ -14,7 +14,7 @@ import (
 // ignoreFiles are the names of the files that tell ripgrep what to skip.
 var ignoreFiles = []string{".gitignore", ".ignore", ".rgignore"}
 
-// IgnoredBelow returns policy.Ask.Ignored for a workspace. It understands plain lines of .gitignore, .ignore and
+// IgnoredBelow returns policy.Input.Ignored for a workspace. It understands plain lines of .gitignore, .ignore and
 // .rgignore; a line that it does not understand ignores nothing, and one with ! that may match makes a path count as
 // not ignored. Repositories around the workspace do not count, because OpenCode does not see them.
 func IgnoredBelow(root string) files.Ignored {

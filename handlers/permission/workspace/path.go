@@ -126,11 +126,11 @@ func irregular(path string) string {
 	return "not a regular file"
 }
 
-// Ask returns a request of a session that works in a directory, as the policy looks at it. The command of a request
+// Input returns a request of a session that works in a directory, as the policy looks at it. The command of a request
 // would run there.
-func Ask(a events.PermissionAsk, directory string) policy.Ask {
+func Input(a events.PermissionAsk, directory string) policy.Input {
 	about := a.About()
-	in := policy.Ask{
+	in := policy.Input{
 		Type: a.Permission, Patterns: a.Patterns, Path: about.Filepath, URL: about.URL, Resolve: RealPath,
 		List: ListFolder, Tracked: TrackedFiles, Irregular: irregular,
 	}
@@ -173,15 +173,14 @@ const maxPatchLines = 20
 // hiddenPart is what a person reads of a request that the log holds with [redacted] in place of a secret.
 const hiddenPart = "A part of this request is hidden, because it holds a registered secret."
 
-// PatchLines says in one line per file what a patch of OpenCode's apply_patch does to it, by the files that its
-// metadata name. It names files relative to root. exists reports whether there is a file. PatchLines returns nil when
-// the metadata name no files.
-func PatchLines(a events.PermissionAsk, root string, exists func(path string) bool) (lines []string) {
+// patchLines says in one line per file what a patch of OpenCode's apply_patch does to it. It names files relative to
+// root.
+func patchLines(a events.PermissionAsk, root string, direct bool) (lines []string) {
 	overwritten := func(path string) string {
-		if exists(path) {
-			return ", which exists and is overwritten"
+		if _, err := os.Lstat(filepath.Clean(path)); direct || err != nil {
+			return ""
 		}
-		return ""
+		return ", which exists and is overwritten"
 	}
 	name := func(path string) string { return inline(fromRoot(root, path)) }
 	for _, f := range a.About().Files {
@@ -221,10 +220,7 @@ func inline(text string) string {
 // What is requested over the API is not looked up on disk.
 func Note(a events.PermissionAsk, directory string, direct bool) string {
 	var notes []string
-	lines := PatchLines(a, directory, func(path string) bool {
-		_, err := os.Lstat(filepath.Clean(path))
-		return !direct && err == nil
-	})
+	lines := patchLines(a, directory, direct)
 	if len(lines) > 1 || len(lines) == 1 && !strings.HasPrefix(lines[0], "Change ") {
 		if more := len(lines) - maxPatchLines; more > 0 {
 			lines = append(lines[:maxPatchLines], strconv.Itoa(more)+" more files")

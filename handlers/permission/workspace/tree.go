@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// ListFolder returns the names in a folder for policy.Ask: at most so many, and none for what is no folder.
+// ListFolder returns the names in a folder for policy.Input: at most so many, and none for what is no folder.
 func ListFolder(folder string, most int) (entries []files.Entry, ok bool) {
 	f, err := os.OpenFile(folder, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
@@ -114,7 +114,7 @@ func readRegular(path string, most int64) (body []byte, ok bool) {
 	return body, err == nil
 }
 
-// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. A submodule has a
+// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Input. A submodule has a
 // slash at the end of its path. It reads the index itself: git would obey the repository's configuration.
 func TrackedFiles(folder string) (paths []string, ok bool) {
 	for top := folder; ; top = filepath.Dir(top) {

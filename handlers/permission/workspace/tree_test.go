@@ -176,7 +176,7 @@ func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	is := is.New(t)
 	dir := repository(t, "src/a.go")
 	ask := func(command string) policy.Action {
-		a := policy.Ask{Type: "bash", Command: command, Cwd: dir, Root: dir, Resolve: RealPath, List: ListFolder,
+		a := policy.Input{Type: "bash", Command: command, Cwd: dir, Root: dir, Resolve: RealPath, List: ListFolder,
 			Tracked: TrackedFiles}
 		v := policy.Evaluate(policy.Defaults, a)
 		t.Logf("%s: %s: %s", command, v.Action, v.Reason)

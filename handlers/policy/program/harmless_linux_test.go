@@ -97,8 +97,8 @@ func (r *testbed) workspace() string { return filepath.Join(r.dir, "workspace") 
 var harmlessRules = append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}},
 	policy.Defaults...)
 
-func (r *testbed) ask(command string) policy.Ask {
-	return policy.Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(),
+func (r *testbed) ask(command string) policy.Input {
+	return policy.Input{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(),
 		Resolve: workspace.RealPath, List: workspace.ListFolder, Tracked: workspace.TrackedFiles}
 }
 

@@ -21,7 +21,7 @@ import (
 
 // cardOf returns the card of a request.
 func cardOf(r *timeline.Request) card.Card {
-	return card.Of(card.Request{PermissionAsk: r.Ask(), Direct: r.Source == projections.SourceAPI, Message: r.Message,
+	return card.Of(card.Request{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI, Message: r.Message,
 		Arguments: r.Arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 
