@@ -15,7 +15,7 @@ type Notification struct {
 	Notification string     `db:"notification"` // the same for all devices
 	Device       string     `db:"device"`       // record of the collection devices
 	Subject      string     `db:"subject"`      // of the event that queued it: a chat, a record or an account
-	Notice       store.JSON `db:"notice"`       // events.Notice
+	Notice       store.JSON `db:"notice"`       // events.Notice; empty once it has ended
 	State        string     `db:"state"`
 	Position     int64      `db:"position"` // sequence of the event that queued it
 }
@@ -48,7 +48,7 @@ func updateNotifications(t *tables, e events.Event, body any) error {
 
 func endNotification(t *tables, notification, device, state string) {
 	if n, found := t.notifications.Get(notificationID(notification, device)); found {
-		n.State = state
+		n.State, n.Notice = state, "" // it may be long, and nothing reads it any more
 		t.notifications.Put(n)
 	}
 }

@@ -4,7 +4,7 @@ CREATE TABLE notifications(
   notification TEXT NOT NULL,    -- the same for all devices
   device       TEXT NOT NULL,    -- record of the collection devices
   subject      TEXT NOT NULL,    -- of the event that queued it: the chat, record or account that it is about
-  notice       TEXT NOT NULL,    -- events.Notice in JSON
+  notice       TEXT NOT NULL,    -- events.Notice in JSON; empty once it has ended
   state        TEXT NOT NULL,    -- queued, sent, failed
   position     INTEGER NOT NULL, -- sequence of the event that queued it
   created      TEXT NOT NULL,

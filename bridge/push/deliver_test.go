@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/expect"
+	"pocketcoder/projections"
 )
 
 // appendFirstRequest creates an account with a device, and a chat of it with a permission request.
@@ -45,6 +46,10 @@ func TestAPushServiceThatIsDownIsTriedAgain(t *testing.T) {
 	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationSent).Attempts, 3)
 	is.Equal(read(t, r.requests()[0].body).ID, read(t, r.requests()[2].body).ID)
+	is.NoErr(s.model.CatchUp(t.Context()))
+	sent, _, err := s.model.NotificationTo(t.Context(), read(t, r.requests()[0].body).ID, "d1")
+	is.NoErr(err)
+	is.Equal([]string{sent.State, string(sent.Notice)}, []string{projections.NotificationSent, ""}) // its text is not kept
 	// each attempt has buttons of its own
 	is.True(r.requests()[0].header.Get("Actions") != r.requests()[2].header.Get("Actions"))
 }
