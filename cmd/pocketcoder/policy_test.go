@@ -141,7 +141,7 @@ func TestPolicyTestOfWrongUsage(t *testing.T) {
 	is := is.New(t)
 	var errs strings.Builder
 	env := cli.Environment{Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }}
-	is.Equal(run(t.Context(), env, []string{"policy", "nonsense"}), cli.ErrUsage)
+	is.Equal(run(t.Context(), env, []string{"policy", "nonsense", "--data", t.TempDir()}), cli.ErrUsage)
 	expect.Contains(t, errs.String(), `"nonsense"`)
 	is.Equal(run(t.Context(), env, []string{"policy"}), cli.ErrUsage)
 }
