@@ -232,7 +232,7 @@ func (r *Records) addFlag(fs *flag.FlagSet, name, given, by string, f record.Fie
 	name = strings.ReplaceAll(name, "_", "-")
 	switch {
 	case fs.Lookup(name) != nil: // of another type
-	case f.Kind == record.Bool || f.Kind == record.Secret:
+	case f.Kind == record.Bool || f.Kind == record.Secret || f.Pairs:
 		fs.BoolFunc(name, by+flagHelp(f), set)
 	default:
 		fs.Func(name, by+flagHelp(f), set)
@@ -247,6 +247,8 @@ func flagHelp(f record.Field) string {
 		return f.Title()
 	case f.Kind == record.Secret:
 		return f.Title() + ": read it from stdin"
+	case f.Pairs: // which may be secret: other users of the machine see arguments
+		return f.Title() + ": read lines NAME=VALUE from stdin"
 	case f.Relation == "users":
 		help = "`email`: " + f.Title()
 	case f.Kind == record.Relation:
@@ -310,12 +312,20 @@ func (r *Records) partsOf(f record.Field) map[string]string {
 }
 
 func (r *Records) value(ctx context.Context, f record.Field, text string) (any, error) {
-	switch f.Kind {
-	case record.Secret:
+	switch {
+	case f.Kind == record.Secret:
 		return readSecret(r.Env)
-	case record.Relation:
+	case f.Pairs:
+		lines, err := io.ReadAll(r.Env.Stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.Title(), err)
+		}
+		if text = strings.TrimSpace(string(lines)); text == "" {
+			return nil, fmt.Errorf("%s: nothing on stdin; write lines NAME=VALUE there", f.Name)
+		}
+	case f.Kind == record.Relation:
 		return r.related(ctx, f.Relation, text)
-	case record.Date:
+	case f.Kind == record.Date:
 		if d, err := time.ParseDuration(text); err == nil {
 			return record.FormatTime(time.Now().Add(d)), nil
 		}

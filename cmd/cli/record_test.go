@@ -29,6 +29,7 @@ func TestATypeOfRecordsHasACommand(t *testing.T) {
 			{Name: "words", Kind: record.JSON, Texts: true, Label: "Words"},
 			{Name: "edges", Kind: record.JSON, Label: "Edges", Parts: []record.Field{{Name: "left", Kind: record.Text},
 				{Name: "right_side", Kind: record.Number}}},
+			{Name: "keys", Kind: record.JSON, Pairs: true, Label: "Keys"},
 			{Name: "token", Kind: record.Secret, Label: "Token"}, {Name: "seen", Kind: record.Text, ReadOnly: true},
 			{Name: "inner", Kind: record.Text, ReadOnly: true, Hidden: true}}}
 	s := webtest.NewSystemWith(t, []record.Type{things})
@@ -63,10 +64,11 @@ func TestATypeOfRecordsHasACommand(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(stored, "kR7wq2xZ9vJh4-8231")
 	must("", "set", "door", "--left", "", "--size", "2.5")
+	must("A=1\n\nB = 2=3\n", "set", "door", "--keys") // other users of the machine see arguments
 	must("", "disable", "door")
 	shown := must("", "show", "door")
 	for _, want := range []string{"Name of the thing door", "Size of the thing 2.5", "Enabled no",
-		"Owner root@example.org", "Words a b, c", `Edges {"right_side":3}`, "Ends 20"} {
+		"Owner root@example.org", "Words a b, c", `Edges {"right_side":3}`, `Keys {"A":"1","B":"2=3"}`, "Ends 20"} {
 		expect.Contains(t, shown, want)
 	}
 	expect.Contains(t, must("", "show", id, "--json"), `"size": 2.5`)
@@ -80,6 +82,7 @@ func TestATypeOfRecordsHasACommand(t *testing.T) {
 		`there is no "paint"; want delete, disable, enable, list, set, show`: {"paint"},
 		"wrong number of arguments":        {"delete"},
 		`size: must be a number, not "x"`:  {"set", "gate", "--size", "x"},
+		`unexpected argument "A=9"`:        {"set", "door", "--keys", "A=9"},
 		"there is no account eve@example.": {"set", "gate", "--owner", "eve@example.org"},
 	} {
 		out, err := run("kR7wq2xZ9vJh4-8231\n", args...)
