@@ -17,7 +17,7 @@ import (
 )
 
 const webhookUsage = `
-  pocketcoder webhook set builds --url https://example.org/hook --types turn.finished   add a target; prints its token
+  pocketcoder webhook set builds --url https://example.org/hook --types turn.lost   add a target; prints its token
   pocketcoder webhook failed                list the events that a target did not accept, the newest first
   pocketcoder webhook replay builds 1204    send the events from a sequence on again
   pocketcoder webhook token builds          replace the token of a target, or of a webhook by its id, and print it
