@@ -7,7 +7,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
@@ -66,12 +65,6 @@ func (p *process) countEvents(t testing.TB, chat string) map[string]int {
 func stepsScript(n int, usage string) string {
 	return strings.Repeat("@@usage "+usage+"\n"+call("todowrite", map[string]any{"todos": []any{}})+
 		"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
-}
-
-// budgetStatus is a budget as budget list prints it.
-type budgetStatus struct {
-	budgets.Budget
-	Spent *projections.Spending
 }
 
 // pricePerMillion is the price of a million tokens in openSystem.

@@ -15,6 +15,7 @@ import (
 type Chat struct {
 	projections.Chat
 	State   string `db:"state"`   // of its current turn, in the words of package turnstate
+	Ending  string `db:"ending"`  // of that turn; empty while it runs
 	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents and delegates too
 	Seen    int64  `db:"seen"`    // sequence up to which the reader has seen it, or need not have
 	Opened  bool   `db:"opened"`  // the reader has seen something of it
@@ -36,6 +37,7 @@ const answers = `FROM messages m WHERE m.chat=c.id AND m.role='assistant' AND NO
 
 // An answer that was there when the reader left, and was written to its end afterwards, is unread too.
 const selectChats = `SELECT c.*, coalesce((SELECT state FROM turns WHERE id=c.current), '') AS state,
+		coalesce((SELECT ending FROM turns WHERE id=c.current), '') AS ending,
 		(SELECT count(*) FROM waiting_requests p WHERE p.chat IN ` + treeOf + `) +
 		(SELECT count(*) FROM waiting_questions q WHERE q.chat IN ` + treeOf + `) AS pending,
 		(SELECT count(*) ` + answers + ` AND m.position>c.seen) +

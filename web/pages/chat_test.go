@@ -14,6 +14,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/projections/turnstate"
+	"pocketcoder/web/pages/site"
 	"pocketcoder/web/webtest"
 )
 
@@ -243,6 +246,15 @@ func TestAFileOfTheAssistantIsALinkAfterItsCall(t *testing.T) {
 	replay := b.visit(t, "/chats/"+chat+"/replay").body
 	expect.Contains(t, replay, `/api/artifacts/file1/content`)
 	expect.Contains(t, replay, "out/plan &lt;b&gt;.html")
+}
+
+// What a person denied has not failed.
+func TestTheListSaysThatATurnWasDenied(t *testing.T) {
+	t.Parallel()
+	var shown strings.Builder
+	state := site.TurnState(timeline.Chat{State: turnstate.Failed, Ending: string(turnstate.EndDenied)})
+	is.New(t).NoErr(state.Render(t.Context(), &shown))
+	expect.Contains(t, shown.String(), `<span class="turn denied">denied</span>`)
 }
 
 func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
