@@ -7,7 +7,7 @@
 // Promises:
 //   - A command runs in a session and process group of its own, in the requested directory. The directory is inside
 //     the workspace after all symlinks are resolved, even if it is swapped while the command starts. Stdin is
-//     /dev/null or a terminal.
+//     /dev/null, a terminal, or a pipe of the caller.
 //   - The environment is built and never inherited (see environment).
 //   - Output is sent as it comes, byte for byte, stdout and stderr apart. Buffers have a fixed size: a Write that
 //     blocks blocks the command, as a pipe does.
@@ -27,7 +27,8 @@
 // not found. Orphans are reparented to the worker, which reaps them. On macOS only the process group is signalled, and
 // a directory is entered by its checked path.
 //
-// The package must not know what a chat, a permission or an event is, nor that requests come over NATS.
+// The package must not know what a permission or an event is, nor what the chat of a command means, nor that requests
+// come over NATS.
 package sandbox
 
 import (

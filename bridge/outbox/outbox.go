@@ -4,7 +4,8 @@
 //
 //	Open   lists the open effects. An event has opened each of them, and no event has ended it yet
 //	Plan   chooses the effects that are tried now
-//	Try    tries an effect and appends the event that records the outcome and ends the effect
+//	Try    tries an effect and appends the event that records the outcome and ends the effect. If another package appends
+//	       that event, as ingest does for the reply of OpenCode, the effect is Succeeded until then
 //
 // Promises:
 //   - The state of a Loop is not needed after a restart: a new one on the same log repeats no effect whose outcome is

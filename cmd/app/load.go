@@ -34,8 +34,8 @@ func (s *System) load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// prepare prepares the actors of the engine. It loads the sessions into ingest, and records commands as lost that ran
-// when the previous process or node died.
+// prepare prepares the actors of the engine. It loads the sessions into ingest. It records as lost the commands that
+// were requested and have no result, because the previous process or node died.
 func (s *System) prepare(ctx context.Context) error {
 	if err := s.model.CatchUp(ctx); err != nil { // the previous node has stopped, so no later event of it follows
 		return err

@@ -2,8 +2,9 @@
 // submit a message, change the queue of messages that wait, abort a turn, answer a question.
 //
 // Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never
-// once the outbox has begun to send it. The first answer to a question wins. Nothing is decided in a chat that was
-// deleted, except that its questions expire. What OpenCode has to do is an event here; the outbox carries it out.
+// once the outbox has begun to send it, unless it is held back after a loss of events: then it waits again. The first
+// answer to a question wins. Nothing is decided in a chat that was deleted, except that its questions expire. What
+// OpenCode has to do is an event here; the outbox carries it out.
 //
 // It must not know permission requests, configuration records, or how OpenCode is spoken to.
 package chat

@@ -1,11 +1,11 @@
 // Package exec runs commands in the sandbox. It checks that a command was authorized, passes it to a worker, and
 // records the output and the result. A person's own shell needs no permission and is recorded in the same way.
 //
-// Promises: no command of the model runs unless that exact command was authorized for its session, its call and its
-// directory. No command is started twice. A command is refused if its approval has expired or its turn was aborted. A
-// command that was accepted earlier still runs, even if it waits for a worker. Every execution that was requested gets
-// one result, "lost" if it is unknown. Output takes constant memory. Secrets are removed from what is stored, not from
-// what the model receives.
+// Promises: no command of the model runs unless that exact command, or the one by which a person replaced it, was
+// authorized for its session, its call and its directory. No command is started twice. A command is refused if its
+// approval has expired or its turn was aborted. A command that was accepted earlier still runs, even if it waits for a
+// worker. Every execution that was requested gets one result, "lost" if it is unknown. Output takes constant memory.
+// Secrets are removed from what is stored, not from what the model receives.
 //
 // It must not know OpenCode's HTTP API, nor how a worker isolates a process.
 package exec

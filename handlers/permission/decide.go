@@ -99,6 +99,7 @@ func (outcome Outcome) same(c Decide) bool {
 		d.Edited == edited(d.Command, c.Edited) && d.Expires.IsZero() == (c.For == "")
 }
 
+// Decide records the decision of a person, if none is recorded. It returns the sequence of the decision.
 func (h *Permissions) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if err := c.check(h.Log.Redactor()); err != nil {
 		return 0, err

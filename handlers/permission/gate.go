@@ -100,6 +100,7 @@ func (g Gate) Run(ctx context.Context) error {
 		consumer(l.Consume, "gate-rules", events.ConfigSubject("*", "*", "*"), g.reactToRules(), nil))
 }
 
+// React evaluates the request that an event makes.
 func (g Gate) React(ctx context.Context, e events.Event) error {
 	ask, direct, err := events.PermissionAskOf(e)
 	if err != nil {

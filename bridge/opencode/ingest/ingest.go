@@ -4,7 +4,9 @@
 //
 //	burst      the stream, event by event. It binds each new session to its chat, that of a subagent to the chat of its
 //	           parent. Any other session that PocketCoder did not create gets a new chat
-//	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models
+//	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models.
+//	           It records the requests that OpenCode forgot (permission.interrupted), has the outbox send a message again
+//	           that nothing answered, or else records its turn as lost, with the text that was streamed
 //	idle       turns that OpenCode has left without an end
 //
 // Promises:
@@ -47,7 +49,7 @@ type Ingest struct {
 	Resend func(context.Context, projections.PendingMessage) (accepted bool, err error)
 
 	// Compare is called after each connection, when the log holds what OpenCode holds, and before the outbox sends
-	// anything. After an error Ingest reconnects and tries again. It may be nil.
+	// anything but what Resend sends. After an error Ingest reconnects and tries again. It may be nil.
 	Compare func(context.Context) error
 
 	// Uncertain returns a sequence from a loss of events until Compare has ended, 0 otherwise. A message that was

@@ -15,18 +15,20 @@
 //     are appended on the condition that the queue is as it was when the message was chosen. After message.sending the
 //     message cannot be changed.
 //   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
-//   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
+//   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected), except a message that
+//     OpenCode had accepted and not answered: Resend sends it again while ingest compares both.
 //
 // An effect waits until these are done in its chat:
 //
 //	message                 the running turn, earlier messages of the queue, aborts, earlier reverts, forks and omissions
 //	steered message         a message that is being sent, aborts, earlier reverts, forks and omissions
 //	revert, fork, omission  earlier aborts, reverts, forks and omissions
-//	abort, reply            nothing
+//	abort, reply            only the effect of its chat that is being tried
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the
-// prompt that resumes a turn are commands of handlers. It appends only the progress of effects, and the expiry of
-// requests and questions that OpenCode no longer has.
+// prompt that resumes a turn are commands of handlers. It appends the progress of effects (a message is held back, a
+// session or a model replaced, a turn lost), and the expiry of requests and questions whose answer has no effect any
+// more.
 package outbox
 
 import (

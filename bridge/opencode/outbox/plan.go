@@ -32,8 +32,8 @@ type effectKind int
 const (
 	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for a free turn
 	commandKind                   // a revert, a fork or an omission waits for the earlier commands of its chats
-	abortKind                     // waits for no other effect
-	replyKind                     // waits for no other effect
+	abortKind                     // waits only for the effect of its chat that is being tried
+	replyKind                     // the same
 )
 
 // budgetState says what the last check of the budgets means for a message.
