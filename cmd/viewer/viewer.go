@@ -227,20 +227,27 @@ func Stop(data datadir.Dir) {
 	_ = os.Remove(socket) // what is left makes no difference to the next one
 }
 
-// End closes a chat's session with all its windows, if there is one.
+// End closes a chat's session with all its windows, if the data directory has a tmux server.
 func End(ctx context.Context, data datadir.Dir, chat string) error {
-	v := Viewer{data: data}
-	if _, err := os.Stat(v.socket()); err != nil {
+	if _, err := os.Stat(Viewer{data: data}.socket()); err != nil {
 		return nil
 	}
 	v, err := Open(ctx, client.Address{Data: data})
-	if err == nil && v.run(ctx, "has-session", "-t", "="+chat) == nil {
-		err = v.run(ctx, "kill-session", "-t", "="+chat)
+	if err == nil {
+		err = v.End(ctx, chat)
 	}
 	if err != nil {
 		return fmt.Errorf("close the viewer of chat %s: %w", chat, err)
 	}
 	return nil
+}
+
+// End closes a chat's session with all its windows, if there is one. A program in one of them ends with it.
+func (v Viewer) End(ctx context.Context, chat string) error {
+	if v.run(ctx, "has-session", "-t", "="+chat) != nil {
+		return nil
+	}
+	return v.run(ctx, "kill-session", "-t", "="+chat)
 }
 
 // Attach makes this process a client of the session with the id that Show has returned. It returns only if it fails,

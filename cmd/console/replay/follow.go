@@ -143,7 +143,7 @@ func (t *transcript) applyBatch(ctx context.Context, b log.Batch) (over bool, er
 		}
 		if over = t.event(ctx, e); over {
 			t.show.Note("", render.Dim, "the chat was deleted")
-			return true, nil
+			return true, t.endWindows(ctx)
 		}
 	}
 	if b.Behind == 0 && !t.caughtUp {
@@ -208,6 +208,15 @@ func (t *transcript) updateWindows(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// endWindows closes the windows of a deleted chat, and with them this program. Its own window would stay if tmux has not
+// noticed that the program has ended, and the server's own look at its data directory does not see a viewer elsewhere.
+func (t *transcript) endWindows(ctx context.Context) error {
+	if !t.Windows {
+		return nil
+	}
+	return t.viewer.End(ctx, t.Chat)
 }
 
 // windowName is short, and has nothing in it that tmux or a terminal would understand.
