@@ -10,7 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/slash"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
@@ -84,7 +84,7 @@ func TestAPageCarriesOutTheCommandsThatItLists(t *testing.T) {
 	help := write("/help")
 	is.Equal(help.path, "/help")
 	page := b.visit(t, path).body
-	for _, c := range slash.In(slash.Page) {
+	for _, c := range chat.SlashCommands(chat.Page) {
 		expect.Contains(t, page, `data-command="`+c.Name+`"`)
 		expect.Contains(t, help.body, "<dt>"+c.Usage()+"</dt>")
 		write(c.Name)
