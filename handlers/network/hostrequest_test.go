@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -253,7 +252,7 @@ func TestWhyShowsTheConnection(t *testing.T) {
 	request := o.hostRequest(1)
 	o.Decide(request.Permission, events.Authorized)
 	is.NoErr(<-waiting)
-	w, err := explanation.Of(t.Context(), o.Gate, "c1", request.Permission)
+	w, err := permission.Explain(t.Context(), o.Gate, "c1", request.Permission)
 	is.NoErr(err)
 	is.Equal(w.Ask.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)

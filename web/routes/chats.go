@@ -8,7 +8,6 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
@@ -51,7 +50,7 @@ func (s *Chats) Routes() []api.Route {
 	return []api.Route{
 		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Access: api.Accounts, Query: once, Body: signalRequest{}, Serve: s.signalExecution},
 		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Access: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
-		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Access: api.Accounts, Answer: explanation.Why{}, Serve: s.whyPermission},
+		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Access: api.Accounts, Answer: permission.Why{}, Serve: s.whyPermission},
 		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Access: api.Accounts, Query: alwaysQuery, Answer: Proposal{}, Serve: s.proposeAlways},
 		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and approve the request if it is pending.", Access: api.Accounts, Query: once, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
 		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Access: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},

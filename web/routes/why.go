@@ -6,7 +6,6 @@ import (
 
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/web/api"
 )
@@ -17,7 +16,7 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 	if err != nil {
 		return err
 	}
-	why, err := explanation.Of(r.Context(), s.Gate, found.Text("chat"), found.Text("ai_engine_permission_id"))
+	why, err := permission.Explain(r.Context(), s.Gate, found.Text("chat"), found.Text("ai_engine_permission_id"))
 	if err != nil {
 		return err
 	}

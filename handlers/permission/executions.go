@@ -1,4 +1,4 @@
-package explanation
+package permission
 
 import (
 	"cmp"

@@ -1,10 +1,4 @@
-// Package explanation explains a permission request from the log: its content, the verdict of the policy, the decision,
-// and the executions that followed.
-//
-// Promises: the rules are those of the time when the policy evaluated the request. An explanation changes nothing.
-//
-// It must not know how a request is decided.
-package explanation
+package permission
 
 import (
 	"cmp"
@@ -17,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 )
 
@@ -106,7 +99,7 @@ type WhyEvent struct {
 }
 
 // Of computes the explanation of a permission request.
-func Of(ctx context.Context, g permission.Gate, chat, id string) (Why, error) {
+func Explain(ctx context.Context, g Gate, chat, id string) (Why, error) {
 	r, err := g.Review(ctx, chat, id)
 	if err != nil {
 		return Why{}, err
@@ -139,7 +132,7 @@ func Of(ctx context.Context, g permission.Gate, chat, id string) (Why, error) {
 }
 
 // decision returns an outcome in the form of a Why, nil for a pending request.
-func decision(outcome permission.Outcome) *WhyDecision {
+func decision(outcome Outcome) *WhyDecision {
 	switch d := outcome.Decided; {
 	case outcome.Seq == 0:
 		return nil
@@ -156,13 +149,13 @@ func decision(outcome permission.Outcome) *WhyDecision {
 // explanation collects a Why from the events of a chat.
 type explanation struct {
 	Why
-	request permission.Request
+	request Request
 	execs   map[string]int
 }
 
 // gather reads the events about the request, in the log's order. The state of the chat lists their sequences up to the
 // start of the execution.
-func (w *explanation) gather(ctx context.Context, g permission.Gate) error {
+func (w *explanation) gather(ctx context.Context, g Gate) error {
 	r, l := w.request, g.Permissions.Log
 	var all []events.Event
 	add := func(e events.Event) error {
@@ -199,7 +192,7 @@ func (w *explanation) gather(ctx context.Context, g permission.Gate) error {
 
 // gatherExecution calls add with the events of the chat's executions, from the first to the last event of the
 // request's own execution.
-func (w *explanation) gatherExecution(ctx context.Context, g permission.Gate, beginning uint64,
+func (w *explanation) gatherExecution(ctx context.Context, g Gate, beginning uint64,
 	add func(events.Event) error) error {
 	l, filter := g.Permissions.Log, events.ChatSubject(w.Chat, "exec.*")
 	last, err := g.LastOfExecution(ctx, w.request.Execution)
