@@ -10,7 +10,7 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/card"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections/store"
 )
@@ -118,8 +118,8 @@ func (r *Renderer) ShowRequest(a *Request) {
 }
 
 // card returns the card of a request.
-func (r *Renderer) card(a *Request) card.Card {
-	return card.Of(card.Request{PermissionAsk: a.Content, ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID),
+func (r *Renderer) card(a *Request) permission.Card {
+	return permission.CardOf(permission.CardSource{PermissionAsk: a.Content, ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID),
 		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
 		Arguments: r.arguments(a.Content)})
 }
@@ -136,7 +136,7 @@ func (r *Renderer) arguments(content events.PermissionAsk) string {
 func (a *Request) Keeps() bool { return a.Content.Permission == events.KindKeep }
 
 // requestDetails shows the rest of a card. It returns the number of rows.
-func (r *Renderer) requestDetails(a *Request, shown card.Card) (rows int) {
+func (r *Renderer) requestDetails(a *Request, shown permission.Card) (rows int) {
 	session := a.Content.SessionID
 	in := r.indent(session) + "  "
 	for _, d := range shown.Details {

@@ -1,4 +1,4 @@
-package card_test
+package permission_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/card"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -90,11 +90,11 @@ func TestACardIsWholeIfItShowsAllThatAnApprovalAllows(t *testing.T) {
 		"metadata of another shape":  {"deploy", `["production"]`, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is.New(t).Equal(card.Of(card.Request{Cwd: "/w", Arguments: c.arguments, PermissionAsk: events.PermissionAsk{
+			is.New(t).Equal(permission.CardOf(permission.CardSource{Cwd: "/w", Arguments: c.arguments, PermissionAsk: events.PermissionAsk{
 				Permission: c.kind, Patterns: []string{"*"}, Metadata: json.RawMessage(c.metadata)}}).Whole, c.whole)
 		})
 	}
-	if card.Of(card.Request{PermissionAsk: events.PermissionAsk{Permission: "bash",
+	if permission.CardOf(permission.CardSource{PermissionAsk: events.PermissionAsk{Permission: "bash",
 		Metadata: json.RawMessage(`{"command":"ls"}`)}}).Whole {
 		t.Error("the folder of a command is not known")
 	}
@@ -109,7 +109,7 @@ func TestTheTitleOfAChangeNamesItsFile(t *testing.T) {
 		`{"diff":"x","files":[{"filePath":"/a"},{"filePath":"/b"}]}`: "Change 2 files",
 	} {
 		ask := events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)}
-		c := card.Of(card.Request{PermissionAsk: ask})
+		c := permission.CardOf(permission.CardSource{PermissionAsk: ask})
 		if c.Title != title || strings.Contains(c.Text, "\n") {
 			t.Errorf("%s: %q", metadata, c.Title)
 		}
@@ -128,9 +128,9 @@ func TestACardShowsWhatThePolicyJudges(t *testing.T) {
 		if want == "path" {
 			kind = events.KindGrep
 		}
-		c := card.Of(card.Request{PermissionAsk: events.PermissionAsk{Permission: kind, Patterns: []string{"secrets"},
+		c := permission.CardOf(permission.CardSource{PermissionAsk: events.PermissionAsk{Permission: kind, Patterns: []string{"secrets"},
 			Metadata: json.RawMessage(metadata)}})
-		if !slices.ContainsFunc(c.Details, func(d card.Detail) bool { return d.Name == want || d.Value == want }) {
+		if !slices.ContainsFunc(c.Details, func(d permission.CardDetail) bool { return d.Name == want || d.Value == want }) {
 			t.Errorf("%s %s: %+v", kind, metadata, c.Details)
 		}
 	}

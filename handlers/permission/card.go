@@ -1,12 +1,4 @@
-// Package card describes a permission request as a person decides on it. Pages, notifications, messengers and the
-// terminal show the same card, each in its own form.
-//
-// Promises: only a request for a command is described as a command, whatever its metadata hold. The card shows what an
-// approval would allow byte for byte, or Whole is false. The texts are as they came from outside: package
-// display makes them visible.
-//
-// It must not know how a card is shown.
-package card
+package permission
 
 import (
 	"bytes"
@@ -24,7 +16,7 @@ import (
 )
 
 // Request is a permission request with what is known around it.
-type Request struct {
+type CardSource struct {
 	events.PermissionAsk
 	ViaAPI    bool   // made over the API: nothing runs
 	Message   string // of a direct request
@@ -40,8 +32,8 @@ type Card struct {
 	Text      string // a command, a path, an address, a sentence, or the arguments of a tool
 	IsCommand bool
 	Diff      []display.DiffLine // of the files that the request changes
-	Files     []File             // that a command names, or has created
-	Details   []Detail           // what the request holds besides
+	Files     []CardFile         // that a command names, or has created
+	Details   []CardDetail       // what the request holds besides
 	Risks     []string           // sentences about what the rest of the card does not show
 	NoNetwork bool               // the command needs a network, but has none
 	Where     string             // the folder; empty if not known. An approval of a command holds in this folder only
@@ -50,10 +42,10 @@ type Card struct {
 }
 
 // File is a file with its content, as far as a person is shown it.
-type File struct{ Name, Text string }
+type CardFile struct{ Name, Text string }
 
 // Detail is a named value of a request.
-type Detail struct{ Name, Value string }
+type CardDetail struct{ Name, Value string }
 
 // Line describes the request on one line.
 func (c Card) Line() string {
@@ -64,7 +56,7 @@ func (c Card) Line() string {
 }
 
 // Of returns the card of a request.
-func Of(r Request) Card {
+func CardOf(r CardSource) Card {
 	c := Card{Why: r.Why, Where: r.Cwd, Whole: !r.Redacted()}
 	about := r.About()
 	writes := r.Permission == events.KindEdit && len(about.Files) > 0 ||
@@ -81,7 +73,7 @@ func Of(r Request) Card {
 	case writes:
 		c.change(r)
 	case r.Arguments != "":
-		c.Title, c.Text = toolTitle(r.Permission), indented(r.Arguments)
+		c.Title, c.Text = toolTitle(r.Permission), indentedJSON(r.Arguments)
 		c.Whole = c.Whole && !strings.Contains(r.Arguments, events.Redacted)
 		c.addPatterns(r, "*")
 		c.addMetadata(r)
@@ -89,19 +81,19 @@ func Of(r Request) Card {
 		c.use(r)
 	}
 	if r.Message != c.Text && r.Message != r.Line() && events.RequestKinds[r.Permission].Author == "" && r.Message != "" {
-		c.Details = append(c.Details, Detail{"message", r.Message})
+		c.Details = append(c.Details, CardDetail{"message", r.Message})
 	}
 	return c
 }
 
 // keep describes a protected name that a command created.
-func (c *Card) keep(r Request) {
+func (c *Card) keep(r CardSource) {
 	about := r.Keep()
 	c.Title, c.Text = fmt.Sprintf("Keep %s?", about.Name), r.Message+" If you deny it, it is deleted."
-	c.Details = []Detail{{"what it is", about.Describe()},
+	c.Details = []CardDetail{{"what it is", about.Describe()},
 		{"created before this ended", cmp.Or(about.Command, "a person's shell")}, {"in the quarantine", about.Item}}
 	if about.Text != "" {
-		c.Files = []File{{about.Name, about.Text}}
+		c.Files = []CardFile{{about.Name, about.Text}}
 	}
 	if note := about.Note(); note != "" {
 		c.Risks, c.Whole = []string{note}, false
@@ -109,7 +101,7 @@ func (c *Card) keep(r Request) {
 }
 
 // command describes a command. The patterns are parts of it, and the description is what the model says of it.
-func (c *Card) command(r Request) {
+func (c *Card) command(r CardSource) {
 	c.Title, c.Text, c.IsCommand = "Run a command", r.Command(), true
 	if lines := strings.Count(strings.TrimRight(c.Text, "\n"), "\n") + 1; lines > 1 {
 		c.Title = fmt.Sprintf("Run a command of %d lines", lines)
@@ -122,13 +114,13 @@ func (c *Card) command(r Request) {
 	var others []string
 	for _, f := range r.Files {
 		if name := strings.TrimPrefix(f.Path, r.Cwd+"/"); f.Text != "" {
-			c.Files = append(c.Files, File{name, f.Text})
+			c.Files = append(c.Files, CardFile{name, f.Text})
 		} else {
 			others = append(others, name)
 		}
 	}
 	if len(others) > 0 {
-		c.Details = []Detail{{"other files that it names", strings.Join(others, "\n")}}
+		c.Details = []CardDetail{{"other files that it names", strings.Join(others, "\n")}}
 	}
 	var about struct{ Network string }
 	_ = json.Unmarshal(r.Metadata, &about) // without the field, or with another type, there is no sentence
@@ -140,7 +132,7 @@ func (c *Card) command(r Request) {
 
 // change describes a change of files by its diff. The policy evaluates the list of files only in requests of the kind
 // edit, and one file in all others.
-func (c *Card) change(r Request) {
+func (c *Card) change(r CardSource) {
 	about := r.About()
 	if r.Permission != events.KindEdit {
 		about.Files = nil
@@ -173,11 +165,11 @@ func (c *Card) change(r Request) {
 		if f.MovePath != "" {
 			name += " → " + f.MovePath
 		}
-		c.Details = append(c.Details, Detail{cmp.Or(f.Type, "change"), name})
+		c.Details = append(c.Details, CardDetail{cmp.Or(f.Type, "change"), name})
 	}
 	shown := []string{"diff", "filepath", "files"}
 	if len(about.Files) == 0 {
-		c.Details, shown = []Detail{{"file", about.File()}}, shown[:2]
+		c.Details, shown = []CardDetail{{"file", about.File()}}, shown[:2]
 	}
 	if about.Diff != "" && len(c.Diff) == 0 {
 		c.Risks = []string{"No line changes: the file is empty, or it already has this content."}
@@ -187,7 +179,7 @@ func (c *Card) change(r Request) {
 }
 
 // use describes a request by what it names.
-func (c *Card) use(r Request) {
+func (c *Card) use(r CardSource) {
 	subject := r.Subject()
 	c.Text = cmp.Or(subject, onLines(r.Patterns), r.Message, r.Permission)
 	switch name := oneLine(c.Text); r.Permission {
@@ -223,7 +215,7 @@ func toolTitle(permission string) string {
 }
 
 // addPatterns adds the patterns that the card does not show yet, not even as the end of a path.
-func (c *Card) addPatterns(r Request, shown ...string) {
+func (c *Card) addPatterns(r CardSource, shown ...string) {
 	var others []string
 	for _, p := range r.Patterns {
 		if !slices.ContainsFunc(shown, func(s string) bool { return s == p || strings.HasSuffix(s, "/"+p) }) {
@@ -231,26 +223,26 @@ func (c *Card) addPatterns(r Request, shown ...string) {
 		}
 	}
 	if len(others) > 0 {
-		c.Details = append(c.Details, Detail{"patterns", onLines(others)})
+		c.Details = append(c.Details, CardDetail{"patterns", onLines(others)})
 	}
 }
 
 // addMetadata adds the metadata that the card does not show yet. It always adds a folder, even if the folder has the
 // name that is searched for in it.
-func (c *Card) addMetadata(r Request, but ...string) {
+func (c *Card) addMetadata(r CardSource, but ...string) {
 	var metadata map[string]json.RawMessage
 	if json.Unmarshal(r.Metadata, &metadata) != nil && len(r.Metadata) > 0 {
 		c.Whole = false
 	}
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
-		if text := Text(metadata[name]); (text != c.Text || name == "path") && !slices.Contains(but, name) {
-			c.Details = append(c.Details, Detail{name, text})
+		if text := TextOf(metadata[name]); (text != c.Text || name == "path") && !slices.Contains(but, name) {
+			c.Details = append(c.Details, CardDetail{name, text})
 		}
 	}
 }
 
 // Text returns the text of a JSON string, and any other value as JSON.
-func Text(value json.RawMessage) string {
+func TextOf(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
 		return text
@@ -261,7 +253,7 @@ func Text(value json.RawMessage) string {
 }
 
 // indented returns a JSON object with one line for each value.
-func indented(object string) string {
+func indentedJSON(object string) string {
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(object), "", "  ") != nil {
 		return object
