@@ -1,10 +1,4 @@
-// Package transcript builds the messages of a chat's own session while the assistant writes them, from deltas and
-// records in any order, and says which events a client gets.
-//
-// Promises: each message ends with one event, and the ends are in order. A snapshot holds the whole text so far.
-//
-// It must not know subscribers, or what time it is.
-package transcript
+package realtime
 
 import (
 	"cmp"
@@ -25,27 +19,27 @@ const (
 	snapshotInterval = 50 * time.Millisecond
 )
 
-type Event struct {
+type liveEvent struct {
 	Data     []byte // JSON: {"event":…,"data":…}
 	Last     uint64 // sequence of the last change of the record that it is about; 0 for none
 	Replaces string // an earlier event with the same that was not sent yet is needless; empty for none
 }
 
 // Transcript holds the messages of a chat's own session. Due returns the events to send.
-type Transcript struct {
+type transcript struct {
 	messages  map[string]*liveMessage // by OpenCode's id
 	submitted map[string]bool         // records of users' messages that were added
 	failed    map[string]bool         // those of them whose failure was queued
 	since     uint64                  // messages submitted up to this sequence need no answer here
 	Unknown   map[string]bool         // records to read: deltas came of messages without a known record
 	open      uint64                  // sequence of the last message without an end, 0 for none
-	out       []Event                 // events to send
+	out       []liveEvent             // events to send
 	sentAt    time.Time               // when deltas were last queued
 }
 
 // New returns the transcript of a chat from an event on.
-func New(since uint64) Transcript {
-	return Transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{},
+func newTranscript(since uint64) transcript {
+	return transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{},
 		Unknown: map[string]bool{}, since: since}
 }
 
@@ -59,7 +53,7 @@ type liveMessage struct {
 	snapshotAt time.Time
 }
 
-func (t *Transcript) message(id string) *liveMessage {
+func (t *transcript) message(id string) *liveMessage {
 	m := t.messages[id]
 	if m == nil {
 		m = &liveMessage{id: id, parts: map[string]*livePart{}}
@@ -78,7 +72,7 @@ func (m *liveMessage) part(id string) *livePart {
 }
 
 // AddDelta adds a fragment of a part, or a part as it is now.
-func (t *Transcript) AddDelta(d log.Delta) {
+func (t *transcript) AddDelta(d log.Delta) {
 	var f struct {
 		MessageID, PartID, Field, Delta string
 		Part                            json.RawMessage
@@ -114,7 +108,7 @@ func (t *Transcript) AddDelta(d log.Delta) {
 
 // AddRecords adds records: first users' messages, then answers. It skips a message that ended after upTo, so that
 // ends stay in order, and reports whether it skipped one.
-func (t *Transcript) AddRecords(rows []Record, upTo uint64) (later bool) {
+func (t *transcript) AddRecords(rows []liveRecord, upTo uint64) (later bool) {
 	for _, r := range rows {
 		if r.Role != "assistant" && r.Subagent == "" && !t.submitted[r.ID] && r.First <= upTo {
 			t.submitted[r.ID] = true
@@ -133,7 +127,7 @@ func (t *Transcript) AddRecords(rows []Record, upTo uint64) (later bool) {
 	return later
 }
 
-func (t *Transcript) addRecord(r Record) {
+func (t *transcript) addRecord(r liveRecord) {
 	switch {
 	case r.Role != "assistant" && r.Subagent == "":
 		if r.failed() && !t.failed[r.ID] {
@@ -176,22 +170,22 @@ func (m *liveMessage) addParts(parts []json.RawMessage) {
 }
 
 // EndTurn queues an error if the turn has ended, as of upTo, without an answer.
-func (t *Transcript) EndTurn(turn string, upTo uint64) {
+func (t *transcript) EndTurn(turn string, upTo uint64) {
 	if turn == projections.TurnUser && t.open != 0 && t.open <= upTo {
 		t.open = 0
-		t.queue(Event{Data: encodeError("", "The turn ended without an answer.")})
+		t.queue(liveEvent{Data: encodeError("", "The turn ended without an answer.")})
 	}
 }
 
-func (t *Transcript) queueEnd(r Record) {
+func (t *transcript) queueEnd(r liveRecord) {
 	t.open = 0
 	t.queue(r.endEvent())
 }
 
-func (t *Transcript) queue(m Event) { t.out = append(t.out, m) }
+func (t *transcript) queue(m liveEvent) { t.out = append(t.out, m) }
 
 // Due returns the events to send now, and the time after which to call it again.
-func (t *Transcript) Due(now time.Time) (out []Event, next time.Duration) {
+func (t *transcript) Due(now time.Time) (out []liveEvent, next time.Duration) {
 	next = time.Hour
 	if wait := t.sentAt.Add(deltaInterval).Sub(now); wait > 0 {
 		out, t.out = t.out, nil
@@ -215,24 +209,24 @@ func (t *Transcript) Due(now time.Time) (out []Event, next time.Duration) {
 	return out, next
 }
 
-func (t *Transcript) queueParts(m *liveMessage) {
+func (t *transcript) queueParts(m *liveMessage) {
 	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
 		p := m.parts[id]
 		if len(p.unsent) > 0 {
-			t.queue(Event{Data: encode("text_delta", map[string]any{"messageID": m.id, "partID": id,
+			t.queue(liveEvent{Data: encode("text_delta", map[string]any{"messageID": m.id, "partID": id,
 				"text": string(p.unsent)})})
 			p.unsent = nil
 		}
 		if status := p.info.State.Status; status != p.status {
 			p.status = status
-			t.queue(Event{Data: encode("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool,
+			t.queue(liveEvent{Data: encode("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool,
 				"status": status})})
 		}
 	}
 }
 
 // Flush returns all events except snapshots, without regard to the intervals.
-func (t *Transcript) Flush() (out []Event) {
+func (t *transcript) Flush() (out []liveEvent) {
 	for _, id := range slices.Sorted(maps.Keys(t.messages)) {
 		if m := t.messages[id]; m.known && !m.ended {
 			t.queueParts(m)
@@ -244,7 +238,7 @@ func (t *Transcript) Flush() (out []Event) {
 
 // CatchUp returns the events for a new subscriber: the messages that ended after since, up to upTo, and snapshots of
 // unfinished messages.
-func (t *Transcript) CatchUp(since, upTo uint64, rows []Record) (all []Event) {
+func (t *transcript) CatchUp(since, upTo uint64, rows []liveRecord) (all []liveEvent) {
 	for _, r := range rows {
 		if since < r.Last && r.Last <= upTo && r.hasEnded() {
 			all = append(all, r.endEvent())
@@ -258,19 +252,19 @@ func (t *Transcript) CatchUp(since, upTo uint64, rows []Record) (all []Event) {
 	return all
 }
 
-func (m *liveMessage) snapshot() Event {
+func (m *liveMessage) snapshot() liveEvent {
 	parts := []json.RawMessage{}
 	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
 		if data := m.parts[id].current(); data != nil {
 			parts = append(parts, data)
 		}
 	}
-	return Event{Replaces: m.id, Data: encode("message_snapshot",
+	return liveEvent{Replaces: m.id, Data: encode("message_snapshot",
 		map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
 }
 
 // Record is a record of messages, with the sequences of its first and last change.
-type Record struct {
+type liveRecord struct {
 	ID           string            `json:"id"`
 	Chat         string            `json:"chat"`
 	EngineID     string            `json:"ai_engine_message_id"`
@@ -285,10 +279,10 @@ type Record struct {
 
 // isSubmitted reports whether a user submitted the message here. OpenCode's id of such a message is not the source of
 // its record id.
-func (r Record) isSubmitted() bool { return r.ID != store.RecordID(r.EngineID) }
+func (r liveRecord) isSubmitted() bool { return r.ID != store.RecordID(r.EngineID) }
 
 // hasEnded reports whether the record shows the end of a message in the chat's own session.
-func (r Record) hasEnded() bool {
+func (r liveRecord) hasEnded() bool {
 	if r.Subagent != "" || r.Removed {
 		return false
 	}
@@ -296,22 +290,22 @@ func (r Record) hasEnded() bool {
 }
 
 // failed reports whether the message is a user's and will have no answer.
-func (r Record) failed() bool {
+func (r liveRecord) failed() bool {
 	return r.Role != "assistant" && len(r.Error) > 0 && string(r.Error) != "null" && !r.Removed
 }
 
-func (r Record) endEvent() Event {
+func (r liveRecord) endEvent() liveEvent {
 	id := r.EngineID
 	if id == "" { // OpenCode never had it
 		id = r.ID
 	}
 	if r.EngineStatus == "completed" || r.EngineStatus == "aborted" {
-		return Event{Last: r.Last, Data: encode("message_complete",
+		return liveEvent{Last: r.Last, Data: encode("message_complete",
 			map[string]any{"messageID": id, "parts": append([]json.RawMessage{}, r.Parts...), "status": r.EngineStatus,
 				"role": r.Role})}
 	}
 	_, message := projections.ErrorOf(string(r.Error))
-	return Event{Last: r.Last, Data: encodeError(id, cmp.Or(message, "The message failed."))}
+	return liveEvent{Last: r.Last, Data: encodeError(id, cmp.Or(message, "The message failed."))}
 }
 
 func encode(event string, data map[string]any) []byte {
