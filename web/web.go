@@ -39,7 +39,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/ports"
@@ -148,7 +147,7 @@ func (s *Server) Routes() http.Handler { return s.API.Handler(s.routes()...) }
 // Local serves the API to the operator of the machine, who needs no token.
 func (s *Server) Local() http.Handler { return api.AsOperator(s.Routes()) }
 
-func (s *Server) Document() openapi.Document { return s.API.Document(s.routes()...) }
+func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) }
 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {

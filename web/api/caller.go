@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/query/filter"
 )
 
@@ -96,7 +95,7 @@ func (s *Server) address(r *http.Request) string {
 }
 
 // IdempotencyParam is the header with which a client repeats a request whose answer it has lost.
-var IdempotencyParam = openapi.Param{Name: "Idempotency-Key", Header: true,
+var IdempotencyParam = Param{Name: "Idempotency-Key", Header: true,
 	About: "an id that the client has made for the request; a repetition with the same id has no second effect"}
 
 // Command returns what the commands of a request have in common. A request of several commands must not use it: they

@@ -25,7 +25,6 @@ import (
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/query/schema"
 )
 
@@ -180,11 +179,11 @@ type Route struct {
 	About        string
 	Access       func(Caller) error
 	WhileLoading bool // served also while the read models are computed
-	Query        []openapi.Param
-	Body         any                     // a value of the type of the request's body, or an openapi.Form; nil for none
-	Answer       any                     // a value of the type of the answer's body; nil for none
-	Media        string                  // of the answer, when it is not JSON
-	Forms        map[string]openapi.Form // those that Body refers to, by name
+	Query        []Param
+	Body         any             // a value of the type of the request's body, or an openapi.Form; nil for none
+	Answer       any             // a value of the type of the answer's body; nil for none
+	Media        string          // of the answer, when it is not JSON
+	Forms        map[string]Form // those that Body refers to, by name
 	Serve        func(http.ResponseWriter, *http.Request, Caller) error
 }
 
@@ -229,7 +228,7 @@ func Admins(caller Caller) error {
 }
 
 // ViewQuery are the parameters of every route that answers with a record.
-var ViewQuery = []openapi.Param{{Name: "expand", About: "relations to include"},
+var ViewQuery = []Param{{Name: "expand", About: "relations to include"},
 	{Name: "fields", About: "fields to answer with"}}
 
 // AnyMethod is the method of a route that accepts every method. The description shows it as a GET.
@@ -237,8 +236,8 @@ const AnyMethod = "ANY"
 
 // describe returns the route in the form of package openapi. It calls Access with sample callers to find out which
 // roles are admitted.
-func (r Route) describe() openapi.Route {
-	d := openapi.Route{Method: r.Method, Path: r.Path, About: r.About, Access: openapi.Admin, Query: r.Query,
+func (r Route) describe() RouteDescription {
+	d := RouteDescription{Method: r.Method, Path: r.Path, About: r.About, Access: AccessAdmin, Query: r.Query,
 		Body: r.Body, Answer: r.Answer, Media: r.Media, Forms: r.Forms}
 	if r.Method == AnyMethod {
 		d.Method = http.MethodGet
@@ -248,22 +247,22 @@ func (r Route) describe() openapi.Route {
 	}
 	switch {
 	case r.Access(Caller{}) == nil:
-		d.Access = openapi.Public
+		d.Access = AccessPublic
 	case admits("user"):
-		d.Access = openapi.Account
+		d.Access = AccessAccount
 	case admits("agent"):
-		d.Access = openapi.Staff
+		d.Access = AccessStaff
 	}
 	return d
 }
 
 // Document returns the OpenAPI description of the routes of this package and of the others.
-func (s *Server) Document(others ...Route) openapi.Document {
-	var all []openapi.Route
+func (s *Server) Document(others ...Route) Document {
+	var all []RouteDescription
 	for _, r := range s.routes(others) {
 		all = append(all, r.describe())
 	}
-	return openapi.Describe(s.Catalogue, Problem{}, all)
+	return Describe(s.Catalogue, Problem{}, all)
 }
 
 const EventStream = "text/event-stream"
@@ -296,6 +295,6 @@ func (s *Server) routes(others []Route) []Route {
 		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Access: Accounts, Answer: pushKey{}, Serve: s.pushKey},
 		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: PushAnswer{}, Serve: s.sendPush},
 		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: PushAnswer{}, Serve: s.testPush},
-		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []openapi.Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

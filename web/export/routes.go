@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/stream"
 )
 
@@ -52,7 +51,7 @@ var Formats = []format{
 const castMedia = "application/x-asciicast"
 
 func (x *Exports) Routes() []api.Route {
-	at := []openapi.Param{{Name: "at", Integer: true,
+	at := []api.Param{{Name: "at", Integer: true,
 		About: "sequence of the last event that counts; the newest when absent"}}
 	routes := []api.Route{
 		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Access: api.Accounts, Media: castMedia, Serve: x.Execution},

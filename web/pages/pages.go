@@ -13,8 +13,8 @@ package pages
 import (
 	"net/http"
 
+	"pocketcoder/web/api"
 	"pocketcoder/web/export"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
@@ -26,7 +26,7 @@ import (
 type Pages struct{ *site.Site }
 
 // Handle adds all pages to a mux.
-func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api openapi.Document) {
+func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api api.Document) {
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)

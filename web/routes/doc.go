@@ -10,8 +10,7 @@ package routes
 
 import (
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 )
 
 // once are the headers of a route whose repetition would act a second time.
-var once = []openapi.Param{api.IdempotencyParam}
+var once = []api.Param{api.IdempotencyParam}

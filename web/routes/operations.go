@@ -26,7 +26,6 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/stream"
 )
 
@@ -46,7 +45,7 @@ type Operations struct {
 	Configured func() string
 }
 
-var spendingQuery = []openapi.Param{{Name: "chat", About: "only of this chat, with its delegates"},
+var spendingQuery = []api.Param{{Name: "chat", About: "only of this chat, with its delegates"},
 	{Name: "user", About: "only in the chats of this account"}, {Name: "day", About: "only of this day in UTC, such as 2026-12-24"}}
 
 func (s *Operations) Routes() []api.Route {
@@ -57,7 +56,7 @@ func (s *Operations) Routes() []api.Route {
 	return []api.Route{
 		{Method: "GET", Path: "/api/pocketcoder/policy/rules", About: "The rules in force in every chat, with the built-in ones.", Access: api.Admins, Answer: []policy.Rule{}, Serve: api.Answers(s.rules)},
 		{Method: "GET", Path: "/api/pocketcoder/spending", About: "What chats have spent.", Access: api.Accounts, Query: spendingQuery, Answer: projections.Spending{}, Serve: api.Answers(s.spending)},
-		{Method: "GET", Path: "/api/pocketcoder/models", About: "The models that can be used, and the selected one.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "for which the model is selected"}}, Answer: model.Models{}, Serve: api.Answers(s.models)},
+		{Method: "GET", Path: "/api/pocketcoder/models", About: "The models that can be used, and the selected one.", Access: api.Accounts, Query: []api.Param{{Name: "chat", About: "for which the model is selected"}}, Answer: model.Models{}, Serve: api.Answers(s.models)},
 		{Method: "PUT", Path: "/api/pocketcoder/models/selected", About: "Select the model of a chat, of the chats of an account, or of all chats. An empty model ends the selection.", Access: api.Accounts, Body: modelRequest{}, Answer: modelAnswer{}, Serve: api.Takes(s.selectModel)},
 		{Method: "GET", Path: "/api/pocketcoder/sandbox/workers", About: "The sandbox workers, their isolation level and their load.", Access: api.Admins, Answer: []wire.WorkerInfo{}, Serve: api.Answers(s.sandboxWorkers)},
 		{Method: "GET", Path: "/api/pocketcoder/log", About: "What is wrong with the log: consumers without progress, and events that cannot be read.", Access: api.Admins, Answer: LogState{}, Serve: api.Answers(s.log)},

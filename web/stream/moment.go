@@ -10,20 +10,19 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
 )
 
 // moment describes a chat at an event in the OpenAPI description. Package query encodes its records.
 type moment struct {
-	Sequence    uint64              `json:"sequence"` // of the last event included
-	Chat        openapi.AnyRecord   `json:"chat"`
-	Messages    []openapi.AnyRecord `json:"messages"`
-	Permissions []openapi.AnyRecord `json:"permissions"`
-	Questions   []openapi.AnyRecord `json:"questions"`
-	Executions  []openapi.AnyRecord `json:"executions"`
-	Subagents   []openapi.AnyRecord `json:"subagents"`
+	Sequence    uint64          `json:"sequence"` // of the last event included
+	Chat        api.AnyRecord   `json:"chat"`
+	Messages    []api.AnyRecord `json:"messages"`
+	Permissions []api.AnyRecord `json:"permissions"`
+	Questions   []api.AnyRecord `json:"questions"`
+	Executions  []api.AnyRecord `json:"executions"`
+	Subagents   []api.AnyRecord `json:"subagents"`
 }
 
 // momentLists are the collections of a moment and their sort.

@@ -1,10 +1,4 @@
-// Package openapi describes routes in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html). The forms of bodies
-// follow from Go types, and those of records from their collections.
-//
-// Promise: equal routes give equal bytes.
-//
-// It must not know how a route is served, or who a caller is.
-package openapi
+package api
 
 import (
 	"maps"
@@ -90,7 +84,7 @@ type SecurityScheme struct {
 }
 
 // Route is one operation to be described.
-type Route struct {
+type RouteDescription struct {
 	Method, Path string
 	About        string
 	Access       string // one of the constants below
@@ -103,10 +97,10 @@ type Route struct {
 
 // Values of Access: which callers may use a route.
 const (
-	Public  = "public"
-	Account = "account"
-	Staff   = "staff" // agents and administrators
-	Admin   = "admin"
+	AccessPublic  = "public"
+	AccessAccount = "account"
+	AccessStaff   = "staff" // agents and administrators
+	AccessAdmin   = "admin"
 )
 
 // Param is a parameter of the query, or a header.
@@ -127,7 +121,7 @@ type AnyRecord struct {
 }
 
 // Describe returns the description of routes. problem is a value of the type of the answer to a failed request.
-func Describe(catalogue schema.Catalogue, problem any, routes []Route) Document {
+func Describe(catalogue schema.Catalogue, problem any, routes []RouteDescription) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
 	f.addCollections(catalogue)
 	d := Document{
@@ -159,10 +153,10 @@ func Describe(catalogue schema.Catalogue, problem any, routes []Route) Document 
 	return d
 }
 
-func (f *forms) operation(r Route, catalogue schema.Catalogue) Operation {
+func (f *forms) operation(r RouteDescription, catalogue schema.Catalogue) Operation {
 	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.Access,
 		Security: []map[string][]string{}}
-	if o.Access != Public {
+	if o.Access != AccessPublic {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
 	}
 	for _, wildcard := range wildcards.FindAllStringSubmatch(r.Path, -1) {
@@ -195,14 +189,14 @@ func (f *forms) json(value any) map[string]Media {
 }
 
 // body is the form of a route's request.
-func (f *forms) body(r Route) map[string]Media {
+func (f *forms) body(r RouteDescription) map[string]Media {
 	if form, ok := r.Body.(Form); ok {
 		return map[string]Media{jsonMedia: {form}}
 	}
 	return f.json(r.Body)
 }
 
-func (f *forms) answer(r Route) map[string]Media {
+func (f *forms) answer(r RouteDescription) map[string]Media {
 	switch {
 	case r.Media != "":
 		return map[string]Media{r.Media: {Form{Type: "string"}}}
@@ -243,7 +237,7 @@ func (p Param) described() Parameter {
 }
 
 // operationID is the method and the words of the path, such as getChatsIdEvents.
-func operationID(r Route) string {
+func operationID(r RouteDescription) string {
 	id := strings.ToLower(r.Method)
 	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool {
 		return strings.ContainsRune("/{}._-", c)
