@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"pocketcoder/bridge/outbox"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
@@ -52,7 +51,7 @@ type Push struct {
 	Decide   func(context.Context, permission.Decide) (uint64, error) // decides a permission request
 	Logger   *slog.Logger
 
-	Sender     service.Sender
+	Sender     Sender
 	Present    func(user, chat string) bool // reports whether an account is viewing a chat
 	RetryAfter []time.Duration              // pauses between tries
 	AwayAfter  time.Duration                // after this time of absence, an account has left the chat

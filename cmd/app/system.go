@@ -39,7 +39,6 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
@@ -278,7 +277,7 @@ type System struct {
 	accounts  *account.Accounts
 	provider  provider.Provider
 	isDemo    bool
-	vapid     service.VAPID
+	vapid     push.VAPID
 	publicURL string       // URL under which people reach the web server
 	ports     string       // template of the URLs of ports
 	egress    net.Listener // listener of the egress proxy

@@ -27,7 +27,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -144,7 +143,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	s.Server.Config.Handler = s.Web.Ports.PortOrigins(s.Web.Routes())
 	pushes := &push.Push{
 		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Records: s.Records, Decide: gate.Decide, Logger: s.Web.API.Logger,
-		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
+		Sender:  push.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
 		Present: s.Web.Realtime.IsViewing, AwayAfter: 50 * time.Millisecond,
 	}
 	s.Web.API.Push = api.Push{Key: "public", Send: pushes.SendNotice, Test: pushes.Test, Act: pushes.Act}

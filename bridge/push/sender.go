@@ -1,11 +1,4 @@
-// Package service sends messages to the push services of devices: UnifiedPush and ntfy, Web Push, and a relay to
-// Firebase.
-//
-// An endpoint is reached over https at a public address or not at all: the address is checked when it is dialled,
-// redirects are not followed. No error names an endpoint or a token.
-//
-// It must not know who is notified of what, nor the log.
-package service
+package push
 
 import (
 	"context"
