@@ -1,9 +1,4 @@
-// Package telegramtest is a server that speaks the part of Telegram's Bot API that a bot needs, as documented at
-// https://core.telegram.org/bots/api. Tests use it in place of Telegram.
-//
-// Promises: an update is repeated until a request for updates has a larger offset. A message that Telegram would refuse
-// is refused.
-package telegramtest
+package channeltest
 
 import (
 	"encoding/json"
@@ -22,12 +17,12 @@ import (
 
 // Token is the token of the bot, and Name its user name.
 const (
-	Token = "123456789:AAq7zk2xv9jh4WbdqTfmvXk3pZr8Lc"
-	Name  = "example_bot"
+	BotToken = "123456789:AAq7zk2xv9jh4WbdqTfmvXk3pZr8Lc"
+	BotName  = "example_bot"
 )
 
 // Server is the Bot API for one bot.
-type Server struct {
+type Telegram struct {
 	*httptest.Server
 
 	mu        sync.Mutex
@@ -36,7 +31,7 @@ type Server struct {
 	confirmed []map[string]any
 	last      int64
 	Offset    int64 // the largest that was asked for
-	messages  []Message
+	messages  []TelegramMessage
 	said      []string // answers to presses of buttons
 	before    func(method string, w http.ResponseWriter) (answered bool)
 	after     func(method string)
@@ -44,67 +39,67 @@ type Server struct {
 }
 
 // Message is a message that the bot has sent.
-type Message struct {
+type TelegramMessage struct {
 	ID      int
 	Chat    string
 	Text    string // of a document its caption
-	Buttons []Button
+	Buttons []TelegramButton
 	File    string // name of a document
 	Content string // of the document
 }
 
-type Button struct{ Title, Data string }
+type TelegramButton struct{ Title, Data string }
 
 // New starts a server that ends with the test.
-func New(t testing.TB) *Server {
-	s := &Server{changed: make(chan struct{}), last: 100, files: map[string][]byte{}}
+func NewTelegram(t testing.TB) *Telegram {
+	s := &Telegram{changed: make(chan struct{}), last: 100, files: map[string][]byte{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)
 	return s
 }
 
 // Close ends the requests for updates that wait, and then the server.
-func (s *Server) Close() {
+func (s *Telegram) Close() {
 	s.CloseClientConnections()
 	s.Server.Close()
 }
 
 // Before sets what is called before a method is carried out. It may answer in its place, and then returns true.
-func (s *Server) Before(fn func(method string, w http.ResponseWriter) (answered bool)) {
+func (s *Telegram) Before(fn func(method string, w http.ResponseWriter) (answered bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = fn
 }
 
 // After sets what is called before the answer to a method that was carried out.
-func (s *Server) After(fn func(method string)) {
+func (s *Telegram) After(fn func(method string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.after = fn
 }
 
-func (s *Server) change() {
+func (s *Telegram) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // Say adds the update of a message from a person in a conversation. Equal ids are a private conversation.
-func (s *Server) Say(chat, from int64, text string) (update int64) {
+func (s *Telegram) Say(chat, from int64, text string) (update int64) {
 	return s.add("message", s.message(chat, from, map[string]any{"text": text}))
 }
 
 // SayTexts adds the update of a message whose text is a list of texts, which is not what a bot knows.
-func (s *Server) SayTexts(chat, from int64, texts ...string) (update int64) {
+func (s *Telegram) SayTexts(chat, from int64, texts ...string) (update int64) {
 	return s.add("message", s.message(chat, from, map[string]any{"text": texts}))
 }
 
 // Migrate adds the update of a group that becomes a supergroup.
-func (s *Server) Migrate(chat, from, to int64) (update int64) {
+func (s *Telegram) Migrate(chat, from, to int64) (update int64) {
 	return s.add("message", s.message(chat, from, map[string]any{"migrate_to_chat_id": to}))
 }
 
 // SendFile adds the update of a message with a document. Telegram states the size of the file.
-func (s *Server) SendFile(chat, from int64, name, typ string, body []byte, size int) (update int64) {
+func (s *Telegram) SendFile(chat, from int64, name, typ string, body []byte, size int) (update int64) {
 	s.mu.Lock()
 	id := fmt.Sprintf("file%d", len(s.files))
 	s.files[id] = body
@@ -113,7 +108,7 @@ func (s *Server) SendFile(chat, from int64, name, typ string, body []byte, size 
 	return s.add("message", s.message(chat, from, map[string]any{"document": document}))
 }
 
-func (s *Server) message(chat, from int64, content map[string]any) map[string]any {
+func (s *Telegram) message(chat, from int64, content map[string]any) map[string]any {
 	typ := "private"
 	if chat != from {
 		typ = "group"
@@ -125,7 +120,7 @@ func (s *Server) message(chat, from int64, content map[string]any) map[string]an
 }
 
 // Press adds the update of a person who presses a button of a message.
-func (s *Server) Press(m Message, from int64, title string) (update int64) {
+func (s *Telegram) Press(m TelegramMessage, from int64, title string) (update int64) {
 	chat, _ := strconv.ParseInt(m.Chat, 10, 64)
 	data := ""
 	for _, b := range m.Buttons {
@@ -139,7 +134,7 @@ func (s *Server) Press(m Message, from int64, title string) (update int64) {
 	})
 }
 
-func (s *Server) add(kind string, body map[string]any) int64 {
+func (s *Telegram) add(kind string, body map[string]any) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -149,7 +144,7 @@ func (s *Server) add(kind string, body map[string]any) int64 {
 }
 
 // Forget takes back that updates from an id on are confirmed: the bot gets those again that Telegram has kept.
-func (s *Server) Forget(update int64) {
+func (s *Telegram) Forget(update int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.confirmed {
@@ -161,14 +156,14 @@ func (s *Server) Forget(update int64) {
 }
 
 // Await waits until the sent messages are as wanted, and returns them.
-func (s *Server) Await(t testing.TB, what string, is func([]Message) bool) []Message {
+func (s *Telegram) Await(t testing.TB, what string, is func([]TelegramMessage) bool) []TelegramMessage {
 	t.Helper()
 	s.await(t, what, func() bool { return is(s.messages) })
 	return s.Messages()
 }
 
 // AwaitText waits for a message with a text, and returns the newest.
-func (s *Server) AwaitText(t testing.TB, text string) (found Message) {
+func (s *Telegram) AwaitText(t testing.TB, text string) (found TelegramMessage) {
 	t.Helper()
 	s.await(t, fmt.Sprintf("a message has %q", text), func() bool {
 		for _, m := range slices.Backward(s.messages) {
@@ -183,7 +178,7 @@ func (s *Server) AwaitText(t testing.TB, text string) (found Message) {
 }
 
 // AwaitSaid waits for n answers to presses of buttons, and returns them.
-func (s *Server) AwaitSaid(t testing.TB, n int) []string {
+func (s *Telegram) AwaitSaid(t testing.TB, n int) []string {
 	t.Helper()
 	s.await(t, fmt.Sprintf("%d buttons are answered", n), func() bool { return len(s.said) >= n })
 	s.mu.Lock()
@@ -192,12 +187,12 @@ func (s *Server) AwaitSaid(t testing.TB, n int) []string {
 }
 
 // AwaitConfirmed waits until an update is confirmed.
-func (s *Server) AwaitConfirmed(t testing.TB, update int64) {
+func (s *Telegram) AwaitConfirmed(t testing.TB, update int64) {
 	t.Helper()
 	s.await(t, fmt.Sprintf("update %d is confirmed", update), func() bool { return s.Offset > update })
 }
 
-func (s *Server) await(t testing.TB, what string, is func() bool) {
+func (s *Telegram) await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	limit := time.After(90 * time.Second)
 	for {
@@ -218,21 +213,21 @@ func (s *Server) await(t testing.TB, what string, is func() bool) {
 }
 
 // Messages returns the messages that the bot has sent.
-func (s *Server) Messages() []Message {
+func (s *Telegram) Messages() []TelegramMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.messages)
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	if id, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+Token+"/"); ok {
+func (s *Telegram) serve(w http.ResponseWriter, r *http.Request) {
+	if id, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+BotToken+"/"); ok {
 		s.mu.Lock()
 		body := s.files[id]
 		s.mu.Unlock()
 		w.Write(body)
 		return
 	}
-	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token+"/")
+	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+BotToken+"/")
 	if !ok {
 		Refuse(w, http.StatusUnauthorized, "Unauthorized", 0)
 		return
@@ -266,7 +261,7 @@ func Refuse(w http.ResponseWriter, code int, description string, retryAfter int)
 }
 
 // RefuseAll refuses each request of a method until Before is called.
-func (s *Server) RefuseAll(method string, code int, description string, retryAfter int) {
+func (s *Telegram) RefuseAll(method string, code int, description string, retryAfter int) {
 	s.Before(func(called string, w http.ResponseWriter) bool {
 		if called == method {
 			Refuse(w, code, description, retryAfter)
@@ -275,10 +270,10 @@ func (s *Server) RefuseAll(method string, code int, description string, retryAft
 	})
 }
 
-func (s *Server) carryOut(r *http.Request, method string) (result any, problem string) {
+func (s *Telegram) carryOut(r *http.Request, method string) (result any, problem string) {
 	switch method {
 	case "getMe":
-		return map[string]any{"id": 123456789, "is_bot": true, "first_name": "Example", "username": Name}, ""
+		return map[string]any{"id": 123456789, "is_bot": true, "first_name": "Example", "username": BotName}, ""
 	case "getUpdates":
 		return s.getUpdates(r), ""
 	case "sendMessage":
@@ -302,7 +297,7 @@ func (s *Server) carryOut(r *http.Request, method string) (result any, problem s
 	return true, ""
 }
 
-func (s *Server) getUpdates(r *http.Request) any {
+func (s *Telegram) getUpdates(r *http.Request) any {
 	offset, _ := strconv.ParseInt(r.FormValue("offset"), 10, 64)
 	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
 	most, err := strconv.Atoi(r.FormValue("limit"))
@@ -329,7 +324,7 @@ func (s *Server) getUpdates(r *http.Request) any {
 }
 
 // confirm notes that the bot has all updates before an offset.
-func (s *Server) confirm(offset int64) {
+func (s *Telegram) confirm(offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.updates = slices.DeleteFunc(s.updates, func(u map[string]any) bool {
@@ -345,7 +340,7 @@ func (s *Server) confirm(offset int64) {
 	}
 }
 
-func (s *Server) sendMessage(r *http.Request) (any, string) {
+func (s *Telegram) sendMessage(r *http.Request) (any, string) {
 	text := r.FormValue("text")
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -360,20 +355,20 @@ func (s *Server) sendMessage(r *http.Request) (any, string) {
 		} `json:"inline_keyboard"`
 	}
 	_ = json.Unmarshal([]byte(r.FormValue("reply_markup")), &markup)
-	m := Message{Chat: r.FormValue("chat_id"), Text: text}
+	m := TelegramMessage{Chat: r.FormValue("chat_id"), Text: text}
 	for _, row := range markup.Rows {
 		for _, b := range row {
 			if len(b.Data) > 64 || b.Data == "" {
 				return nil, "BUTTON_DATA_INVALID"
 			}
-			m.Buttons = append(m.Buttons, Button{b.Text, b.Data})
+			m.Buttons = append(m.Buttons, TelegramButton{b.Text, b.Data})
 		}
 	}
 	return s.sent(m), ""
 }
 
-func (s *Server) sendDocument(r *http.Request) (any, string) {
-	m := Message{Chat: r.FormValue("chat_id"), Text: r.FormValue("caption")}
+func (s *Telegram) sendDocument(r *http.Request) (any, string) {
+	m := TelegramMessage{Chat: r.FormValue("chat_id"), Text: r.FormValue("caption")}
 	f, header, err := r.FormFile("document")
 	if err != nil {
 		return nil, "there is no document in the request"
@@ -391,7 +386,7 @@ func (s *Server) sendDocument(r *http.Request) (any, string) {
 }
 
 // sent stores a message, and returns it as the Bot API does.
-func (s *Server) sent(m Message) any {
+func (s *Telegram) sent(m TelegramMessage) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.ID = 1000 + len(s.messages)

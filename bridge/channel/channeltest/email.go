@@ -1,8 +1,4 @@
-// Package emailtest is a mail server with one mailbox, that of the assistant: IMAP over go-imap's memory store, and
-// SMTP over go-smtp. Tests use it in place of a provider of mail.
-//
-// Promises: a mail remains unseen until a client marks it as seen. What the assistant sends is parsed as mail.
-package emailtest
+package channeltest
 
 import (
 	"bytes"
@@ -30,12 +26,12 @@ import (
 
 // The mailbox of the assistant, and the name with which the server marks its Authentication-Results headers.
 const (
-	Address  = "assistant@example.org"
-	Password = "xkqv-wjzr-bqhd-mfvt"
-	Authserv = "mx.example.org"
+	MailAddress  = "assistant@example.org"
+	MailPassword = "xkqv-wjzr-bqhd-mfvt"
+	Authserv     = "mx.example.org"
 )
 
-type Server struct {
+type MailServer struct {
 	IMAP, SMTP string         // URLs
 	Roots      *x509.CertPool // with TLS
 
@@ -69,28 +65,30 @@ func (m Mail) Code(verb string) string {
 }
 
 // New starts a server on the loopback address without TLS. It ends with the test.
-func New(t testing.TB) *Server { return start(t, nil, "imap", "smtp") }
+func NewMailServer(t testing.TB) *MailServer { return startMailServer(t, nil, "imap", "smtp") }
 
 // NewTLS starts a server that encrypts its connections from the start.
-func NewTLS(t testing.TB) *Server { return startEncrypted(t, "imaps", "smtps") }
+func NewMailServerTLS(t testing.TB) *MailServer { return startEncryptedMailServer(t, "imaps", "smtps") }
 
 // NewStartTLS starts a server that accepts a password only after STARTTLS.
-func NewStartTLS(t testing.TB) *Server { return startEncrypted(t, "imap", "smtp") }
+func NewMailServerStartTLS(t testing.TB) *MailServer {
+	return startEncryptedMailServer(t, "imap", "smtp")
+}
 
-func startEncrypted(t testing.TB, imapScheme, smtpScheme string) *Server {
+func startEncryptedMailServer(t testing.TB, imapScheme, smtpScheme string) *MailServer {
 	https := httptest.NewTLSServer(nil) // has a certificate of example.com and 127.0.0.1
 	defer https.Close()
 	config := https.TLS.Clone()
 	config.NextProtos = nil
-	s := start(t, config, imapScheme, smtpScheme)
+	s := startMailServer(t, config, imapScheme, smtpScheme)
 	s.Roots = x509.NewCertPool()
 	s.Roots.AddCert(https.Certificate())
 	return s
 }
 
-func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Server {
+func startMailServer(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *MailServer {
 	t.Helper()
-	s := &Server{changed: make(chan struct{}), seen: map[imap.UID]bool{}, user: imapmemserver.NewUser(Address, Password)}
+	s := &MailServer{changed: make(chan struct{}), seen: map[imap.UID]bool{}, user: imapmemserver.NewUser(MailAddress, MailPassword)}
 	if err := s.user.Create("INBOX", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +108,9 @@ func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Ser
 	store.AddUser(s.user)
 	in := imapserver.New(&imapserver.Options{InsecureAuth: config == nil, TLSConfig: config, Logger: silent,
 		NewSession: func(*imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
-			return &session{store.NewSession(), s}, nil, nil
+			return &mailSession{store.NewSession(), s}, nil, nil
 		}})
-	out := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &outgoing{server: s}, nil }))
+	out := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &outgoingMail{server: s}, nil }))
 	out.Domain, out.AllowInsecureAuth, out.TLSConfig, out.ErrorLog = "mx.example.org", config == nil, config, silent
 	var inListener, outListener net.Listener
 	inListener, s.IMAP = listen(imapScheme)
@@ -124,13 +122,13 @@ func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Ser
 }
 
 // session is a connection of an IMAP client.
-type session struct {
+type mailSession struct {
 	imapserver.Session
-	server *Server
+	server *MailServer
 }
 
 // Store stores flags, and notes the mails that are seen.
-func (x *session) Store(w *imapserver.FetchWriter, set imap.NumSet, flags *imap.StoreFlags,
+func (x *mailSession) Store(w *imapserver.FetchWriter, set imap.NumSet, flags *imap.StoreFlags,
 	o *imap.StoreOptions) error {
 	if err := x.server.refused("STORE"); err != nil {
 		return err
@@ -154,7 +152,7 @@ func (x *session) Store(w *imapserver.FetchWriter, set imap.NumSet, flags *imap.
 }
 
 // Fetch tells a test that a client fetches a mail.
-func (x *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, o *imap.FetchOptions) error {
+func (x *mailSession) Fetch(w *imapserver.FetchWriter, set imap.NumSet, o *imap.FetchOptions) error {
 	if err := x.server.refused("FETCH"); err != nil {
 		return err
 	}
@@ -162,7 +160,7 @@ func (x *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, o *imap.Fetc
 }
 
 // Login tells a test that a client logs in.
-func (x *session) Login(user, password string) error {
+func (x *mailSession) Login(user, password string) error {
 	if err := x.server.refused("LOGIN"); err != nil {
 		return err
 	}
@@ -170,7 +168,7 @@ func (x *session) Login(user, password string) error {
 }
 
 // Idle reports mails until stop is closed. That of the memory store loses a mail that comes as it begins.
-func (x *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
+func (x *mailSession) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
 	for {
 		x.server.mu.Lock()
 		changed := x.server.changed
@@ -187,7 +185,7 @@ func (x *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
 }
 
 // Search also tells a test that a client looks for mails.
-func (x *session) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
+func (x *mailSession) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
 	o *imap.SearchOptions) (*imap.SearchData, error) {
 	if err := x.server.refused("SEARCH"); err != nil {
 		return nil, err
@@ -197,7 +195,7 @@ func (x *session) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
 
 // Before sets what is called before the commands LOGIN, STORE, SEARCH, FETCH, AUTH, MAIL, RCPT, DATA (before the text
 // of the mail) and END (after it). An error refuses the command. smtp.SMTPError sets the status.
-func (s *Server) Before(fn func(command string) error) {
+func (s *MailServer) Before(fn func(command string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = fn
@@ -206,7 +204,7 @@ func (s *Server) Before(fn func(command string) error) {
 // Status is an error that refuses a command of SMTP with a status.
 func Status(code int) error { return &smtp.SMTPError{Code: code, Message: "refused by the test"} }
 
-func (s *Server) refused(command string) error {
+func (s *MailServer) refused(command string) error {
 	s.mu.Lock()
 	before := s.before
 	s.mu.Unlock()
@@ -216,23 +214,23 @@ func (s *Server) refused(command string) error {
 	return before(command)
 }
 
-func (s *Server) change() {
+func (s *MailServer) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // outgoing is a connection of an SMTP client.
-type outgoing struct {
-	server *Server
+type outgoingMail struct {
+	server *MailServer
 	known  bool
 	to     string
 }
 
-func (x *outgoing) AuthMechanisms() []string { return []string{sasl.Plain} }
+func (x *outgoingMail) AuthMechanisms() []string { return []string{sasl.Plain} }
 
-func (x *outgoing) Auth(string) (sasl.Server, error) {
+func (x *outgoingMail) Auth(string) (sasl.Server, error) {
 	return sasl.NewPlainServer(func(_, user, password string) error {
-		if user != Address || password != Password {
+		if user != MailAddress || password != MailPassword {
 			return &smtp.SMTPError{Code: 535, Message: "authentication failed"}
 		}
 		x.known = true
@@ -240,22 +238,22 @@ func (x *outgoing) Auth(string) (sasl.Server, error) {
 	}), nil
 }
 
-func (x *outgoing) Mail(from string, _ *smtp.MailOptions) error {
-	if !x.known || from != Address {
+func (x *outgoingMail) Mail(from string, _ *smtp.MailOptions) error {
+	if !x.known || from != MailAddress {
 		return &smtp.SMTPError{Code: 530, Message: "authentication required"}
 	}
 	return x.server.refused("MAIL")
 }
 
-func (x *outgoing) Rcpt(to string, _ *smtp.RcptOptions) error {
+func (x *outgoingMail) Rcpt(to string, _ *smtp.RcptOptions) error {
 	x.to = to
 	return x.server.refused("RCPT")
 }
 
-func (x *outgoing) Reset()        {}
-func (x *outgoing) Logout() error { return nil }
+func (x *outgoingMail) Reset()        {}
+func (x *outgoingMail) Logout() error { return nil }
 
-func (x *outgoing) Data(r io.Reader) error {
+func (x *outgoingMail) Data(r io.Reader) error {
 	if err := x.server.refused("DATA"); err != nil {
 		return err
 	}
@@ -296,7 +294,7 @@ func (m *Mail) readPart(_ []int, part *message.Entity, err error) error {
 }
 
 // Deliver stores a mail in the mailbox of the assistant, as a server does that has received it.
-func (s *Server) Deliver(t testing.TB, raw string) (uid imap.UID) {
+func (s *MailServer) Deliver(t testing.TB, raw string) (uid imap.UID) {
 	t.Helper()
 	body := strings.ReplaceAll(raw, "\n", "\r\n")
 	data, err := s.user.Append("INBOX", literal{strings.NewReader(body), int64(len(body))}, &imap.AppendOptions{})
@@ -327,13 +325,13 @@ func Pass(from string) string {
 }
 
 // Say delivers a mail that begins a thread.
-func (s *Server) Say(t testing.TB, from, subject, text string) (uid imap.UID) {
+func (s *MailServer) Say(t testing.TB, from, subject, text string) (uid imap.UID) {
 	t.Helper()
 	return s.Deliver(t, s.Compose(from, "Subject: "+subject+"\n", text))
 }
 
 // Reply delivers an answer to a mail of the assistant, which quotes it.
-func (s *Server) Reply(t testing.TB, to Mail, from, text string) (uid imap.UID) {
+func (s *MailServer) Reply(t testing.TB, to Mail, from, text string) (uid imap.UID) {
 	t.Helper()
 	quoted := "\n\nOn 26 November 2026, the assistant wrote:\n> " + strings.ReplaceAll(strings.TrimSpace(to.Text), "\n", "\n> ") + "\n"
 	references := strings.TrimSpace(strings.Join(strings.Fields(to.Header.Get("References")), " ") + " " + to.ID)
@@ -342,24 +340,24 @@ func (s *Server) Reply(t testing.TB, to Mail, from, text string) (uid imap.UID) 
 }
 
 // Compose returns a mail of an authentic sender with further fields and a text. Its Message-ID is a new one.
-func (s *Server) Compose(from, fields, text string) string {
+func (s *MailServer) Compose(from, fields, text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
 	if !strings.Contains(fields, "Message-ID:") {
 		fields += fmt.Sprintf("Message-ID: <%d@client.example.org>\n", s.last)
 	}
-	return Pass(from) + "From: " + from + "\nTo: " + Address + "\n" + fields + "\n" + text + "\n"
+	return Pass(from) + "From: " + from + "\nTo: " + MailAddress + "\n" + fields + "\n" + text + "\n"
 }
 
 // AwaitConfirmed waits until a mail is marked as seen.
-func (s *Server) AwaitConfirmed(t testing.TB, uid imap.UID) {
+func (s *MailServer) AwaitConfirmed(t testing.TB, uid imap.UID) {
 	t.Helper()
 	s.await(t, fmt.Sprintf("mail %d is seen", uid), func() bool { return s.seen[uid] })
 }
 
 // AwaitText waits for a mail of the assistant with a text, and returns the newest.
-func (s *Server) AwaitText(t testing.TB, text string) (found Mail) {
+func (s *MailServer) AwaitText(t testing.TB, text string) (found Mail) {
 	t.Helper()
 	s.await(t, fmt.Sprintf("a mail has %q", text), func() bool {
 		for _, m := range slices.Backward(s.sent) {
@@ -374,7 +372,7 @@ func (s *Server) AwaitText(t testing.TB, text string) (found Mail) {
 }
 
 // AwaitMore waits until the assistant has sent more than n mails, and returns the newest.
-func (s *Server) AwaitMore(t testing.TB, n int) Mail {
+func (s *MailServer) AwaitMore(t testing.TB, n int) Mail {
 	t.Helper()
 	s.await(t, fmt.Sprintf("%d mails are sent", n+1), func() bool { return len(s.sent) > n })
 	all := s.Mails()
@@ -382,20 +380,20 @@ func (s *Server) AwaitMore(t testing.TB, n int) Mail {
 }
 
 // Flagged returns the mails that were flagged as they were marked as seen.
-func (s *Server) Flagged() []imap.UID {
+func (s *MailServer) Flagged() []imap.UID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.flagged)
 }
 
 // Mails returns the mails that the assistant has sent.
-func (s *Server) Mails() []Mail {
+func (s *MailServer) Mails() []Mail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.sent)
 }
 
-func (s *Server) await(t testing.TB, what string, is func() bool) {
+func (s *MailServer) await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	limit := time.After(90 * time.Second)
 	for {
