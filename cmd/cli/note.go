@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/note"
@@ -48,7 +47,7 @@ func (n *noteCommand) list(ctx context.Context, args []string) error {
 		return err
 	}
 	return PrintList(n.Env, n.AsJSON, all, "the agent has no notes", "NAME\tBYTES", func(l note.Listed) []string {
-		return []string{printable.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
+		return []string{display.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
 	})
 }
 
@@ -166,10 +165,10 @@ func noteAuthor(v note.Version, emails map[string]string) string {
 	}
 	for id, email := range emails {
 		if v.Actor == events.UserActor(id) {
-			return printable.OneLine(email, 60)
+			return display.OneLine(email, 60)
 		}
 	}
-	return printable.OneLine(v.Actor, 60)
+	return display.OneLine(v.Actor, 60)
 }
 
 func (n *noteCommand) restore(ctx context.Context, args []string) error {

@@ -12,10 +12,10 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -260,7 +260,7 @@ func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 		return err
 	}
 	c.undone = t.message
-	c.show.Note("", render.Yellow, "Undone: %s", printable.OneLine(t.text, 200))
+	c.show.Note("", render.Yellow, "Undone: %s", display.OneLine(t.text, 200))
 	c.listFiles(files)
 	about := "(" + projections.NoFiles + ")"
 	if len(files) > 0 {
@@ -277,7 +277,7 @@ func (c *conversation) listFiles(files []string) {
 			c.show.Note("", render.Yellow, "  and %d more files", len(files)-i)
 			break
 		}
-		c.show.Note("", render.Yellow, "  %s", printable.OneLine(file, 200))
+		c.show.Note("", render.Yellow, "  %s", display.OneLine(file, 200))
 	}
 }
 

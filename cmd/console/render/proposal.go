@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/policy/display"
 )
 
 // shownCommands is how many of the commands that a rule would have allowed are shown with a proposal.
@@ -46,7 +46,7 @@ func (r *Renderer) Commands(d dryrun.Result, most int) {
 			r.Note("", Dim, "    … and %d more", len(d.Commands)-i)
 			return
 		}
-		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, printable.OneLine(c.Text, 80), decidedText(c.Decided),
+		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, display.OneLine(c.Text, 80), decidedText(c.Decided),
 			c.Last.Local().Format(time.DateOnly))
 	}
 }

@@ -1,10 +1,4 @@
-// Package printable turns values into text for a terminal.
-//
-// Promises: nothing in a text that a model or a command wrote moves the cursor, changes colours, or hides or reorders
-// what a person reads. Newlines and tabs stay; any other control or invisible character becomes a visible one.
-//
-// It must not know what the texts are.
-package printable
+package display
 
 import (
 	"bytes"
@@ -18,18 +12,17 @@ import (
 	"github.com/rivo/uniseg"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/policy/display"
 )
 
 // VisibleLine makes a text safe and keeps it on one line: for paths and other names, which may hold line breaks that
 // look like the rest of what a person decides on.
 func VisibleLine(text string) string {
-	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(display.Exact(text))
+	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Exact(text))
 }
 
 // JSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and what
 // hides or reorders the text around it. The value stays the same.
-func JSON(encoded []byte) []byte {
+func EscapeJSON(encoded []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
 		joins := r == 0x200c || r == 0x200d
@@ -71,7 +64,7 @@ func (c *Cleaner) take(all bool) string {
 	}
 	text := lineEnds.Replace(string(c.rest[:end]))
 	c.rest = append(c.rest[:0], c.rest[end:]...)
-	return display.Prose(text)
+	return Prose(text)
 }
 
 // lineEnds drops the carriage return of a line end, and ends the line at each other.
@@ -85,7 +78,7 @@ func Clean(text string) string {
 
 // OneLine makes a text one safe line of at most most runes.
 func OneLine(text string, most int) string {
-	line := []rune(display.Exact(strings.Join(strings.Fields(text), " ")))
+	line := []rune(Exact(strings.Join(strings.Fields(text), " ")))
 	if len(line) > most {
 		line = append(line[:most-1], '…')
 	}
@@ -126,6 +119,6 @@ func Size(bytes int64) string {
 }
 
 // Width counts a tab as the widest it can be.
-func Width(text string) int {
+func TextWidth(text string) int {
 	return uniseg.StringWidth(strings.ReplaceAll(text, "\t", "        "))
 }
