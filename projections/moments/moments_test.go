@@ -21,7 +21,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 // Properties are checked on 10 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz
@@ -110,7 +110,7 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 		}
 		return want[seq]
 	}
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		c := NewCache(l)
 		every := rapid.IntRange(1, 30).Draw(r, "every")
 		for range rapid.IntRange(1, 8).Draw(r, "steps") {

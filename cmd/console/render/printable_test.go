@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 func TestTheLinesOfAStreamEndAsItsWriterMeant(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTheLinesOfAStreamEndAsItsWriterMeant(t *testing.T) {
 }
 
 func TestAStreamIsCleanedTheSameHoweverItIsCut(t *testing.T) {
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.SampledFrom([]byte("ab\r\n\x1b\x9b\xe2\x82\xac\xff\xf0\x9f\x92\xbb"))).Draw(t, "text")
 		cut := rapid.IntRange(0, len(text)).Draw(t, "cut")
 		var c display.Cleaner
@@ -38,7 +38,7 @@ func TestAStreamIsCleanedTheSameHoweverItIsCut(t *testing.T) {
 }
 
 func TestNothingInvisibleIsLeft(t *testing.T) {
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		text := string(rapid.SliceOf(rapid.Byte()).Draw(t, "text"))
 		for _, r := range display.Clean(text) + display.VisibleLine(text) + display.OneLine(text, 10) {
 			if r != '\n' && r != '\t' && r != 0x200c && r != 0x200d && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {

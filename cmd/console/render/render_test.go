@@ -20,7 +20,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")
@@ -268,7 +267,7 @@ func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
 		return log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from),
 			Data: []byte(text[from:to])}
 	}
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		var out bytes.Buffer
 		r := New(&Screen{Out: &out})
 		requested, _ := events.New("chat1", "engine:local", events.ExecRequested{Exec: "x1", Command: "c"})

@@ -6,13 +6,13 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 func TestAFollowerIsFoundUnderTheIndexOfItsEvents(t *testing.T) {
 	word := rapid.SampledFrom([]string{"evt", "chat", "a", "b"})
 	wild := rapid.SampledFrom([]string{"evt", "chat", "a", "*", "*"})
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		subject := rapid.SliceOfN(word, 1, 6).Draw(t, "subject")
 		filter := rapid.SliceOfN(wild, 1, 6).Draw(t, "filter")
 		if rapid.Bool().Draw(t, "rest") {

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 // follow runs a tail of l until the test ends.
@@ -163,7 +162,7 @@ func writeIdle(t *rapid.T, l *log.Log, chats []string, n int, id func(chat strin
 func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
 	l := eventstest.Log(t)
 	tl := follow(t, l)
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		begin, err := l.Last(context.Background())
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,4 @@
-// Package random decides what tests try at random. Each run tries the same, so that it does not depend on luck whether
-// a change passes; -random.seed=0 tries something new, which "task fuzz" does.
-package random
+package expect
 
 import (
 	"flag"
@@ -12,11 +10,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-var seed = flag.Uint64("random.seed", 1, "`seed` of what tests try at random; 0 is a new one")
+var randomSeed = flag.Uint64("random.seed", 1, "`seed` of what tests try at random; 0 is a new one")
 
 // Source returns the random numbers of a test.
-func Source(t testing.TB) *rand.Rand {
-	chosen := *seed
+func Rand(t testing.TB) *rand.Rand {
+	chosen := *randomSeed
 	if chosen == 0 {
 		chosen = rand.Uint64()
 	}
@@ -25,7 +23,7 @@ func Source(t testing.TB) *rand.Rand {
 }
 
 // Check is rapid.Check with the seed of this package, unless the flag -rapid.seed gives another.
-func Check(t *testing.T, holds func(*rapid.T)) {
+func Property(t *testing.T, holds func(*rapid.T)) {
 	t.Helper()
 	setSeed()
 	rapid.Check(t, holds)
@@ -33,6 +31,6 @@ func Check(t *testing.T, holds func(*rapid.T)) {
 
 var setSeed = sync.OnceFunc(func() {
 	if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue {
-		_ = flag.Set(f.Name, fmt.Sprint(*seed)) // it is a number
+		_ = flag.Set(f.Name, fmt.Sprint(*randomSeed)) // it is a number
 	}
 })
