@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // Form is the JSON Schema of a value, as in OpenAPI 3.1. The zero value admits any value.
@@ -116,7 +116,7 @@ func (f *forms) fields(t reflect.Type) Form {
 }
 
 // addCollections adds the form of the records of each collection. AnyRecord stands for any of them.
-func (f *forms) addCollections(catalogue schema.Catalogue) {
+func (f *forms) addCollections(catalogue query.Catalogue) {
 	base := f.fields(reflect.TypeFor[AnyRecord]())
 	record := Form{Type: "object", Description: "a record of one of the collections"}
 	for _, c := range catalogue {
@@ -128,7 +128,7 @@ func (f *forms) addCollections(catalogue schema.Catalogue) {
 }
 
 // recordForm is the form of a record in an answer without the parameter fields.
-func recordForm(base Form, c schema.Collection) Form {
+func recordForm(base Form, c query.Collection) Form {
 	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
@@ -170,7 +170,7 @@ func FieldForm(field record.Field) Form {
 }
 
 // collectionNames are the names under which collections are served.
-func collectionNames(of ...schema.Collection) (names []string) {
+func collectionNames(of ...query.Collection) (names []string) {
 	for _, c := range of {
 		names = append(names, c.Name)
 		if c.Alias != "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // Document describes every route. It has only the properties that we use.
@@ -121,7 +121,7 @@ type AnyRecord struct {
 }
 
 // Describe returns the description of routes. problem is a value of the type of the answer to a failed request.
-func Describe(catalogue schema.Catalogue, problem any, routes []RouteDescription) Document {
+func Describe(catalogue query.Catalogue, problem any, routes []RouteDescription) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
 	f.addCollections(catalogue)
 	d := Document{
@@ -153,7 +153,7 @@ func Describe(catalogue schema.Catalogue, problem any, routes []RouteDescription
 	return d
 }
 
-func (f *forms) operation(r RouteDescription, catalogue schema.Catalogue) Operation {
+func (f *forms) operation(r RouteDescription, catalogue query.Catalogue) Operation {
 	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.Access,
 		Security: []map[string][]string{}}
 	if o.Access != AccessPublic {
@@ -212,7 +212,7 @@ var wildcards = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 // openPath is a pattern's path as OpenAPI writes it, which knows no wildcard for several segments.
 func openPath(pattern string) string { return wildcards.ReplaceAllString(pattern, "{$1}") }
 
-func pathParameter(path, name string, several bool, catalogue schema.Catalogue) Parameter {
+func pathParameter(path, name string, several bool, catalogue query.Catalogue) Parameter {
 	p := Parameter{Name: name, In: "path", Required: true, Schema: Form{Type: "string"}}
 	switch {
 	case several:

@@ -25,7 +25,7 @@ import (
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // Server has what all routes need to identify a caller, check access and answer.
@@ -33,7 +33,7 @@ type Server struct {
 	Model     *projections.Model
 	Tail      *tail.Tail
 	Accounts  *account.Accounts
-	Catalogue schema.Catalogue
+	Catalogue query.Catalogue
 	Health    func() Health
 	Loading   func() error // why most routes cannot be served yet, nil when they can; a nil function for always ready
 	Push      Push

@@ -10,11 +10,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Allowed reports whether a record exists, is not deleted, and matches a rule. A nil rule matches for superusers only.
-func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, rule *string,
+func Allowed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string, rule *string,
 	req filter.Request) (bool, error) {
 	if rule == nil && !req.Superuser {
 		return false, nil
@@ -25,7 +24,7 @@ func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 }
 
 // AllowedNew reports whether a record that does not exist yet, with these field values, matches a rule.
-func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, values map[string]any,
+func AllowedNew(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, values map[string]any,
 	rule *string, req filter.Request) (bool, error) {
 	if rule == nil || req.Superuser {
 		return req.Superuser, nil
@@ -55,7 +54,7 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 }
 
 // columnForm returns a value in the form in which its column holds it.
-func columnForm(f schema.Field, v any, s *filter.Statement) any {
+func columnForm(f Field, v any, s *filter.Statement) any {
 	switch {
 	case v == nil && f.Kind == record.Autodate:
 		return s.Now.Format(events.TimeFormat)

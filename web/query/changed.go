@@ -7,7 +7,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Change is a record in its current state. First and Last are the sequences in the log of its first and its last
@@ -22,7 +21,7 @@ type Change struct {
 // Changed returns the records that have changed after a sequence, in the order of their changes. It includes removed
 // records. It returns only records that match the rule and the query's filter, and only those in ids unless ids is nil.
 // Errors are Invalid, ErrSuperusers, or errors of the database.
-func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
+func Changed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req filter.Request,
 	rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
 	if rule == nil && !req.Superuser {
 		return nil, ErrSuperusers

@@ -18,7 +18,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Query selects records and their order. The texts are PocketBase's query parameters of the same names.
@@ -52,7 +51,7 @@ type Page struct {
 
 // List returns a page of the records that match the list rule and the query's filter. Errors are Invalid,
 // ErrSuperusers, or errors of the database.
-func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
+func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req filter.Request,
 	q Query) (Page, error) {
 	if c.List == nil && !req.Superuser {
 		return Page{}, ErrSuperusers
@@ -94,7 +93,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 
 // View returns one record. Errors are Invalid, ErrSuperusers, ErrNotFound if there is no such record or the view rule
 // hides it, or errors of the database.
-func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string,
+func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string,
 	req filter.Request, q Query) (Record, error) {
 	if c.View == nil && !req.Superuser {
 		return Record{}, ErrSuperusers
@@ -124,13 +123,13 @@ func within(parent context.Context, limit time.Duration, run func(context.Contex
 	defer cancel()
 	err := run(ctx)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil {
-		return schema.NewInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
+		return NewInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
 	}
 	return err
 }
 
-func describeError(verb string, c schema.Collection, err error) error {
-	var i schema.Invalid
+func describeError(verb string, c Collection, err error) error {
+	var i Invalid
 	if errors.As(err, &i) {
 		return i
 	}
@@ -156,7 +155,7 @@ const (
 // TooLarge reports whether an error means that the records of a response are too large or expand to too many. A smaller
 // page, or the same page without expand, may succeed.
 func TooLarge(err error) bool {
-	var i schema.Invalid
+	var i Invalid
 	return errors.As(err, &i) && (i.Code == codeTooLarge || i.Code == codeTooMany)
 }
 
@@ -165,7 +164,7 @@ const (
 	codeTooMany  = "too_many_records"
 )
 
-func tooLarge() schema.Invalid {
-	return schema.NewInvalid("perPage", codeTooLarge,
+func tooLarge() Invalid {
+	return NewInvalid("perPage", codeTooLarge,
 		"the records have more than %d bytes: request fewer records, or fewer fields", maxAnswer)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // snapshotQuery is one statement that reads rows of a collection as t.
@@ -17,7 +16,7 @@ type snapshotQuery struct {
 	*filter.Statement
 	ctx context.Context
 	db  dbx.Builder
-	c   schema.Collection
+	c   Collection
 	// the table that SQLite must read first, with t joined to it. If empty, SQLite chooses, and would begin with the
 	// caller's chats
 	driver   string

@@ -14,7 +14,6 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // ignoredFields are fields that clients send along with a cached record. They are ignored.
@@ -43,7 +42,7 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 			normal, err := f.Normalize(value)
 			if wrong := (record.Fault{}); errors.As(err, &wrong) {
 				if wrong.Code == record.CodeTooLarge { // it has a status of its own
-					return nil, schema.Invalid{Field: name, Code: wrong.Code, Message: wrong.Message}
+					return nil, query.Invalid{Field: name, Code: wrong.Code, Message: wrong.Message}
 				}
 				faults[name] = wrong
 			}

@@ -5,7 +5,7 @@ import (
 
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // inputSuffix follows the name of a collection in the name of its input form.
@@ -32,7 +32,7 @@ func (c collection) inputs() (all []record.Field) {
 
 // writable reports whether clients may write any field of a collection.
 func (c collection) writable() bool {
-	return slices.ContainsFunc(c.Fields, func(f schema.Field) bool { return !f.ReadOnly })
+	return slices.ContainsFunc(c.Fields, func(f query.Field) bool { return !f.ReadOnly })
 }
 
 // inputForm is the form of a record that a client sends.

@@ -8,7 +8,7 @@ import (
 	"github.com/ganigeorgiev/fexpr"
 
 	"pocketcoder/events"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // operand compiles one side of a comparison. It adds the records that it reads to j.
@@ -54,7 +54,7 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 	segments := strings.Split(name, ".")
 	root := segments[0]
 	for i, segment := range segments {
-		if !schema.IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
+		if !query.IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
 			return operand{}, s.invalid("unknown_field", "%q is not a field", name)
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // Statement is an SQL statement under construction, with its bound values and its aliases.
 type Statement struct {
-	Cat        schema.Catalogue
+	Cat        query.Catalogue
 	Req        Request
 	Now        time.Time
 	Params     dbx.Params
@@ -21,7 +21,7 @@ type Statement struct {
 }
 
 // New returns an empty statement over the collections of a catalogue.
-func New(cat schema.Catalogue, req Request) *Statement {
+func New(cat query.Catalogue, req Request) *Statement {
 	s := &Statement{Cat: cat, Req: req, Now: req.Now.UTC(), Params: dbx.Params{}}
 	if req.Now.IsZero() {
 		s.Now = time.Now().UTC()
@@ -63,7 +63,7 @@ type Request struct {
 
 // Shows reports whether the caller may see a field of the records that the caller may view. PocketCoder itself, which
 // has no account, sees each.
-func (r Request) Shows(f schema.Field) bool {
+func (r Request) Shows(f query.Field) bool {
 	if r.Auth == nil {
 		return !f.Admins || r.Superuser
 	}
@@ -85,6 +85,6 @@ const (
 )
 
 // TooLong refuses a parameter that has more than MaxText bytes.
-func TooLong(parameter, text string) schema.Invalid {
-	return schema.NewInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), MaxText)
+func TooLong(parameter, text string) query.Invalid {
+	return query.NewInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), MaxText)
 }

@@ -1,9 +1,4 @@
-// Package schema says what a collection is in SQL: where its rows are, and the expressions of its fields.
-//
-// Promises: the SQL in a Collection is trusted.
-//
-// It must not know the filter language, and must not run SQL.
-package schema
+package query
 
 import (
 	"slices"
