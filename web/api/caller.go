@@ -10,7 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query"
 )
 
 // Caller is the account that sends a request, or a guest.
@@ -124,10 +124,10 @@ func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == rol
 func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
 // Request returns the data that rules can read besides the record.
-func (c Caller) Request() filter.Request {
-	q := filter.Request{Superuser: c.Superuser()}
+func (c Caller) Request() query.Request {
+	q := query.Request{Superuser: c.Superuser()}
 	if c.Identity != nil {
-		q.Auth = &filter.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
+		q.Auth = &query.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
 	}
 	return q
 }

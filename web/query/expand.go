@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
 )
 
 // branches are the relations to expand. Below each relation are those to expand in its related records.
@@ -17,8 +15,8 @@ type branches map[string]branches
 
 // parseExpand reads a list like "chat.user,prompt".
 func parseExpand(text string) (branches, error) {
-	if len(text) > filter.MaxText {
-		return nil, filter.TooLong("expand", text)
+	if len(text) > MaxText {
+		return nil, TooLong("expand", text)
 	}
 	root, n := branches{}, 0
 	for path := range strings.SplitSeq(text, ",") {
@@ -29,8 +27,8 @@ func parseExpand(text string) (branches, error) {
 		if n++; n > maxExpand {
 			return nil, NewInvalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
 		}
-		if strings.Count(path, ".") >= filter.MaxPath {
-			return nil, NewInvalid("expand", "too_deep", "a path follows more than %d relations", filter.MaxPath)
+		if strings.Count(path, ".") >= MaxPath {
+			return nil, NewInvalid("expand", "too_deep", "a path follows more than %d relations", MaxPath)
 		}
 		at := root
 		for name := range strings.SplitSeq(path, ".") {
@@ -49,7 +47,7 @@ type expander struct {
 	ctx       context.Context
 	db        dbx.Builder
 	cat       Catalogue
-	req       filter.Request
+	req       Request
 	remaining int // number of records that may still be read
 	maxBytes  int // limit in bytes of each read; 0 for none
 }
@@ -187,7 +185,7 @@ func (e *expander) read(c Collection, tree branches, shown *fieldSelection, ids 
 	if err != nil {
 		return nil, err
 	}
-	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, maxBytes: e.maxBytes}
+	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: NewStatement(e.cat, e.req), c: c, maxBytes: e.maxBytes}
 	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.Bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err

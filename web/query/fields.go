@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
 )
 
 // fieldSelection selects the parts of a record that are shown. Nil selects all.
@@ -23,8 +22,8 @@ func parseFields(text string) (*fieldSelection, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	if len(text) > filter.MaxText {
-		return nil, filter.TooLong("fields", text)
+	if len(text) > MaxText {
+		return nil, TooLong("fields", text)
 	}
 	root, n := &fieldSelection{parts: map[string]*fieldSelection{}}, 0
 	for field := range splitFields(text) {

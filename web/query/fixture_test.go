@@ -18,7 +18,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/record"
 	"pocketcoder/ops/expect"
-	"pocketcoder/web/query/filter"
 )
 
 const tables = `
@@ -171,15 +170,15 @@ func at(seconds int) string {
 }
 
 // requestOf returns a request of a user, of a guest, or of a superuser.
-func requestOf(who string) filter.Request {
-	r := filter.Request{Now: noon}
+func requestOf(who string) Request {
+	r := Request{Now: noon}
 	switch who {
 	case "":
 	case "super":
 		r.Superuser = true
 	default:
 		role := map[string]string{"ann": "user", "bob": "user", "root": "admin", "bot": "agent"}[who]
-		r.Auth = &filter.Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role,
+		r.Auth = &Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role,
 			Collection: "users"}
 	}
 	return r
@@ -203,7 +202,7 @@ func ids(list []Record) string {
 }
 
 // list returns a page of a collection.
-func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req filter.Request, q Query) (Page, error) {
+func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req Request, q Query) (Page, error) {
 	t.Helper()
 	return List(ctx, db, testCatalogue(), get(t, name), req, q)
 }

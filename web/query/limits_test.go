@@ -13,7 +13,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
 )
 
 // longPath is a path of n steps to end.
@@ -141,7 +140,7 @@ func TestHostileTextsAreBoundAsValues(t *testing.T) {
 		_, err := View(t.Context(), db, testCatalogue(), get(t, "chats"), text, requestOf("ann"), Query{})
 		is.True(errors.Is(err, ErrNotFound))
 		_, err = Allowed(t.Context(), db, testCatalogue(), get(t, "chats"), text, ownerOnly,
-			filter.Request{Auth: &filter.Auth{ID: text, Role: text, Collection: text}})
+			Request{Auth: &Auth{ID: text, Role: text, Collection: text}})
 		is.NoErr(err)
 		ok, err := AllowedNew(t.Context(), db, testCatalogue(), get(t, "chats"),
 			map[string]any{"title": text, text: text, "id": text, "user": "ann"}, ownerOnly, requestOf("ann"))

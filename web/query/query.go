@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
 )
 
 // Query selects records and their order. The texts are PocketBase's query parameters of the same names.
@@ -51,7 +49,7 @@ type Page struct {
 
 // List returns a page of the records that match the list rule and the query's filter. Errors are Invalid,
 // ErrSuperusers, or errors of the database.
-func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req filter.Request,
+func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req Request,
 	q Query) (Page, error) {
 	if c.List == nil && !req.Superuser {
 		return Page{}, ErrSuperusers
@@ -64,7 +62,7 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		if err := query.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -94,13 +92,13 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 // View returns one record. Errors are Invalid, ErrSuperusers, ErrNotFound if there is no such record or the view rule
 // hides it, or errors of the database.
 func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string,
-	req filter.Request, q Query) (Record, error) {
+	req Request, q Query) (Record, error) {
 	if c.View == nil && !req.Superuser {
 		return Record{}, ErrSuperusers
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
 		if err := query.conditions(c.View, ""); err != nil {
 			return err

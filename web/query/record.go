@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
 )
 
 // Record is a record that was read. It holds only what the client selected and may see.
@@ -39,7 +38,7 @@ type shape struct {
 }
 
 // newShape selects the fields to read: those that are shown and that the caller may see, and those to expand.
-func newShape(c Collection, req filter.Request, p *fieldSelection, expand branches) *shape {
+func newShape(c Collection, req Request, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
 		builtIn := slices.ContainsFunc(Builtin, func(b Field) bool { return b.Name == f.Name })

@@ -7,13 +7,11 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
 )
 
 // snapshotQuery is one statement that reads rows of a collection as t.
 type snapshotQuery struct {
-	*filter.Statement
+	*Statement
 	ctx context.Context
 	db  dbx.Builder
 	c   Collection
@@ -54,7 +52,7 @@ func (q *snapshotQuery) conditions(rule *string, filter string) error {
 	return nil
 }
 
-func (q *snapshotQuery) narrow(sc *filter.Scope) {
+func (q *snapshotQuery) narrow(sc *Scope) {
 	from, conditions := sc.Where()
 	q.from += from
 	q.where = append(q.where, conditions...)

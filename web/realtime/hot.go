@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
 )
 
 // The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant
@@ -115,7 +114,7 @@ func (s *Realtime) startLiveChat(ctx context.Context, h *liveChat) (since time.T
 	since = time.Now()
 	messages, _ := s.API.Catalogue.Get("messages")
 	err = s.API.SlowView(ctx, "", func(db dbx.Builder, _ uint64) error {
-		page, err := query.List(ctx, db, s.API.Catalogue, messages, filter.Request{Superuser: true}, query.Query{
+		page, err := query.List(ctx, db, s.API.Catalogue, messages, query.Request{Superuser: true}, query.Query{
 			Filter: chatFilter(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {
@@ -206,7 +205,7 @@ func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (ma
 // unless ids is nil.
 func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int,
 	fields string) (rows []liveRecord, err error) {
-	t := topic{request: filter.Request{Superuser: true}, query: map[string]string{"fields": fields}}
+	t := topic{request: query.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {
 		t.query["filter"] = chatFilter(chat)
@@ -285,7 +284,7 @@ func (rt *registry) takeChanges(h *liveChat) (ids map[string]bool, upTo uint64, 
 // accounts that may no longer see the chat.
 func (s *Realtime) checkChat(ctx context.Context, h *liveChat, upTo uint64, come []*subscription) (
 	turn string, err error) {
-	t := topic{request: filter.Request{Superuser: true}, id: h.chat}
+	t := topic{request: query.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = s.API.Catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
 	if err != nil || len(page) == 0 {

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
 	"pocketcoder/web/records"
 )
 
@@ -26,7 +25,7 @@ type topic struct {
 	id         string            // of one record; empty for all
 	query      map[string]string // of the options
 	slotKey    string            // the key whose query slots it uses; empty for the server's
-	request    filter.Request    // on whose behalf it is followed
+	request    query.Request     // on whose behalf it is followed
 	chat       string            // set for a hot stream
 	admitted   bool              // the account may see events of the topic
 }

@@ -11,7 +11,6 @@ import (
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
 )
 
 // moment describes a chat at an event in the OpenAPI description. Package query encodes its records.
@@ -47,7 +46,7 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.
 }
 
 // momentAt returns a chat as it was at an event.
-func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request filter.Request) (any, error) {
+func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request query.Request) (any, error) {
 	answer := map[string]any{"sequence": at}
 	err := moments.At(ctx, s.Log, chat, at, func(db dbx.Builder, _ events.Event) (err error) {
 		c, _ := s.API.Catalogue.Get("chats")
@@ -83,7 +82,7 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 }
 
 func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string,
-	request filter.Request) ([]query.Record, error) {
+	request query.Request) ([]query.Record, error) {
 	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}
 	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {

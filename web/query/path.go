@@ -1,4 +1,4 @@
-package filter
+package query
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query"
 )
 
 // walk follows a path of relations to a field.
@@ -46,7 +45,7 @@ func (w *walk) from(p joinedRow, path string, segments []string) (operand, error
 }
 
 // find returns a field of a row. A client does not find a field that it may not see.
-func (w *walk) find(p joinedRow, name string) (query.Field, bool) {
+func (w *walk) find(p joinedRow, name string) (Field, bool) {
 	f, found := p.collection.Field(name)
 	return f, found && (w.trusted || w.Req.Shows(f))
 }
@@ -56,7 +55,7 @@ func (w *walk) missing(segment string) (operand, error) {
 }
 
 // step follows one relation or back-relation.
-func (w *walk) step(p joinedRow, f query.Field, found bool, path, segment string) (next joinedRow, ok bool,
+func (w *walk) step(p joinedRow, f Field, found bool, path, segment string) (next joinedRow, ok bool,
 	err error) {
 	if !found {
 		return w.back(p, path, segment)
@@ -112,7 +111,7 @@ func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 }
 
 // json compiles a path inside a JSON field. Numbers are indexes of a list, other segments are keys.
-func (w *walk) json(p joinedRow, f query.Field, keys []string) (operand, error) {
+func (w *walk) json(p joinedRow, f Field, keys []string) (operand, error) {
 	var b strings.Builder
 	b.WriteString("$")
 	for _, key := range keys {

@@ -1,4 +1,4 @@
-package filter
+package query
 
 import (
 	"strconv"
@@ -8,7 +8,6 @@ import (
 	"github.com/ganigeorgiev/fexpr"
 
 	"pocketcoder/events"
-	"pocketcoder/web/query"
 )
 
 // operand compiles one side of a comparison. It adds the records that it reads to j.
@@ -54,7 +53,7 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 	segments := strings.Split(name, ".")
 	root := segments[0]
 	for i, segment := range segments {
-		if !query.IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
+		if !IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
 			return operand{}, s.invalid("unknown_field", "%q is not a field", name)
 		}
 	}

@@ -1,12 +1,10 @@
-package filter
+package query
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/ganigeorgiev/fexpr"
-
-	"pocketcoder/web/query"
 )
 
 // Scope compiles expressions over one row. A filter that names a relation twice means the same related record, so a
@@ -14,7 +12,7 @@ import (
 // an EXISTS.
 type Scope struct {
 	*Statement
-	base  query.Collection
+	base  Collection
 	alias string
 	// trusted is for rules. Without it, a relation leads only to records that the client may list.
 	trusted     bool
@@ -33,7 +31,7 @@ type joins struct {
 
 // joinedRow is a row that a path has reached.
 type joinedRow struct {
-	collection query.Collection
+	collection Collection
 	alias      string
 	many       bool // there may be several such rows
 	all        bool // all of them must match
@@ -43,13 +41,13 @@ func newJoins() *joins { return &joins{places: map[string]joinedRow{}} }
 
 func (j *joins) sql() string { return strings.Join(j.one, "") + strings.Join(j.many, "") }
 
-func (s *Statement) scope(c query.Collection, alias, parameter string) *Scope {
+func (s *Statement) scope(c Collection, alias, parameter string) *Scope {
 	return &Scope{Statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule",
 		joins: newJoins()}
 }
 
-func (s *Scope) invalid(code, format string, args ...any) query.Invalid {
-	return query.NewInvalid(s.parameter, code, format, args...)
+func (s *Scope) invalid(code, format string, args ...any) Invalid {
+	return NewInvalid(s.parameter, code, format, args...)
 }
 
 // unrestricted reports whether the scope may read all records.
@@ -109,13 +107,13 @@ func (s *Scope) selfContained() string {
 }
 
 // Filter compiles a client's filter over the row.
-func (s *Statement) Filter(c query.Collection, alias, filter string) (*Scope, error) {
+func (s *Statement) Filter(c Collection, alias, filter string) (*Scope, error) {
 	sc := s.scope(c, alias, "filter")
 	return sc, sc.add(filter)
 }
 
 // Rule compiles a rule over the row. The caller must handle nil rules and superusers.
-func (s *Statement) Rule(c query.Collection, alias, rule string) (*Scope, error) {
+func (s *Statement) Rule(c Collection, alias, rule string) (*Scope, error) {
 	sc := s.scope(c, alias, "rule")
 	if rule == "" {
 		return sc, nil
@@ -127,7 +125,7 @@ func (s *Statement) Rule(c query.Collection, alias, rule string) (*Scope, error)
 }
 
 // join joins the rows of a collection for which on is true, under the name of the path that leads there.
-func (s *Scope) join(j *joins, path string, from joinedRow, to query.Collection, many, all bool,
+func (s *Scope) join(j *joins, path string, from joinedRow, to Collection, many, all bool,
 	on func(alias string) string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
@@ -182,7 +180,7 @@ func (s *Scope) addJoin(j *joins, path string, p joinedRow, sql string) error {
 
 // Order compiles a sort. Equal records are in the order of their creation, so that pages neither repeat nor skip a
 // record.
-func (s *Statement) Order(c query.Collection, sort string) (from, by string, err error) {
+func (s *Statement) Order(c Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string
 	if sort != "" {

@@ -1,4 +1,4 @@
-package filter
+package query
 
 import (
 	"strconv"
@@ -7,12 +7,11 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query"
 )
 
 // Statement is an SQL statement under construction, with its bound values and its aliases.
 type Statement struct {
-	Cat        query.Catalogue
+	Cat        Catalogue
 	Req        Request
 	Now        time.Time
 	Params     dbx.Params
@@ -21,7 +20,7 @@ type Statement struct {
 }
 
 // New returns an empty statement over the collections of a catalogue.
-func New(cat query.Catalogue, req Request) *Statement {
+func NewStatement(cat Catalogue, req Request) *Statement {
 	s := &Statement{Cat: cat, Req: req, Now: req.Now.UTC(), Params: dbx.Params{}}
 	if req.Now.IsZero() {
 		s.Now = time.Now().UTC()
@@ -63,7 +62,7 @@ type Request struct {
 
 // Shows reports whether the caller may see a field of the records that the caller may view. PocketCoder itself, which
 // has no account, sees each.
-func (r Request) Shows(f query.Field) bool {
+func (r Request) Shows(f Field) bool {
 	if r.Auth == nil {
 		return !f.Admins || r.Superuser
 	}
@@ -85,6 +84,6 @@ const (
 )
 
 // TooLong refuses a parameter that has more than MaxText bytes.
-func TooLong(parameter, text string) query.Invalid {
-	return query.NewInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), MaxText)
+func TooLong(parameter, text string) Invalid {
+	return NewInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), MaxText)
 }

@@ -1,14 +1,4 @@
-// Package filter compiles PocketBase's filter and sort languages to SQL conditions over the row t of a collection.
-// Access rules are written in the same language.
-//
-// Promises: every value is bound. Rules are trusted and see all records; a client's filter sees only records that the
-// client may list. Limits apply to the length, the depth and the number of relations of a client's filter.
-//
-// Two things differ from PocketBase on purpose. No field equals @request.auth.… for a guest, so a record without an
-// owner is not public. :each and :length work on JSON fields. The only request data is the account: @request.auth.
-//
-// It must not run SQL.
-package filter
+package query
 
 import (
 	"errors"
