@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/channel"
@@ -53,7 +52,7 @@ type Options struct {
 	Log      *log.Log
 	Conn     *nats.Conn // may read what the streams are, and may call workers
 	Pool     string     // of the workers
-	Tail     *tail.Tail
+	Tail     *log.Tail
 	Model    *projections.Model
 	Chats    *chat.Chats
 	Records  *record.Records

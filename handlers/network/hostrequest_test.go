@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log/tail"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
@@ -91,7 +91,7 @@ func TestARestartKeepsTheRequestAndItsApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
-	o.network.Tail = tail.New(o.Log) // does not run, as after a kill of the process
+	o.network.Tail = log.NewTail(o.Log) // does not run, as after a kill of the process
 	o.connect(o.begin("x1"), "example.com:443")
 	request := o.hostRequest(1)
 	o.start(permission.NetworkAsks)

@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
 	"pocketcoder/web/query"
@@ -31,7 +30,7 @@ import (
 // Server has what all routes need to identify a caller, check access and answer.
 type Server struct {
 	Model     *projections.Model
-	Tail      *tail.Tail
+	Tail      *log.Tail
 	Accounts  *account.Accounts
 	Catalogue query.Catalogue
 	Health    func() Health

@@ -30,7 +30,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -119,7 +118,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
 	Check(t, err)
 	s.Web = web.New(web.Options{
-		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
+		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: log.NewTail(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Delegates:    &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
 		Schedules:    &schedule.Schedules{Log: s.Log, Chats: s.Chats, Accounts: s.Accounts},
 		Previews:     schedule.Previews{Gate: gate, ChatsOf: s.Model.ChatsOf},

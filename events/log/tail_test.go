@@ -1,4 +1,4 @@
-package tail_test
+package log_test
 
 import (
 	"context"
@@ -15,15 +15,14 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/ops/expect"
 )
 
 // follow runs a tail of l until the test ends.
-func follow(t testing.TB, l *log.Log) *tail.Tail {
+func follow(t testing.TB, l *log.Log) *log.Tail {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	tl, done := tail.New(l), make(chan error, 1)
+	tl, done := log.NewTail(l), make(chan error, 1)
 	go func() { done <- tl.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -40,8 +39,8 @@ func ignore(uint64) error { return nil }
 func TestFollowerGetsTheBacklogTheMarkerAndThenWhatComes(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
-	appendLost(t, l, "chat1", 0, 3)
-	appendLost(t, l, "chat2", 3, 2)
+	appendIgnored(t, l, "chat1", 0, 3)
+	appendIgnored(t, l, "chat2", 3, 2)
 	got := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -58,8 +57,8 @@ func TestFollowerGetsTheBacklogTheMarkerAndThenWhatComes(t *testing.T) {
 	is.Equal(<-got, "2 chat1")
 	is.Equal(<-got, "3 chat1")
 	is.Equal(<-got, "caught up, at least true")
-	appendLost(t, l, "chat2", 5, 1)
-	appendLost(t, l, "chat1", 6, 1)
+	appendIgnored(t, l, "chat2", 5, 1)
+	appendIgnored(t, l, "chat1", 6, 1)
 	is.Equal(<-got, "7 chat1")
 	cancel()
 	is.Equal(<-done, context.Canceled)
@@ -70,7 +69,7 @@ func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	tl := follow(t, l)
-	appendLost(t, l, "chat1", 0, 1)
+	appendIgnored(t, l, "chat1", 0, 1)
 	broken := errors.New("the client went away")
 	nothing := func(events.Event) error { return nil }
 	is.True(errors.Is(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return broken }, ignore),
@@ -79,13 +78,13 @@ func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return events.ErrStop }, ignore))
 	live := func(events.Event) error { return broken }
 	is.True(errors.Is(tl.Follow(t.Context(), 1, events.AllEvents, live,
-		func(uint64) error { appendLost(t, l, "chat1", 1, 1); return nil }), broken))
+		func(uint64) error { appendIgnored(t, l, "chat1", 1, 1); return nil }), broken))
 }
 
 func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
-	tl := tail.New(l)
+	tl := log.NewTail(l)
 	got, caughtUp := make(chan uint64, 10), make(chan bool)
 	go func() {
 		_ = tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error { got <- e.Seq; return nil },
@@ -95,11 +94,11 @@ func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
 			})
 	}()
 	<-caughtUp
-	appendLost(t, l, "chat1", 0, 2) // after the follower looked, before the tail begins
+	appendIgnored(t, l, "chat1", 0, 2) // after the follower looked, before the tail begins
 	go func() { _ = tl.Run(t.Context()) }()
 	is.Equal(<-got, uint64(1))
 	is.Equal(<-got, uint64(2))
-	appendLost(t, l, "chat1", 2, 1)
+	appendIgnored(t, l, "chat1", 2, 1)
 	is.Equal(<-got, uint64(3))
 }
 
@@ -113,7 +112,7 @@ type reader struct {
 	err    error
 }
 
-func (r *reader) run(tl *tail.Tail, after uint64, written <-chan struct{}) {
+func (r *reader) run(tl *log.Tail, after uint64, written <-chan struct{}) {
 	for ended := false; !ended && r.err == nil; {
 		n := 0
 		r.err = tl.Follow(context.Background(), after, r.filter, func(e events.Event) error {
@@ -213,7 +212,7 @@ func TestAThousandFollowersAreOneConsumer(t *testing.T) {
 	}
 	for i := range followers {
 		if i%100 == 0 {
-			appendLost(t, l, fmt.Sprint("chat", i), 0, 1)
+			appendIgnored(t, l, fmt.Sprint("chat", i), 0, 1)
 			is.Equal(<-got, fmt.Sprint("chat", i))
 		}
 	}
@@ -232,7 +231,7 @@ func TestWhatAnotherProcessAppendsIsFollowed(t *testing.T) {
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error {
 		is.Equal(e.Subject.ID, "chat1")
 		return events.ErrStop
-	}, func(uint64) error { appendLost(t, other, "chat1", 0, 1); return nil }))
+	}, func(uint64) error { appendIgnored(t, other, "chat1", 0, 1); return nil }))
 }
 
 func TestForeignMessageIsFollowedToo(t *testing.T) {
@@ -255,8 +254,8 @@ func TestForeignMessageIsFollowedToo(t *testing.T) {
 	is.Equal(got, []string{"evt.odd", "evt.chat.x.created", "evt.chat.&.created"})
 }
 
-// appendLost appends n events of one chat, numbered from first.
-func appendLost(t testing.TB, l *log.Log, chat string, first, n int) {
+// appendIgnored appends n events of one chat, numbered from first.
+func appendIgnored(t testing.TB, l *log.Log, chat string, first, n int) {
 	t.Helper()
 	is := is.New(t)
 	for i := range n {

@@ -1,7 +1,4 @@
-// Package tail passes the new events of the log on to any number of followers with one reader.
-//
-// It must not know what an event means.
-package tail
+package log
 
 import (
 	"context"
@@ -12,7 +9,6 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/events/log/sleep"
 )
 
@@ -20,7 +16,7 @@ import (
 // follower that falls behind stops receiving live events and reads from the log again; no other follower waits for it.
 // Tail is safe for concurrent use.
 type Tail struct {
-	log *log.Log
+	log *Log
 
 	mu        sync.Mutex
 	seq       uint64                            // of the last event that was passed on
@@ -28,7 +24,7 @@ type Tail struct {
 }
 
 // New returns a tail that passes on the events that are appended while Run runs.
-func New(l *log.Log) *Tail {
+func NewTail(l *Log) *Tail {
 	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
 }
 
@@ -120,7 +116,7 @@ func (t *Tail) at() uint64 {
 }
 
 // pass sends a batch to the followers whose filter it matches.
-func (t *Tail) pass(b log.Batch) error {
+func (t *Tail) pass(b Batch) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range b.Events {
