@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/moments"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/stream"
 )
@@ -156,7 +156,7 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller
 }
 
 func problemOf(err error) error {
-	if errors.Is(err, moments.ErrNoChat) {
+	if errors.Is(err, projections.ErrNoChat) {
 		return api.NotFound()
 	}
 	return err

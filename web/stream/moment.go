@@ -8,7 +8,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/moments"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -48,7 +48,7 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.
 // momentAt returns a chat as it was at an event.
 func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request query.Request) (any, error) {
 	answer := map[string]any{"sequence": at}
-	err := moments.At(ctx, s.Log, chat, at, func(db dbx.Builder, _ events.Event) (err error) {
+	err := projections.MomentAt(ctx, s.Log, chat, at, func(db dbx.Builder, _ events.Event) (err error) {
 		c, _ := s.API.Catalogue.Get("chats")
 		if answer["chat"], err = query.View(ctx, db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request 
 		}
 		return nil
 	})
-	if errors.Is(err, moments.ErrNoChat) {
+	if errors.Is(err, projections.ErrNoChat) {
 		err = api.NotFound()
 	}
 	return answer, err

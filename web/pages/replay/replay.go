@@ -17,7 +17,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/moments"
+	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
@@ -29,11 +29,11 @@ import (
 type Replay struct {
 	*site.Site
 	exports *export.Exports
-	cache   *moments.Cache
+	cache   *projections.MomentCache
 }
 
 func New(s *site.Site, exports *export.Exports) Replay {
-	return Replay{s, exports, moments.NewCache(s.Log)}
+	return Replay{s, exports, projections.NewMomentCache(s.Log)}
 }
 
 // Handle adds the pages to a mux.
@@ -140,7 +140,7 @@ func (p Replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 }
 
 func problemOf(err error) error {
-	if errors.Is(err, moments.ErrNoChat) {
+	if errors.Is(err, projections.ErrNoChat) {
 		return api.NotFound()
 	}
 	return err
@@ -154,7 +154,7 @@ func momentOf(ctx context.Context, db dbx.Builder, chat string, before int64, sh
 		return m, err
 	}
 	if len(chats) == 0 {
-		return m, moments.ErrNoChat
+		return m, projections.ErrNoChat
 	}
 	m.chat = chats[0]
 	after := uint64(0)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/moments"
+	"pocketcoder/projections"
 	"pocketcoder/web/pages/site"
 )
 
@@ -38,7 +38,7 @@ var marks = map[string]string{
 // markOrder is the order in which marks are shown, from top to bottom.
 var markOrder = []string{"request", "decision", "execution"}
 
-func stepsOf(all []moments.Event) steps {
+func stepsOf(all []projections.MomentEvent) steps {
 	s := make(steps, len(all))
 	for i, e := range all {
 		s[i] = step{e.Seq, e.ID, e.Kind, e.Actor, e.Time, marks[e.Kind]}

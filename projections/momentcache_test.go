@@ -1,4 +1,4 @@
-package moments
+package projections
 
 import (
 	"bufio"
@@ -85,7 +85,7 @@ func content(db dbx.Builder) (text string, err error) {
 }
 
 // shown returns the moments that a function shows.
-func shown(show func(View) error) (all []string, err error) {
+func shown(show func(MomentView) error) (all []string, err error) {
 	err = show(func(db dbx.Builder, last events.Event) error {
 		text, err := content(db)
 		all = append(all, fmt.Sprint(last.Seq, last.ID, "\n", text))
@@ -103,7 +103,7 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 	want := map[uint64]string{}
 	computed := func(seq uint64) string {
 		if want[seq] == "" {
-			one, err := shown(func(fn View) error { return At(context.Background(), l, "chat1", seq, fn) })
+			one, err := shown(func(fn MomentView) error { return MomentAt(context.Background(), l, "chat1", seq, fn) })
 			if want[seq] = strings.Join(one, ""); errors.Is(err, ErrNoChat) {
 				want[seq] = err.Error()
 			}
@@ -111,7 +111,7 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 		return want[seq]
 	}
 	expect.Property(t, func(r *rapid.T) {
-		c := NewCache(l)
+		c := NewMomentCache(l)
 		every := rapid.IntRange(1, 30).Draw(r, "every")
 		for range rapid.IntRange(1, 8).Draw(r, "steps") {
 			switch rapid.IntRange(0, 9).Draw(r, "step") {
@@ -125,7 +125,7 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 					c.remove(c.chats[0])
 				}
 			case 2: // another chat is read
-				_, err := shown(func(fn View) error { return c.Show(context.Background(), "chat2", known, 0, fn) })
+				_, err := shown(func(fn MomentView) error { return c.Show(context.Background(), "chat2", known, 0, fn) })
 				if err != nil {
 					r.Fatal(err)
 				}
@@ -136,9 +136,9 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 				if k := c.chats[0]; len(k.model.saves) == 0 {
 					k.model.every = every
 				}
-				got, err := shown(func(fn View) error { return c.Show(context.Background(), "chat1", seq, more, fn) })
+				got, err := shown(func(fn MomentView) error { return c.Show(context.Background(), "chat1", seq, more, fn) })
 				steps, _ := c.Events(context.Background(), "chat1")
-				later := slices.DeleteFunc(slices.Clone(steps), func(e Event) bool { return e.Seq <= seq })
+				later := slices.DeleteFunc(slices.Clone(steps), func(e MomentEvent) bool { return e.Seq <= seq })
 				if count := 1 + min(more, len(later)); err == nil && len(got) != count {
 					r.Fatalf("%d moments from #%d on, want %d", len(got), seq, count)
 				}
@@ -166,10 +166,10 @@ func TestACacheIsBounded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
-	c := NewCache(l)
+	c := NewMomentCache(l)
 	var last uint64
-	var models []*model
-	for i := range maxChats + 2 {
+	var models []*momentModel
+	for i := range maxMomentChats + 2 {
 		id := fmt.Sprint("chat", i)
 		last = appended(t, l, recorded(t, id, 1))
 		_, err := c.Events(t.Context(), id)
@@ -178,11 +178,11 @@ func TestACacheIsBounded(t *testing.T) {
 		is.NoErr(c.Show(t.Context(), id, last, 0, func(dbx.Builder, events.Event) error { return nil }))
 		models = append(models, c.chats[0].model)
 	}
-	is.Equal(len(c.chats), maxChats)
+	is.Equal(len(c.chats), maxMomentChats)
 	is.True(models[0].memory == nil && models[1].memory == nil) // the two that were used longest ago
 	is.True(models[2].memory != nil)
 
-	m := models[maxChats+1]
+	m := models[maxMomentChats+1]
 	saves, size := len(m.saves), m.saved
 	is.True(saves > 4)
 	m.limit = size / 2
@@ -192,5 +192,5 @@ func TestACacheIsBounded(t *testing.T) {
 	is.True(len(m.saves) > 0)
 	c.remove(c.chats[0])
 	is.True(m.memory == nil)
-	is.Equal(len(c.chats), maxChats-1)
+	is.Equal(len(c.chats), maxMomentChats-1)
 }

@@ -1,10 +1,4 @@
-// Package moments computes the read models of one chat as they were after any of its events.
-//
-// Promises: a moment is computed from the log alone. A moment of a Cache equals the one that At computes from the first
-// event. A Cache holds few chats, each in bounded memory, and removes a chat that is not replayed any more.
-//
-// It must not know who may see a chat.
-package moments
+package projections
 
 import (
 	"context"
@@ -18,7 +12,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -26,18 +19,18 @@ import (
 var ErrNoChat = errors.New("there was no such chat")
 
 // View reads a moment: read models that hold only one chat. last is the newest event that they hold.
-type View func(db dbx.Builder, last events.Event) error
+type MomentView func(db dbx.Builder, last events.Event) error
 
 // At calls fn with a chat as it was after the event at seq. It computes the read models in memory from the log. It
 // returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
-func At(ctx context.Context, l *log.Log, chat string, seq uint64, fn View) error {
-	m := &model{log: l, chat: chat}
+func MomentAt(ctx context.Context, l *log.Log, chat string, seq uint64, fn MomentView) error {
+	m := &momentModel{log: l, chat: chat}
 	defer m.close()
 	return m.show(ctx, seq, 0, fn)
 }
 
 // model holds the read models of one chat at one of its events.
-type model struct {
+type momentModel struct {
 	log     *log.Log
 	chat    string
 	memory  *store.Memory  // nil before the first moment
@@ -47,12 +40,12 @@ type model struct {
 
 	limit int // of saved
 	every int // events between two saves; 0 for no saves
-	saves []save
+	saves []momentSave
 	saved int // bytes in saves
 }
 
 // save is a copy of the read models. Later moments are computed from it.
-type save struct {
+type momentSave struct {
 	last   events.Event
 	number int
 	data   []byte
@@ -60,7 +53,7 @@ type save struct {
 
 // show calls fn with the chat as it was after the event at seq, and again after each of the chat's next events, more of
 // them at most.
-func (m *model) show(ctx context.Context, seq uint64, more int, fn View) error {
+func (m *momentModel) show(ctx context.Context, seq uint64, more int, fn MomentView) error {
 	var failed error // of fn
 	view := func() error {
 		if m.number == 0 {
@@ -99,8 +92,8 @@ func (m *model) show(ctx context.Context, seq uint64, more int, fn View) error {
 }
 
 // start goes to the newest known moment up to seq: where the model is, a save, or the beginning.
-func (m *model) start(ctx context.Context, seq uint64) error {
-	var from save
+func (m *momentModel) start(ctx context.Context, seq uint64) error {
+	var from momentSave
 	if later := sort.Search(len(m.saves), func(i int) bool { return m.saves[i].last.Seq > seq }); later > 0 {
 		from = m.saves[later-1]
 	}
@@ -108,7 +101,7 @@ func (m *model) start(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	m.close()
-	memory, err := projections.OpenMemory(ctx, from.data)
+	memory, err := OpenMemory(ctx, from.data)
 	if err == nil {
 		m.memory, m.last, m.number = memory, from.last, from.number
 	}
@@ -116,7 +109,7 @@ func (m *model) start(ctx context.Context, seq uint64) error {
 }
 
 // take adds the next event.
-func (m *model) take(e events.Event) error {
+func (m *momentModel) take(e events.Event) error {
 	m.last, m.pending = e, append(m.pending, e)
 	m.number++
 	if m.every > 0 && m.number%m.every == 0 && (len(m.saves) == 0 || m.saves[len(m.saves)-1].number < m.number) {
@@ -128,17 +121,17 @@ func (m *model) take(e events.Event) error {
 	return m.apply()
 }
 
-func (m *model) apply() error {
+func (m *momentModel) apply() error {
 	err := m.memory.Apply(m.pending)
 	m.pending = nil
 	return err
 }
 
 // maxSaved is the size of the saves of a chat, in bytes.
-const maxSaved = 32 << 20
+const maxMomentSaves = 32 << 20
 
 // save saves the model. If the saves become too large, it removes every second one.
-func (m *model) save() error {
+func (m *momentModel) save() error {
 	if err := m.apply(); err != nil {
 		return err
 	}
@@ -146,11 +139,11 @@ func (m *model) save() error {
 	if err != nil {
 		return err
 	}
-	m.saves = append(m.saves, save{m.last, m.number, data})
+	m.saves = append(m.saves, momentSave{m.last, m.number, data})
 	m.saved += len(data)
 	for m.saved > m.limit {
 		m.every *= 2
-		m.saves = slices.DeleteFunc(m.saves, func(s save) bool {
+		m.saves = slices.DeleteFunc(m.saves, func(s momentSave) bool {
 			if s.number%m.every == 0 {
 				return false
 			}
@@ -162,7 +155,7 @@ func (m *model) save() error {
 }
 
 // size returns the size of the read models in bytes.
-func (m *model) size(ctx context.Context) int {
+func (m *momentModel) size(ctx context.Context) int {
 	n, err := m.memory.Size(ctx)
 	if err != nil {
 		return math.MaxInt
@@ -171,7 +164,7 @@ func (m *model) size(ctx context.Context) int {
 }
 
 // close frees the memory of the model. The saves stay.
-func (m *model) close() {
+func (m *momentModel) close() {
 	if m.memory != nil {
 		_ = m.memory.Close() // nothing in it is needed
 	}
