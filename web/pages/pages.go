@@ -16,7 +16,6 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
 	"pocketcoder/web/pages/conversation"
-	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
@@ -30,7 +29,7 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api api.D
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
-	replay.New(s, exports).Handle(mux)
+	newReplay(s, exports).Handle(mux)
 
 	p := Pages{s}
 	mux.Handle("GET /login", p.Open(p.showLogin))

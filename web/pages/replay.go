@@ -1,10 +1,4 @@
-// Package replay serves chats as they were after any of their events, and their exports.
-//
-// Promises: a moment is computed from the log alone, and shown as the chat's page showed it. The last moment is the
-// chat as it is. A page changes nothing. Each request checks whether the account may see the chat.
-//
-// It must not decide who may see a chat.
-package replay
+package pages
 
 import (
 	"bytes"
@@ -26,18 +20,18 @@ import (
 )
 
 // Replay serves replays and exports.
-type Replay struct {
+type replay struct {
 	*site.Site
 	exports *export.Exports
 	cache   *projections.MomentCache
 }
 
-func New(s *site.Site, exports *export.Exports) Replay {
-	return Replay{s, exports, projections.NewMomentCache(s.Log)}
+func newReplay(s *site.Site, exports *export.Exports) replay {
+	return replay{s, exports, projections.NewMomentCache(s.Log)}
 }
 
 // Handle adds the pages to a mux.
-func (p Replay) Handle(mux *http.ServeMux) {
+func (p replay) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /chats/{chat}/replay", p.Page(p.show))
 	mux.Handle("GET /chats/{chat}/replay/moments", p.File(p.serveMoments))
 	for _, f := range export.Formats {
@@ -60,7 +54,7 @@ type moment struct {
 
 func (m moment) step() step { return m.steps[m.number-1] }
 
-func (p Replay) show(r *http.Request, caller api.Caller) (templ.Component, error) {
+func (p replay) show(r *http.Request, caller api.Caller) (templ.Component, error) {
 	all, err := p.moments(r, caller, 0)
 	if err != nil {
 		return nil, err
@@ -79,7 +73,7 @@ type shownMoment struct {
 }
 
 // serveMoments answers with a moment and those after it, for replay.js.
-func (p Replay) serveMoments(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+func (p replay) serveMoments(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	more, err := site.PositionOf(r, "more")
 	if err != nil {
 		return err
@@ -100,7 +94,7 @@ func (p Replay) serveMoments(w http.ResponseWriter, r *http.Request, caller api.
 }
 
 // moments returns the moment that a request asks for, and those after it, at most more.
-func (p Replay) moments(r *http.Request, caller api.Caller, more int) (all []moment, err error) {
+func (p replay) moments(r *http.Request, caller api.Caller, more int) (all []moment, err error) {
 	ctx, chat := r.Context(), r.PathValue("chat")
 	if err := p.API.MayView(ctx, caller, "chats", chat); err != nil {
 		return nil, err

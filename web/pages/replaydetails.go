@@ -1,4 +1,4 @@
-package replay
+package pages
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ type details struct {
 const maxStored = 8 << 10
 
 // detailsOf describes an event. db has the read models after it.
-func (p Replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, all steps,
+func (p replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, all steps,
 	email func(string) string) (d details, err error) {
 	name := func(actor string) string { return actorName(actor, email) }
 	d.by, d.cause, d.stored = name(e.Actor), all.cause(e.Cause), storedText(e.Data)

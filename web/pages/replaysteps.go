@@ -1,4 +1,4 @@
-package replay
+package pages
 
 import (
 	"fmt"
