@@ -18,18 +18,18 @@ import (
 // ErrNoChat means that a chat had no event yet.
 var ErrNoChat = errors.New("there was no such chat")
 
-// View reads a moment: read models that hold only one chat. last is the newest event that they hold.
+// MomentView reads a moment: read models that hold only one chat. last is the newest event that they hold.
 type MomentView func(db dbx.Builder, last events.Event) error
 
-// At calls fn with a chat as it was after the event at seq. It computes the read models in memory from the log. It
-// returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
+// MomentAt calls fn with a chat as it was after the event at seq. It computes the read models in memory from the log
+// alone. It returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
 func MomentAt(ctx context.Context, l *log.Log, chat string, seq uint64, fn MomentView) error {
 	m := &momentModel{log: l, chat: chat}
 	defer m.close()
 	return m.show(ctx, seq, 0, fn)
 }
 
-// model holds the read models of one chat at one of its events.
+// momentModel holds the read models of one chat at one of its events.
 type momentModel struct {
 	log     *log.Log
 	chat    string
@@ -44,7 +44,7 @@ type momentModel struct {
 	saved int // bytes in saves
 }
 
-// save is a copy of the read models. Later moments are computed from it.
+// momentSave is a copy of the read models. Later moments are computed from it.
 type momentSave struct {
 	last   events.Event
 	number int

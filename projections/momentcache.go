@@ -10,7 +10,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// Limits of a Cache.
+// Limits of a MomentCache.
 const (
 	maxMomentChats   = 4
 	maxMomentModel   = 64 << 20        // bytes; larger read models are computed from a save each time
@@ -18,7 +18,7 @@ const (
 	momentUnusedTime = 5 * time.Minute // after which a chat is removed
 )
 
-// Event is an event of a chat without its body.
+// MomentEvent is an event of a chat without its body.
 type MomentEvent struct {
 	Seq   uint64
 	ID    string
@@ -27,7 +27,8 @@ type MomentEvent struct {
 	Time  time.Time
 }
 
-// Cache holds the read models of the chats that were replayed last, so that another moment costs little. It is safe for
+// MomentCache holds the read models of the few chats that were replayed last, so that another moment costs little. Each
+// moment equals the one that MomentAt computes. A chat that is not replayed any more is removed. It is safe for
 // concurrent use. Its callers take turns for a chat.
 type MomentCache struct {
 	log *log.Log
@@ -38,14 +39,14 @@ type MomentCache struct {
 
 func NewMomentCache(l *log.Log) *MomentCache { return &MomentCache{log: l} }
 
-// chat is what the cache holds of a chat.
+// momentChat is what the cache holds of a chat.
 type momentChat struct {
 	id     string
 	turn   chan struct{} // holds a value while a caller uses events and model
 	events []MomentEvent
 	model  *momentModel
 
-	users  int         // callers that use it or wait for it; Cache.mu guards it
+	users  int         // callers that use it or wait for it; MomentCache.mu guards it
 	unused *time.Timer // removes it while there are no users
 }
 

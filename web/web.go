@@ -29,7 +29,6 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
@@ -114,7 +113,7 @@ func New(o Options) *Server {
 		Delegates: &routes.Delegates{API: core, Delegates: o.Delegates},
 		Schedules: &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews},
 		Agents: &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
-			Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
+			Notes: agent.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
 		Channels: &routes.Channels{API: core, Channels: o.Channels},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
 		Shells:   &routes.Shells{API: core, Conn: o.Conn},

@@ -18,8 +18,7 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Types of notifications, as notification_rules name them. The others are service.TaskComplete, service.TaskError and
-// typeKey.
+// Types of notifications, as notification_rules name them. The others are TaskComplete, TaskError and typeKey.
 const (
 	typePermission = "permission"
 	typeQuestion   = "question"

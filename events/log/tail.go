@@ -23,7 +23,7 @@ type Tail struct {
 	followers map[string]map[*follower]struct{} // by index
 }
 
-// New returns a tail that passes on the events that are appended while Run runs.
+// NewTail returns a tail that passes on the events that are appended while Run runs.
 func NewTail(l *Log) *Tail {
 	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
 }

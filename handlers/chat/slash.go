@@ -15,7 +15,7 @@ const (
 	Messenger Place = "messenger"
 )
 
-// Command is one command. Its name begins with a slash.
+// SlashCommand is one command. Its name begins with a slash.
 type SlashCommand struct {
 	Name     string
 	Also     string   // another name, "" for none
@@ -87,7 +87,8 @@ func SlashCommands(place Place) (commands []SlashCommand) {
 	return commands
 }
 
-// Find returns the command with a name, and what follows the name. ok is false if the place has no such command.
+// FindSlashCommand returns the command with a name, and what follows the name. ok is false if the place has no such
+// command.
 func FindSlashCommand(place Place, text string) (c SlashCommand, argument string, ok bool) {
 	name, argument, _ := strings.Cut(strings.TrimSpace(text), " ")
 	for _, c := range SlashCommands(place) {

@@ -41,10 +41,10 @@ type Card struct {
 	Whole     bool // the card shows all that an approval would allow
 }
 
-// File is a file with its content, as far as a person is shown it.
+// CardFile is a file with its content, as far as a person is shown it.
 type CardFile struct{ Name, Text string }
 
-// Detail is a named value of a request.
+// CardDetail is a named value of a request.
 type CardDetail struct{ Name, Value string }
 
 // Line describes the request on one line.
@@ -55,7 +55,7 @@ func (c Card) Line() string {
 	return c.Title
 }
 
-// Of returns the card of a request.
+// CardOf returns the card of a request.
 func CardOf(r CardSource) Card {
 	c := Card{Why: r.Why, Where: r.Cwd, Whole: !r.Redacted()}
 	about := r.About()
@@ -241,7 +241,7 @@ func (c *Card) addMetadata(r CardSource, but ...string) {
 	}
 }
 
-// Text returns the text of a JSON string, and any other value as JSON.
+// TextOf returns the text of a JSON string, and any other value as JSON.
 func TextOf(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -252,7 +252,7 @@ func TextOf(value json.RawMessage) string {
 	return b.String()
 }
 
-// indented returns a JSON object with one line for each value.
+// indentedJSON returns a JSON object with one line for each value.
 func indentedJSON(object string) string {
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(object), "", "  ") != nil {

@@ -28,7 +28,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -74,7 +73,7 @@ type Gate struct {
 	// returns a note on a request for the person who decides it, or ""; nil if no request has one
 	NoteOn func(ctx context.Context, chat string, a events.PermissionAsk) string
 	// of requests, for a dry run
-	History dryrun.History
+	History RequestHistory
 	Logger  *slog.Logger
 
 	// sequence of the last event about an execution; 0 while it runs

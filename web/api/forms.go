@@ -80,12 +80,16 @@ func (f *forms) of(t reflect.Type) Form {
 	panic(fmt.Sprintf("the description has no form for %s", t)) // of a body in the route table
 }
 
-// struct_ names the form of a struct after it, unless it has no name.
+// struct_ names the form of a struct after it, unless it has no name. A blank field with the tag "form" gives the form
+// another name, so that it stays when the struct gets a new one.
 func (f *forms) struct_(t reflect.Type) Form {
 	if t.Name() == "" {
 		return f.fields(t)
 	}
 	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+	if blank, ok := t.FieldByName("_"); ok {
+		name = blank.Tag.Get("form")
+	}
 	switch known := f.types[name]; {
 	case known == nil:
 		f.types[name] = t // before its fields, which may lead back to it

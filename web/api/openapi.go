@@ -83,7 +83,7 @@ type SecurityScheme struct {
 	BearerFormat string `json:"bearerFormat,omitempty"`
 }
 
-// Route is one operation to be described.
+// RouteDescription is one operation to be described.
 type RouteDescription struct {
 	Method, Path string
 	About        string

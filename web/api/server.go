@@ -1,12 +1,15 @@
 // Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, and the
 // routes of the system itself (health, login, setup, notifications).
 //
-// The packages above it pass their routes as values. Handler serves them and Document describes them.
+// The packages above it pass their routes as values. Handler serves them. Document describes them in OpenAPI 3.1
+// (https://spec.openapis.org/oas/v3.1.1.html): the forms of bodies follow from Go types, and those of records from their
+// collections.
 //
 // Promises: a route is public only if its Access allows it. A caller reads a record only if the rules of its collection
 // allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at
 // fault. No request makes a 500. A request that comes after its deadline has no effect. A slow client is dropped;
-// nothing waits for it. Lists and other slow queries of an account run at most two at a time.
+// nothing waits for it. Lists and other slow queries of an account run at most two at a time. Equal routes give equal
+// bytes of the description.
 //
 // It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing:
 // handlers do.
@@ -179,7 +182,7 @@ type Route struct {
 	Access       func(Caller) error
 	WhileLoading bool // served also while the read models are computed
 	Query        []Param
-	Body         any             // a value of the type of the request's body, or an openapi.Form; nil for none
+	Body         any             // a value of the type of the request's body, or a Form; nil for none
 	Answer       any             // a value of the type of the answer's body; nil for none
 	Media        string          // of the answer, when it is not JSON
 	Forms        map[string]Form // those that Body refers to, by name
@@ -233,7 +236,7 @@ var ViewQuery = []Param{{Name: "expand", About: "relations to include"},
 // AnyMethod is the method of a route that accepts every method. The description shows it as a GET.
 const AnyMethod = "ANY"
 
-// describe returns the route in the form of package openapi. It calls Access with sample callers to find out which
+// describe returns the route as Describe takes it. It calls Access with sample callers to find out which
 // roles are admitted.
 func (r Route) describe() RouteDescription {
 	d := RouteDescription{Method: r.Method, Path: r.Path, About: r.About, Access: AccessAdmin, Query: r.Query,

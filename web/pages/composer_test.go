@@ -78,8 +78,8 @@ func TestAPageCarriesOutTheCommandsThatItLists(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")
 	b := loggedIn(t, s, "ada")
-	chat := s.ChatWithAnswer(t, token)
-	path := "/chats/" + chat
+	id := s.ChatWithAnswer(t, token)
+	path := "/chats/" + id
 	write := func(text string) shown { return b.submit(t, path+"/messages", url.Values{"text": {text}}) }
 	help := write("/help")
 	is.Equal(help.path, "/help")

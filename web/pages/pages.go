@@ -5,9 +5,10 @@
 // a form takes the path that the same command takes over the API. The pages have no state besides the cookie of the
 // login. They run no script but ours, and show every text from outside as text: nothing in it runs, hides or reorders
 // what a person reads. A password, the token of a login and the code of a pairing are shown at most once, to their
-// account. What is too large for a page is left out as a whole or cut, and the page says so.
+// account. What is too large for a page is left out as a whole or cut, and the page says so. A replay shows each moment
+// as the chat's page showed it, and changes nothing.
 //
-// It must not decide anything, and must not know how events are stored or how OpenCode is reached.
+// It must not decide anything, who may see a chat included, and must not know how events are stored or how OpenCode is reached.
 package pages
 
 import (
@@ -25,7 +26,7 @@ import (
 type Pages struct{ *site.Site }
 
 // Handle adds all pages to a mux.
-func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api api.Document) {
+func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, document api.Document) {
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
@@ -55,7 +56,7 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api api.D
 	mux.Handle("GET /operations", p.Page(p.showOperations))
 	mux.Handle("GET "+offlinePath, p.Open(p.showOffline))
 	mux.Handle("GET /sw.js", p.Open(p.serveServiceWorker))
-	mux.Handle("GET /docs", serveDocs(api))
+	mux.Handle("GET /docs", serveDocs(document))
 	mux.HandleFunc("GET /static/{file}", site.ServeStatic)
 	mux.Handle("GET /", s.NoPage())
 }

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/web/pages/site"
 )
 
-// Replay serves replays and exports.
+// replay serves replays and exports.
 type replay struct {
 	*site.Site
 	exports *export.Exports

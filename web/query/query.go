@@ -1,10 +1,15 @@
 // Package query reads records as PocketBase does: pages of a list, single records, their expanded relations, and their
-// JSON. It also evaluates the rules for changes, and finds the records that have changed.
+// JSON. It also evaluates the rules for changes, and finds the records that have changed. A Collection says where the
+// rows of records are in SQL. A Statement compiles PocketBase's filter and sort languages to conditions over them; access
+// rules are written in the same language.
 //
 // Promises: every value of a client is bound, never written into SQL; names are looked up in the catalogue, never
 // copied. A client's filter, sort or expand never reveals a record that the client may not list: a relation to it
 // reads as empty. (PocketBase excludes the whole row.) Any input returns an answer, or an Invalid that names the
-// parameter at fault, within limited time and memory.
+// parameter at fault, within limited time and memory. The SQL in a Collection and the access rules are trusted.
+//
+// Two things differ from PocketBase on purpose. No field equals @request.auth.… for a guest, so a record without an
+// owner is not public. :each and :length work on JSON fields. The only request data is the account: @request.auth.
 //
 // It must not write, and must not know HTTP.
 package query

@@ -19,7 +19,7 @@ type Statement struct {
 	Tombstones bool // relations also lead to removed records
 }
 
-// New returns an empty statement over the collections of a catalogue.
+// NewStatement returns an empty statement over the collections of a catalogue.
 func NewStatement(cat Catalogue, req Request) *Statement {
 	s := &Statement{Cat: cat, Req: req, Now: req.Now.UTC(), Params: dbx.Params{}}
 	if req.Now.IsZero() {

@@ -25,7 +25,7 @@ type liveEvent struct {
 	Replaces string // an earlier event with the same that was not sent yet is needless; empty for none
 }
 
-// Transcript holds the messages of a chat's own session. Due returns the events to send.
+// transcript holds the messages of a chat's own session. Due returns the events to send.
 type transcript struct {
 	messages  map[string]*liveMessage // by OpenCode's id
 	submitted map[string]bool         // records of users' messages that were added
@@ -37,7 +37,7 @@ type transcript struct {
 	sentAt    time.Time               // when deltas were last queued
 }
 
-// New returns the transcript of a chat from an event on.
+// newTranscript returns the transcript of a chat from an event on.
 func newTranscript(since uint64) transcript {
 	return transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{},
 		Unknown: map[string]bool{}, since: since}
@@ -263,7 +263,7 @@ func (m *liveMessage) snapshot() liveEvent {
 		map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
 }
 
-// Record is a record of messages, with the sequences of its first and last change.
+// liveRecord is a record of messages, with the sequences of its first and last change.
 type liveRecord struct {
 	ID           string            `json:"id"`
 	Chat         string            `json:"chat"`

@@ -7,7 +7,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 )
@@ -52,7 +51,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Access: api.Accounts, Answer: permission.Why{}, Serve: s.whyPermission},
 		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Access: api.Accounts, Query: alwaysQuery, Answer: Proposal{}, Serve: s.proposeAlways},
 		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and approve the request if it is pending.", Access: api.Accounts, Query: once, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
-		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Access: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
+		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Access: api.Accounts, Body: replayRequest{}, Answer: permission.DryRunResult{}, Serve: s.replayPolicy},
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Access: api.Accounts, Query: once, Serve: s.abortChat},
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Access: api.Accounts, Query: once, Body: forkRequest{}, Answer: api.AnyRecord{}, Serve: s.forkChat},
 		{Method: "POST", Path: chat + "/revert", About: "Take back a message and all later ones, with their changes to files. The answer names the files. Without a message, undo the last revert. If a file was changed later, the answer is 409 and names it; send changed as keep or overwrite then.", Access: api.Accounts, Query: once, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},

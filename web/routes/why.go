@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/web/api"
 )
@@ -27,9 +26,9 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 type Proposal struct {
 	Rules []policy.Rule `json:"rules"`
 	// what the rules do not cover, though their patterns look as if they did
-	Limits []string       `json:"limits,omitempty"`
-	Chat   dryrun.Result  `json:"chat"`          // over the chat's history
-	All    *dryrun.Result `json:"all,omitempty"` // over that of all chats, for administrators
+	Limits []string                 `json:"limits,omitempty"`
+	Chat   permission.DryRunResult  `json:"chat"`          // over the chat's history
+	All    *permission.DryRunResult `json:"all,omitempty"` // over that of all chats, for administrators
 }
 
 // AlwaysRequest describes a rule to make of a permission request.
@@ -165,10 +164,10 @@ func (s *Chats) mayReplay(r *http.Request, caller api.Caller, chat string) error
 	return nil
 }
 
-func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule, chat string) (dryrun.Result, error) {
+func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule, chat string) (permission.DryRunResult, error) {
 	give, err := s.API.AcquireQuerySlot(ctx, caller.Key())
 	if err != nil {
-		return dryrun.Result{}, err
+		return permission.DryRunResult{}, err
 	}
 	defer give()
 	return s.Gate.DryRun(ctx, rule, chat)

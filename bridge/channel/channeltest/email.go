@@ -64,7 +64,7 @@ func (m Mail) Code(verb string) string {
 	return strings.TrimSpace(code)
 }
 
-// New starts a server on the loopback address without TLS. It ends with the test.
+// NewMailServer starts a server on the loopback address without TLS. It ends with the test.
 func NewMailServer(t testing.TB) *MailServer { return startMailServer(t, nil, "imap", "smtp") }
 
 // NewTLS starts a server that encrypts its connections from the start.
@@ -121,7 +121,7 @@ func startMailServer(t testing.TB, config *tls.Config, imapScheme, smtpScheme st
 	return s
 }
 
-// session is a connection of an IMAP client.
+// mailSession is a connection of an IMAP client.
 type mailSession struct {
 	imapserver.Session
 	server *MailServer
@@ -219,7 +219,7 @@ func (s *MailServer) change() {
 	s.changed = make(chan struct{})
 }
 
-// outgoing is a connection of an SMTP client.
+// outgoingMail is a connection of an SMTP client.
 type outgoingMail struct {
 	server *MailServer
 	known  bool

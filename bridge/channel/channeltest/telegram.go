@@ -38,7 +38,7 @@ type Telegram struct {
 	files     map[string][]byte
 }
 
-// Message is a message that the bot has sent.
+// TelegramMessage is a message that the bot has sent.
 type TelegramMessage struct {
 	ID      int
 	Chat    string
@@ -50,7 +50,7 @@ type TelegramMessage struct {
 
 type TelegramButton struct{ Title, Data string }
 
-// New starts a server that ends with the test.
+// NewTelegram starts a server that ends with the test.
 func NewTelegram(t testing.TB) *Telegram {
 	s := &Telegram{changed: make(chan struct{}), last: 100, files: map[string][]byte{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/mcpstate"
+	"pocketcoder/web/routes"
 )
 
 const mcpUsage = `
@@ -191,7 +191,7 @@ func (m mcpCommand) show(ctx context.Context, args []string) error {
 
 // printState prints the last call of a server, and the hosts that it reached or was refused.
 func (m mcpCommand) printState(ctx context.Context, to *strings.Builder, id string) error {
-	state, err := client.Read[mcpstate.State](ctx, m.System, "/api/mcp/"+id)
+	state, err := client.Read[routes.MCPState](ctx, m.System, "/api/mcp/"+id)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy/display"
 )
 
@@ -40,7 +39,7 @@ func ruleScope(w permission.AllowAlways) string {
 }
 
 // Commands shows at most limit of the commands that a rule would have allowed, the most frequent first.
-func (r *Renderer) Commands(d dryrun.Result, most int) {
+func (r *Renderer) Commands(d permission.DryRunResult, most int) {
 	for i, c := range d.Commands {
 		if i == most {
 			r.Note("", Dim, "    … and %d more", len(d.Commands)-i)

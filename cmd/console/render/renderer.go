@@ -1,7 +1,7 @@
 // Package render shows a chat on a terminal, in a file or in a pipe: its events, streaming fragments, requests,
 // questions, commands with their output, and what explains a decision.
 //
-// Promises: each thing is shown once, in log order. All text of models and commands is made safe (package printable).
+// Promises: each thing is shown once, in log order. All text of models and commands is made safe (package display).
 //
 // It must not know where events come from, who answers, or flags.
 package render

@@ -20,8 +20,8 @@ func VisibleLine(text string) string {
 	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Exact(text))
 }
 
-// JSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and what
-// hides or reorders the text around it. The value stays the same.
+// EscapeJSON escapes the characters of encoded JSON that a terminal obeys or does not show: DEL, the C1 controls, and
+// what hides or reorders the text around it. The value stays the same.
 func EscapeJSON(encoded []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
@@ -118,7 +118,7 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", n, unit)
 }
 
-// Width counts a tab as the widest it can be.
+// TextWidth counts a tab as the widest it can be.
 func TextWidth(text string) int {
 	return uniseg.StringWidth(strings.ReplaceAll(text, "\t", "        "))
 }

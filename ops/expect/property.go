@@ -12,7 +12,7 @@ import (
 
 var randomSeed = flag.Uint64("random.seed", 1, "`seed` of what tests try at random; 0 is a new one")
 
-// Source returns the random numbers of a test.
+// Rand returns the random numbers of a test.
 func Rand(t testing.TB) *rand.Rand {
 	chosen := *randomSeed
 	if chosen == 0 {
@@ -22,7 +22,7 @@ func Rand(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(chosen, 0))
 }
 
-// Check is rapid.Check with the seed of this package, unless the flag -rapid.seed gives another.
+// Property is rapid.Check with the seed of this package, unless the flag -rapid.seed gives another.
 func Property(t *testing.T, holds func(*rapid.T)) {
 	t.Helper()
 	setSeed()

@@ -1,9 +1,4 @@
-// Package mcpstate returns the states of MCP servers, their last calls and their connections.
-//
-// Promises: the command line, the API and the page show the same. The package only reads.
-//
-// It must not know how a server is started or called.
-package mcpstate
+package routes
 
 import (
 	"context"
@@ -16,16 +11,20 @@ import (
 	"pocketcoder/projections"
 )
 
-// State is how an MCP server works now.
-type State struct {
+// MCPState is how an MCP server works now.
+type MCPState struct {
+	_ struct{} `form:"State"`
+
 	State       string               `json:"state"` // its status; active if it is approved and works
 	Problem     string               `json:"problem,omitempty"`
-	LastCall    *Call                `json:"last_call,omitempty"`
+	LastCall    *MCPCall             `json:"last_call,omitempty"`
 	Connections []network.Connection `json:"connections"` // of the last seven days
 }
 
-// Call is a call of a tool of an MCP server.
-type Call struct {
+// MCPCall is a call of a tool of an MCP server.
+type MCPCall struct {
+	_ struct{} `form:"Call"`
+
 	Tool       string `json:"tool"`             // as the server names it
 	Called     string `json:"called"`           // when
 	State      string `json:"state"`            // running, completed or failed
@@ -35,39 +34,39 @@ type Call struct {
 }
 
 // Servers reads how the MCP servers work.
-type Servers struct {
+type MCPStates struct {
 	Records *record.Records
 	Model   *projections.Model
 }
 
 // Of is the query for the state of one server.
-type Of struct {
+type MCPStateQuery struct {
 	Record string `json:"record"`
 }
 
-func (s Servers) One(ctx context.Context, q Of) (State, error) {
+func (s MCPStates) One(ctx context.Context, q MCPStateQuery) (MCPState, error) {
 	if _, err := events.ParseID(q.Record); err != nil {
-		return State{}, unknown(q.Record)
+		return MCPState{}, unknownServer(q.Record)
 	}
 	all, err := s.read(ctx, q.Record)
 	if err != nil {
-		return State{}, err
+		return MCPState{}, err
 	}
 	state, found := all[q.Record]
 	if !found {
-		return State{}, unknown(q.Record)
+		return MCPState{}, unknownServer(q.Record)
 	}
 	return state, nil
 }
 
-func unknown(id string) error {
+func unknownServer(id string) error {
 	return handlers.Refuse(handlers.NotFound, "There is no MCP server with the record %q.", id)
 }
 
 // All returns the states of all servers, by record.
-func (s Servers) All(ctx context.Context) (map[string]State, error) { return s.read(ctx, "*") }
+func (s MCPStates) All(ctx context.Context) (map[string]MCPState, error) { return s.read(ctx, "*") }
 
-func (s Servers) read(ctx context.Context, id string) (map[string]State, error) {
+func (s MCPStates) read(ctx context.Context, id string) (map[string]MCPState, error) {
 	servers, err := mcpserver.All(ctx, s.Records)
 	if err != nil {
 		return nil, err
@@ -77,12 +76,13 @@ func (s Servers) read(ctx context.Context, id string) (map[string]State, error) 
 		return nil, err
 	}
 	calls, err := s.Model.LastMCPCalls(ctx)
-	states := map[string]State{}
+	states := map[string]MCPState{}
 	for _, one := range servers {
-		state := State{State: one.State(), Problem: one.Problem,
+		state := MCPState{State: one.State(), Problem: one.Problem,
 			Connections: append([]network.Connection{}, connections[one.ID]...)}
 		if c, called := calls[one.ID]; called {
-			state.LastCall = &Call{c.Tool, c.Created, c.State, c.Result, c.DurationMS, c.Chat}
+			state.LastCall = &MCPCall{Tool: c.Tool, Called: c.Created, State: c.State, Result: c.Result,
+				DurationMS: c.DurationMS, Chat: c.Chat}
 		}
 		states[one.ID] = state
 	}

@@ -1,10 +1,4 @@
-// Package dryrun tries rules on the last permission requests, and counts what they would have allowed.
-//
-// Promise: a request counts as allowed exactly if the rules together with the active rules of its chat allow it, and
-// the rules contribute to that. So the count shows what really runs once the rules are stored.
-//
-// It reads the history of requests and the active rules from the caller, and stores nothing.
-package dryrun
+package permission
 
 import (
 	"cmp"
@@ -20,16 +14,20 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Result counts the requests that rules would have allowed together with the active rules of each chat, with the
+// DryRunResult counts the requests that rules would have allowed together with the active rules of each chat, with the
 // current files. For rules that deny or ask, it counts the requests that they would have denied or asked about.
-type Result struct {
-	Asks     int       `json:"asks"` // the last requests, at most MaxRequests
-	Allowed  int       `json:"allowed"`
-	Commands []Command `json:"commands"` // the allowed ones, the most frequent first, at most 100
+type DryRunResult struct {
+	_ struct{} `form:"Result"`
+
+	Asks     int             `json:"asks"` // the last requests, at most MaxDryRunRequests
+	Allowed  int             `json:"allowed"`
+	Commands []DryRunCommand `json:"commands"` // the allowed ones, the most frequent first, at most 100
 }
 
-// Command is a group of requests for the same, which would have been allowed.
-type Command struct {
+// DryRunCommand is a group of requests for the same, which would have been allowed.
+type DryRunCommand struct {
+	_ struct{} `form:"Command"`
+
 	Type    string         `json:"type"` // bash, edit, …
 	Text    string         `json:"text"` // the command, path or URL, or else the patterns
 	Count   int            `json:"count"`
@@ -37,43 +35,45 @@ type Command struct {
 	Decided map[string]int `json:"decided"` // number of requests by events.RequestOutcome
 }
 
-// MaxRequests limits the requests on which rules are tried, because a person waits for the result. An idle machine
+// MaxDryRunRequests limits the requests on which rules are tried, because a person waits for the result. An idle machine
 // tries about 80,000 requests in a second.
-const MaxRequests = 10_000
+const MaxDryRunRequests = 10_000
 
 // maxDryRunCommands limits the groups that a dry run returns.
 const maxDryRunCommands = 100
 
-// Trial tries rules on past requests.
-type Trial struct {
-	History   History
+// DryRun tries rules on past requests, and counts what they would have allowed. A request counts as allowed exactly if
+// the rules together with the active rules of its chat allow it, and the rules contribute to that. So the count shows
+// what really runs once the rules are stored.
+type DryRun struct {
+	History   RequestHistory
 	Rules     []policy.Rule
-	Active    func(ctx context.Context, chat string) (Active, error)      // returns the active rules of a chat
+	Active    func(ctx context.Context, chat string) (ActiveRules, error) // returns the active rules of a chat
 	Directory func(chat, session string) string                           // returns the directory of a session
 	Ask       func(a events.PermissionAsk, directory string) policy.Input // returns a request as the policy evaluates it
 
-	active   map[string]Active          // by chat
+	active   map[string]ActiveRules     // by chat
 	verdicts map[[sha256.Size]byte]bool // by the chat, and the request as the policy evaluates it
 }
 
-// Active evaluates a request with the active rules of a chat and with more rules. more may be empty.
-type Active func(more []policy.Rule, in policy.Input) policy.Verdict
+// ActiveRules evaluates a request with the active rules of a chat and with more rules. more may be empty.
+type ActiveRules func(more []policy.Rule, in policy.Input) policy.Verdict
 
-// History calls each with the requests of a chat, or of all chats if chat is empty, the last one first, until each
-// returns false.
-type History func(ctx context.Context, chat string, each func(events.PastRequest) bool) error
+// RequestHistory calls each with the requests of a chat, or of all chats if chat is empty, the last one first, until
+// each returns false.
+type RequestHistory func(ctx context.Context, chat string, each func(events.PastRequest) bool) error
 
 // Run tries the rules on the last requests of a chat, or of all chats if chat is empty.
-func (t *Trial) Run(ctx context.Context, chat string) (Result, error) {
+func (t *DryRun) Run(ctx context.Context, chat string) (DryRunResult, error) {
 	if chat != "" {
 		if err := handlers.CheckChat(chat); err != nil {
-			return Result{}, err
+			return DryRunResult{}, err
 		}
 	}
 	if t.verdicts == nil {
-		t.active, t.verdicts = map[string]Active{}, map[[sha256.Size]byte]bool{}
+		t.active, t.verdicts = map[string]ActiveRules{}, map[[sha256.Size]byte]bool{}
 	}
-	run := tally{groups: map[[2]string]*Command{}}
+	run := dryRunTally{groups: map[[2]string]*DryRunCommand{}}
 	var failed error
 	err := t.History(ctx, chat, func(r events.PastRequest) bool {
 		active, err := t.activeIn(ctx, r.Chat)
@@ -83,13 +83,13 @@ func (t *Trial) Run(ctx context.Context, chat string) (Result, error) {
 		if run.asks++; t.matches(active, r.Chat, r.Ask, r.Cwd) {
 			run.add(r)
 		}
-		return run.asks < MaxRequests
+		return run.asks < MaxDryRunRequests
 	})
 	return run.result(), cmp.Or(failed, err)
 }
 
 // activeIn returns the active rules of a chat.
-func (t *Trial) activeIn(ctx context.Context, chat string) (Active, error) {
+func (t *DryRun) activeIn(ctx context.Context, chat string) (ActiveRules, error) {
 	active := t.active[chat]
 	if active == nil {
 		var err error
@@ -103,7 +103,7 @@ func (t *Trial) activeIn(ctx context.Context, chat string) (Active, error) {
 
 // matches reports whether the rules would have had their effect on a request. A request with an unknown session
 // counts as one in the workspace.
-func (t *Trial) matches(active Active, chat string, a events.PermissionAsk, cwd string) bool {
+func (t *DryRun) matches(active ActiveRules, chat string, a events.PermissionAsk, cwd string) bool {
 	directory, is := t.Directory(chat, a.SessionID), a.About()
 	like := sha256.Sum256([]byte(strings.Join(append([]string{chat, a.Permission, directory, cwd, is.Command, is.Filepath,
 		is.URL}, a.Patterns...), "\x00")))
@@ -121,29 +121,29 @@ func (t *Trial) matches(active Active, chat string, a events.PermissionAsk, cwd 
 
 // contributes reports whether a request has the effect of the rules once they are active too, and not without them. A
 // request on which the rules alone have their effect counts even if an active rule has the same effect.
-func (t *Trial) contributes(active Active, in policy.Input) bool {
+func (t *DryRun) contributes(active ActiveRules, in policy.Input) bool {
 	return t.hasEffect(active(t.Rules, in)) &&
 		(t.hasEffect(policy.Evaluate(t.Rules, in)) || !t.hasEffect(active(nil, in)))
 }
 
 // hasEffect reports whether a verdict is the action of the rules.
-func (t *Trial) hasEffect(v policy.Verdict) bool {
+func (t *DryRun) hasEffect(v policy.Verdict) bool {
 	wanted := cmp.Or(t.Rules[0].Action, policy.Allow)
 	return v.Action == wanted && (wanted == policy.Allow || len(v.Rules) > 0)
 }
 
-type tally struct {
+type dryRunTally struct {
 	asks, allowed int
-	groups        map[[2]string]*Command // by type and text
+	groups        map[[2]string]*DryRunCommand // by type and text
 }
 
 // add counts a request among those for the same.
-func (t *tally) add(r events.PastRequest) {
+func (t *dryRunTally) add(r events.PastRequest) {
 	t.allowed++
 	key := [2]string{r.Ask.Permission, r.Ask.Text()}
 	g := t.groups[key]
 	if g == nil {
-		g = &Command{Type: key[0], Text: key[1], Decided: map[string]int{}}
+		g = &DryRunCommand{Type: key[0], Text: key[1], Decided: map[string]int{}}
 		t.groups[key] = g
 	}
 	g.Count++
@@ -153,12 +153,12 @@ func (t *tally) add(r events.PastRequest) {
 	}
 }
 
-func (t *tally) result() Result {
-	groups := slices.SortedFunc(maps.Values(t.groups), func(a, b *Command) int {
+func (t *dryRunTally) result() DryRunResult {
+	groups := slices.SortedFunc(maps.Values(t.groups), func(a, b *DryRunCommand) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Type, b.Type),
 			cmp.Compare(a.Text, b.Text))
 	})
-	run := Result{Asks: t.asks, Allowed: t.allowed, Commands: []Command{}}
+	run := DryRunResult{Asks: t.asks, Allowed: t.allowed, Commands: []DryRunCommand{}}
 	for _, group := range groups[:min(len(groups), maxDryRunCommands)] {
 		run.Commands = append(run.Commands, *group)
 	}

@@ -1,4 +1,4 @@
-package note
+package agent
 
 import (
 	"crypto/sha256"
@@ -8,19 +8,19 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Collection is the config collection of the notes.
-const Collection = "agent_notes"
+// NotesCollection is the config collection of the notes.
+const NotesCollection = "agent_notes"
 
 // The limits of notes.
 const (
-	MaxContent = 64 << 10 // bytes
-	MaxNotes   = 100      // of an agent
+	MaxNoteContent = 64 << 10 // bytes
+	MaxNotes       = 100      // of an agent
 )
 
-// Type is the type of the records of notes.
-var Type = record.Type{Name: Collection, Command: "note", Title: "Notes of agents",
+// NoteType is the type of the records of notes.
+var NoteType = record.Type{Name: NotesCollection, Command: "note", Title: "Notes of agents",
 	About:  "what agents remember, with its versions",
-	Access: record.Rules(record.Staff, record.Staff, record.Admins, record.Admins, record.Admins), Complete: complete,
+	Access: record.Rules(record.Staff, record.Staff, record.Admins, record.Admins, record.Admins), Complete: completeNote,
 	ID: func(v record.Values) string { return Note{Agent: v.Text("agent"), Name: v.Text("name")}.ID() },
 	Fields: []record.Field{
 		{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents", Required: true},
@@ -28,9 +28,9 @@ var Type = record.Type{Name: Collection, Command: "note", Title: "Notes of agent
 		{Name: "content", Kind: record.Text, Label: "Text", Lines: true},
 	}}
 
-// complete refuses a note that cannot be a file, and a note under another id than its own: its name and its agent stay
-// as they are.
-func complete(c record.Change) error {
+// completeNote refuses a note that cannot be a file, and a note under another id than its own: its name and its agent
+// stay as they are.
+func completeNote(c record.Change) error {
 	n := Note{Agent: c.Text("agent"), Name: c.Text("name"), Content: c.Text("content")}
 	others := 0
 	for _, other := range c.Others() {
@@ -61,7 +61,7 @@ func (n Note) ID() string {
 	return hex.EncodeToString(sum[:12])
 }
 
-var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var noteNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Check refuses a note that cannot be a file in the folder of its agent. others is the number of the agent's other
 // notes.
@@ -69,11 +69,11 @@ func (n Note) Check(others int) error {
 	switch {
 	case n.Agent == "":
 		return record.Invalid("agent", "A note needs an agent.")
-	case !names.MatchString(n.Name):
+	case !noteNames.MatchString(n.Name):
 		return record.Invalid("name", "%.80q is not a name of a note: want 1 to 64 letters, digits, - or _, not beginning with - or _.",
 			n.Name)
-	case len(n.Content) > MaxContent:
-		return record.Invalid("content", "The note has %d KiB, and at most %d KiB are stored.", (len(n.Content)+1023)>>10, MaxContent>>10)
+	case len(n.Content) > MaxNoteContent:
+		return record.Invalid("content", "The note has %d KiB, and at most %d KiB are stored.", (len(n.Content)+1023)>>10, MaxNoteContent>>10)
 	case others >= MaxNotes:
 		return record.Invalid("name", "The agent has %d notes, which is the limit. Delete one first.", others)
 	}
