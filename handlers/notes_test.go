@@ -30,8 +30,8 @@ func openNotes(t *testing.T) agent.Notes {
 var planNote = agent.NoteName{Agent: "Reviewer", Name: "plan"}
 
 func saveNote(t *testing.T, h agent.Notes, of agent.NoteName, content string) error {
-	_, _, err := h.Save(t.Context(), agent.SaveNote{Command: handlers.Command{Actor: events.UserActor("ann")}, NoteName: of,
-		Content: content})
+	_, _, err := h.Save(t.Context(), agent.SaveNote{Command: handlers.Command{Actor: events.UserActor("ann")},
+		NoteName: of, Content: content})
 	return err
 }
 

@@ -62,8 +62,8 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		is.Equal(count(t, db, "chats"), 1) // this one alone
 		return nil
 	}))
-	is.Equal(projections.MomentAt(t.Context(), log, chatID, seqs[4], func(dbx.Builder, events.Event) error { return sql.ErrNoRows }),
-		sql.ErrNoRows)
+	is.Equal(projections.MomentAt(t.Context(), log, chatID, seqs[4],
+		func(dbx.Builder, events.Event) error { return sql.ErrNoRows }), sql.ErrNoRows)
 }
 
 func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {

@@ -32,8 +32,8 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 
 // Card returns the card of a request. arguments are those of Model.ToolArguments.
 func Card(r projections.Permission, arguments string) permission.Card {
-	return permission.CardOf(permission.CardSource{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI, Message: r.Message,
-		Arguments: arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
+	return permission.CardOf(permission.CardSource{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI,
+		Message: r.Message, Arguments: arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 
 // Body returns what an approval of a request would allow as one text, quoted as Quoted does. whole reports whether the

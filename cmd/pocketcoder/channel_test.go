@@ -133,8 +133,8 @@ func TestFilesComeAndLeaveByMail(t *testing.T) {
 	const carl = "Carl <carl@example.org>"
 	server := channeltest.NewMailServer(t)
 	p := openSystem.system(t)
-	p.command(t, channeltest.MailPassword+"\n", "channel", "add", "mailbox for files", "--address", channeltest.MailAddress,
-		"--imap", server.IMAP, "--smtp", server.SMTP, "--authserv-id", channeltest.Authserv)
+	p.command(t, channeltest.MailPassword+"\n", "channel", "add", "mailbox for files",
+		"--address", channeltest.MailAddress, "--imap", server.IMAP, "--smtp", server.SMTP, "--authserv-id", channeltest.Authserv)
 	defer p.command(t, "", "channel", "remove", "mailbox for files")
 	server.Say(t, carl, p.pairingCode(t, "mailbox for files"), "")
 	server.AwaitText(t, "You are paired")

@@ -90,8 +90,9 @@ func TestACardIsWholeIfItShowsAllThatAnApprovalAllows(t *testing.T) {
 		"metadata of another shape":  {"deploy", `["production"]`, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is.New(t).Equal(permission.CardOf(permission.CardSource{Cwd: "/w", Arguments: c.arguments, PermissionAsk: events.PermissionAsk{
-				Permission: c.kind, Patterns: []string{"*"}, Metadata: json.RawMessage(c.metadata)}}).Whole, c.whole)
+			is.New(t).Equal(permission.CardOf(permission.CardSource{Cwd: "/w", Arguments: c.arguments,
+				PermissionAsk: events.PermissionAsk{Permission: c.kind, Patterns: []string{"*"},
+					Metadata: json.RawMessage(c.metadata)}}).Whole, c.whole)
 		})
 	}
 	if permission.CardOf(permission.CardSource{PermissionAsk: events.PermissionAsk{Permission: "bash",

@@ -35,8 +35,8 @@ type DryRunCommand struct {
 	Decided map[string]int `json:"decided"` // number of requests by events.RequestOutcome
 }
 
-// MaxDryRunRequests limits the requests on which rules are tried, because a person waits for the result. An idle machine
-// tries about 80,000 requests in a second.
+// MaxDryRunRequests limits the requests on which rules are tried, because a person waits for the result. An idle
+// machine tries about 80,000 requests in a second.
 const MaxDryRunRequests = 10_000
 
 // maxDryRunCommands limits the groups that a dry run returns.

@@ -2,8 +2,8 @@
 // routes of the system itself (health, login, setup, notifications).
 //
 // The packages above it pass their routes as values. Handler serves them. Document describes them in OpenAPI 3.1
-// (https://spec.openapis.org/oas/v3.1.1.html): the forms of bodies follow from Go types, and those of records from their
-// collections.
+// (https://spec.openapis.org/oas/v3.1.1.html): the forms of bodies follow from Go types, and those of records from
+// their collections.
 //
 // Promises: a route is public only if its Access allows it. A caller reads a record only if the rules of its collection
 // allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at

@@ -8,7 +8,8 @@
 // account. What is too large for a page is left out as a whole or cut, and the page says so. A replay shows each moment
 // as the chat's page showed it, and changes nothing.
 //
-// It must not decide anything, who may see a chat included, and must not know how events are stored or how OpenCode is reached.
+// It must not decide anything, who may see a chat included, and must not know how events are stored or how OpenCode is
+// reached.
 package pages
 
 import (

@@ -1,7 +1,7 @@
 // Package query reads records as PocketBase does: pages of a list, single records, their expanded relations, and their
 // JSON. It also evaluates the rules for changes, and finds the records that have changed. A Collection says where the
-// rows of records are in SQL. A Statement compiles PocketBase's filter and sort languages to conditions over them; access
-// rules are written in the same language.
+// rows of records are in SQL. A Statement compiles PocketBase's filter and sort languages to conditions over them;
+// access rules are written in the same language.
 //
 // Promises: every value of a client is bound, never written into SQL; names are looked up in the catalogue, never
 // copied. A client's filter, sort or expand never reveals a record that the client may not list: a relation to it

@@ -149,8 +149,8 @@ func (s Agents) Restore(r *http.Request, caller api.Caller, of agent.NoteName) e
 	if err != nil {
 		return err
 	}
-	_, seq, err := s.Notes.Restore(r.Context(), agent.RestoreNote{Command: handlers.Command{Actor: caller.Actor()}, NoteName: of,
-		Version: version})
+	_, seq, err := s.Notes.Restore(r.Context(), agent.RestoreNote{Command: handlers.Command{Actor: caller.Actor()},
+		NoteName: of, Version: version})
 	if err != nil {
 		return err
 	}

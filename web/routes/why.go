@@ -164,7 +164,8 @@ func (s *Chats) mayReplay(r *http.Request, caller api.Caller, chat string) error
 	return nil
 }
 
-func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule, chat string) (permission.DryRunResult, error) {
+func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule,
+	chat string) (permission.DryRunResult, error) {
 	give, err := s.API.AcquireQuerySlot(ctx, caller.Key())
 	if err != nil {
 		return permission.DryRunResult{}, err

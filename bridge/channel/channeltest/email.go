@@ -88,7 +88,8 @@ func startEncryptedMailServer(t testing.TB, imapScheme, smtpScheme string) *Mail
 
 func startMailServer(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *MailServer {
 	t.Helper()
-	s := &MailServer{changed: make(chan struct{}), seen: map[imap.UID]bool{}, user: imapmemserver.NewUser(MailAddress, MailPassword)}
+	s := &MailServer{changed: make(chan struct{}), seen: map[imap.UID]bool{},
+		user: imapmemserver.NewUser(MailAddress, MailPassword)}
 	if err := s.user.Create("INBOX", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,9 @@ func startMailServer(t testing.TB, config *tls.Config, imapScheme, smtpScheme st
 		NewSession: func(*imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
 			return &mailSession{store.NewSession(), s}, nil, nil
 		}})
-	out := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &outgoingMail{server: s}, nil }))
+	out := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
+		return &outgoingMail{server: s}, nil
+	}))
 	out.Domain, out.AllowInsecureAuth, out.TLSConfig, out.ErrorLog = "mx.example.org", config == nil, config, silent
 	var inListener, outListener net.Listener
 	inListener, s.IMAP = listen(imapScheme)

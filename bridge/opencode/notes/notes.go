@@ -63,7 +63,8 @@ const Consumer = "notes"
 
 // Run keeps the files until ctx ends.
 func (n *Notes) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(agent.NotesCollection, "*", "*"), events.ChatOpenCodeSubject("*", "session.idle")}
+	filters := []string{events.ConfigSubject(agent.NotesCollection, "*", "*"),
+		events.ChatOpenCodeSubject("*", "session.idle")}
 	failed := func(e events.Event, err error) { n.Logger.Error("keep the notes of agents", "seq", e.Seq, "err", err) }
 	synced, err := n.Log.Last(ctx)
 	if err == nil {

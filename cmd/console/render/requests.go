@@ -118,8 +118,8 @@ func (r *Renderer) ShowRequest(a *Request) {
 
 // card returns the card of a request.
 func (r *Renderer) card(a *Request) permission.Card {
-	return permission.CardOf(permission.CardSource{PermissionAsk: a.Content, ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID),
-		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
+	return permission.CardOf(permission.CardSource{PermissionAsk: a.Content,
+		ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID), Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
 		Arguments: r.arguments(a.Content)})
 }
 

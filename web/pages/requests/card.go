@@ -21,8 +21,8 @@ import (
 
 // cardOf returns the card of a request.
 func cardOf(r *timeline.Request) permission.Card {
-	return permission.CardOf(permission.CardSource{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI, Message: r.Message,
-		Arguments: r.Arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
+	return permission.CardOf(permission.CardSource{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI,
+		Message: r.Message, Arguments: r.Arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 
 // heading returns the title of a card. It keeps the counts of changed lines at its end on one line: "(+3 −0)".
