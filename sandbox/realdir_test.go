@@ -1,4 +1,4 @@
-package realdir_test
+package sandbox
 
 import (
 	"errors"
