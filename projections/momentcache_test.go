@@ -39,7 +39,7 @@ func recorded(t testing.TB, chat string, times int) (all []events.Event) {
 	created, err := events.New(chat, events.UserActor("ann"), events.ChatCreated{User: "ann", Engine: "oc1"})
 	is.NoErr(err)
 	all = append(all, created)
-	text, err := os.ReadFile("../testdata/9i-perm-task.jsonl")
+	text, err := os.ReadFile("testdata/9i-perm-task.jsonl")
 	is.NoErr(err)
 	ids := regexp.MustCompile(`\b(ses|msg|prt|per|evt|call)_`)
 	for i := range times {
