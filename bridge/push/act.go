@@ -47,7 +47,7 @@ func actionKey(token string) string {
 
 // buttons creates the buttons of a permission request: approve if the notification shows all of it, and deny.
 func (p *Push) buttons(ctx context.Context, d Device, n events.Notice) (list []Button, err error) {
-	if n.Permission == "" || d.Service == FCM {
+	if n.Permission == "" || d.Service == fcm {
 		return nil, nil
 	}
 	offer := func(name, title string, decision events.Decision) error {

@@ -39,7 +39,7 @@ func (s *Sender) client(endpoint string) (*http.Client, error) {
 	s.clients.open()
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return nil, PermanentError{Reason: "the endpoint is not a URL"}
+		return nil, permanentError{Reason: "the endpoint is not a URL"}
 	}
 	switch {
 	case u.Scheme == "https" && s.AllowPrivate:
@@ -49,7 +49,7 @@ func (s *Sender) client(endpoint string) (*http.Client, error) {
 	case u.Scheme == "http" && s.AllowPrivate:
 		return s.clients.private, nil
 	}
-	return nil, PermanentError{Reason: "the endpoint must be https"}
+	return nil, permanentError{Reason: "the endpoint must be https"}
 }
 
 func (c *clients) open() {

@@ -129,7 +129,7 @@ func (p *Push) try(ctx context.Context, e outbox.Effect[delivery]) error {
 		return p.recordOutcome(ctx, n, events.NotificationSent{Notification: n.Notification, Device: d.ID,
 			Service: d.Service, Host: p.Sender.Host(d), Attempts: attempts})
 	}
-	if !errors.As(err, new(PermanentError)) && (attempts <= len(p.RetryAfter) || ctx.Err() != nil) {
+	if !errors.As(err, new(permanentError)) && (attempts <= len(p.RetryAfter) || ctx.Err() != nil) {
 		return err
 	}
 	return p.fail(ctx, n, d, attempts, err)
@@ -142,21 +142,21 @@ func (p *Push) send(ctx context.Context, n projections.Notification) (Device, er
 		return d, err
 	}
 	if !active {
-		return Device{ID: n.Device}, PermanentError{Reason: "the device is not active any more"}
+		return Device{ID: n.Device}, permanentError{Reason: "the device is not active any more"}
 	}
 	if n.Created < p.oldest {
-		return d, PermanentError{Reason: "it could not be sent within a day"}
+		return d, permanentError{Reason: "it could not be sent within a day"}
 	}
 	var notice events.Notice
 	if err := json.Unmarshal([]byte(n.Notice), &notice); err != nil {
-		return d, PermanentError{Reason: "read the notice: " + err.Error()}
+		return d, permanentError{Reason: "read the notice: " + err.Error()}
 	}
 	waiting, err := p.isPending(ctx, notice)
 	if err != nil {
 		return d, err
 	}
 	if !waiting {
-		return d, PermanentError{Reason: "it was decided before it could be sent"}
+		return d, permanentError{Reason: "it was decided before it could be sent"}
 	}
 	buttons, err := p.buttons(ctx, d, notice)
 	if err != nil {
@@ -198,14 +198,14 @@ func (p *Push) drop(ctx context.Context, e outbox.Effect[delivery]) error {
 		return nil
 	}
 	return p.fail(ctx, e.Of.Notification, Device{}, 0,
-		PermanentError{Reason: "the queue of the device is full"})
+		permanentError{Reason: "the queue of the device is full"})
 }
 
 // fail records that a notification was not sent. If the push service does not know the device any more, fail
 // deactivates the device.
 func (p *Push) fail(ctx context.Context, n projections.Notification, d Device, attempts int,
 	cause error) error {
-	var final PermanentError
+	var final permanentError
 	errors.As(cause, &final)
 	if final.Gone {
 		_, _, err := p.Records.Save(ctx, records.Save{

@@ -23,18 +23,18 @@ var relayClient = guarded(func(netip.Addr) error { return nil })
 // sendRelay posts a message to the relay. It sends no withdrawals, because Firebase cannot replace a message by our id.
 func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	if s.Relay.URL == "" {
-		return PermanentError{Reason: "there is no relay for fcm: see --push-relay"}
+		return permanentError{Reason: "there is no relay for fcm: see --push-relay"}
 	}
 	if m.Done {
 		return nil
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Relay.URL,
 		bytes.NewReader(events.MustEncode(map[string]string{
-			"token": d.Token, "user_id": d.User, "service": FCM, "title": m.Title, "message": m.Message, "type": m.Type, "chat": m.Chat,
+			"token": d.Token, "user_id": d.User, "service": fcm, "title": m.Title, "message": m.Message, "type": m.Type, "chat": m.Chat,
 			"permission": m.Permission, "id": m.ID,
 		})))
 	if err != nil {
-		return PermanentError{Reason: "the relay's address is not a URL"}
+		return permanentError{Reason: "the relay's address is not a URL"}
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if s.Relay.Secret != "" {
@@ -43,8 +43,8 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	resp, err := relayClient.Do(r)
 	err = checkResponse(resp, err)
 	// the relay is missing, not the device
-	if final := (PermanentError{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound {
-		return PermanentError{Reason: final.Reason}
+	if final := (permanentError{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound {
+		return permanentError{Reason: final.Reason}
 	}
 	return err
 }

@@ -23,21 +23,21 @@ type Sender struct {
 }
 
 const (
-	FCM         = "fcm"
+	fcm         = "fcm"
 	UnifiedPush = "unifiedpush"
-	WebPush     = "webpush"
+	webPush     = "webpush"
 )
 
 type Device struct {
 	ID, User, Name string
-	Service        string // FCM, UnifiedPush or WebPush
+	Service        string // fcm, UnifiedPush or webPush
 	Token          string // URL, subscription in JSON, or Firebase token: a secret
 }
 
 // The types of a notice that services present in a way of their own.
 const (
-	TaskComplete = "task_complete"
-	TaskError    = "task_error"
+	taskComplete = "task_complete"
+	taskError    = "task_error"
 )
 
 // Message is a notice for a device, or its withdrawal.
@@ -48,35 +48,35 @@ type Message struct {
 	Done    bool // withdraws the notice, because its request is decided
 }
 
-// PermanentError is an error for which another try cannot help.
-type PermanentError struct {
+// permanentError is an error for which another try cannot help.
+type permanentError struct {
 	Reason string
 	Gone   bool // the push service does not know the device any more
 }
 
-func (e PermanentError) Error() string { return e.Reason }
+func (e permanentError) Error() string { return e.Reason }
 
 // Send sends a message to the push service of a device.
 func (s *Sender) Send(ctx context.Context, d Device, m Message) error {
 	switch d.Service {
 	case UnifiedPush:
 		return s.sendUnifiedPush(ctx, d, m)
-	case WebPush:
+	case webPush:
 		return s.sendWebPush(ctx, d, m)
-	case FCM:
+	case fcm:
 		return s.sendRelay(ctx, d, m)
 	}
-	return PermanentError{Reason: fmt.Sprintf("there is no push service %q", d.Service)}
+	return permanentError{Reason: fmt.Sprintf("there is no push service %q", d.Service)}
 }
 
 // Host returns the host of the device's push service. The rest of the endpoint is secret.
 func (s *Sender) Host(d Device) string {
 	endpoint := d.Token
 	switch d.Service {
-	case WebPush:
+	case webPush:
 		browser, _ := subscription(d.Token)
 		endpoint = browser.Endpoint
-	case FCM:
+	case fcm:
 		endpoint = s.Relay.URL
 	}
 	u, err := url.Parse(endpoint)
@@ -101,13 +101,13 @@ func checkResponse(resp *http.Response, err error) error {
 	case code < 300:
 		return nil
 	case code < 400:
-		return PermanentError{Reason: fmt.Sprintf("%s: it redirects, which is not followed", status(resp))}
+		return permanentError{Reason: fmt.Sprintf("%s: it redirects, which is not followed", status(resp))}
 	case code == http.StatusNotFound, code == http.StatusGone:
-		return PermanentError{Reason: status(resp), Gone: true}
+		return permanentError{Reason: status(resp), Gone: true}
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return errors.New(status(resp))
 	default:
-		return PermanentError{Reason: status(resp)}
+		return permanentError{Reason: status(resp)}
 	}
 }
 
@@ -123,7 +123,7 @@ func withoutURL(err error) error {
 		err = u.Err
 	}
 	if forbidden := (egress.ForbiddenError{}); errors.As(err, &forbidden) {
-		return PermanentError{Reason: "the endpoint is not allowed: " + forbidden.Error()}
+		return permanentError{Reason: "the endpoint is not allowed: " + forbidden.Error()}
 	}
 	return err
 }

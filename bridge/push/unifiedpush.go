@@ -73,13 +73,13 @@ func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Token, bytes.NewReader(events.MustEncode(s.payload(m))))
 	if err != nil {
-		return PermanentError{Reason: "the endpoint is not a URL"}
+		return permanentError{Reason: "the endpoint is not a URL"}
 	}
 	priority, tags := "high", "raised_hand"
 	switch m.Type {
-	case TaskComplete:
+	case taskComplete:
 		priority, tags = "default", "white_check_mark"
-	case TaskError:
+	case taskError:
 		tags = "warning"
 	}
 	header := map[string]string{
@@ -116,11 +116,11 @@ func ntfyActions(buttons []Button) string {
 func (s *Sender) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return PermanentError{Reason: "the endpoint is not a URL"}
+		return permanentError{Reason: "the endpoint is not a URL"}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, u.JoinPath(id, "clear").String(), nil)
 	if err != nil {
-		return PermanentError{Reason: "the endpoint is not a URL"}
+		return permanentError{Reason: "the endpoint is not a URL"}
 	}
 	return checkResponse(client.Do(r))
 }

@@ -69,7 +69,7 @@ func createVAPID(file string) (v VAPID, err error) {
 func subscription(token string) (s webpush.Subscription, err error) {
 	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" ||
 		s.Keys.P256dh == "" {
-		return s, PermanentError{Reason: "the push_token is not a subscription with endpoint, keys.auth and keys.p256dh"}
+		return s, permanentError{Reason: "the push_token is not a subscription with endpoint, keys.auth and keys.p256dh"}
 	}
 	return s, nil
 }
@@ -92,12 +92,12 @@ func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 		HTTPClient: client, Topic: m.ID, TTL: seconds, Urgency: webpush.UrgencyHigh, Subscriber: s.contact(),
 		VAPIDPublicKey: s.VAPID.Public, VAPIDPrivateKey: s.VAPID.Private,
 	}
-	if m.Type == TaskComplete || m.Done {
+	if m.Type == taskComplete || m.Done {
 		o.Urgency = webpush.UrgencyNormal
 	}
 	resp, err := webpush.SendNotificationWithContext(ctx, events.MustEncode(body), &browser, &o)
 	if err != nil && !errors.As(err, new(*url.Error)) { // not sent, because a key of the subscription is invalid
-		return PermanentError{Reason: "the push_token is not a subscription: " + err.Error()}
+		return permanentError{Reason: "the push_token is not a subscription: " + err.Error()}
 	}
 	return checkResponse(resp, err)
 }

@@ -83,8 +83,8 @@ type SecurityScheme struct {
 	BearerFormat string `json:"bearerFormat,omitempty"`
 }
 
-// RouteDescription is one operation to be described.
-type RouteDescription struct {
+// routeDescription is one operation to be described.
+type routeDescription struct {
 	Method, Path string
 	About        string
 	Access       string // one of the constants below
@@ -97,10 +97,10 @@ type RouteDescription struct {
 
 // Values of Access: which callers may use a route.
 const (
-	AccessPublic  = "public"
-	AccessAccount = "account"
-	AccessStaff   = "staff" // agents and administrators
-	AccessAdmin   = "admin"
+	accessPublic  = "public"
+	accessAccount = "account"
+	accessStaff   = "staff" // agents and administrators
+	accessAdmin   = "admin"
 )
 
 // Param is a parameter of the query, or a header.
@@ -121,7 +121,7 @@ type AnyRecord struct {
 }
 
 // Describe returns the description of routes. problem is a value of the type of the answer to a failed request.
-func Describe(catalogue query.Catalogue, problem any, routes []RouteDescription) Document {
+func Describe(catalogue query.Catalogue, problem any, routes []routeDescription) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
 	f.addCollections(catalogue)
 	d := Document{
@@ -153,10 +153,10 @@ func Describe(catalogue query.Catalogue, problem any, routes []RouteDescription)
 	return d
 }
 
-func (f *forms) operation(r RouteDescription, catalogue query.Catalogue) Operation {
+func (f *forms) operation(r routeDescription, catalogue query.Catalogue) Operation {
 	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.Access,
 		Security: []map[string][]string{}}
-	if o.Access != AccessPublic {
+	if o.Access != accessPublic {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
 	}
 	for _, wildcard := range wildcards.FindAllStringSubmatch(r.Path, -1) {
@@ -189,14 +189,14 @@ func (f *forms) json(value any) map[string]Media {
 }
 
 // body is the form of a route's request.
-func (f *forms) body(r RouteDescription) map[string]Media {
+func (f *forms) body(r routeDescription) map[string]Media {
 	if form, ok := r.Body.(Form); ok {
 		return map[string]Media{jsonMedia: {form}}
 	}
 	return f.json(r.Body)
 }
 
-func (f *forms) answer(r RouteDescription) map[string]Media {
+func (f *forms) answer(r routeDescription) map[string]Media {
 	switch {
 	case r.Media != "":
 		return map[string]Media{r.Media: {Form{Type: "string"}}}
@@ -237,7 +237,7 @@ func (p Param) described() Parameter {
 }
 
 // operationID is the method and the words of the path, such as getChatsIdEvents.
-func operationID(r RouteDescription) string {
+func operationID(r routeDescription) string {
 	id := strings.ToLower(r.Method)
 	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool {
 		return strings.ContainsRune("/{}._-", c)

@@ -238,8 +238,8 @@ const AnyMethod = "ANY"
 
 // describe returns the route as Describe takes it. It calls Access with sample callers to find out which
 // roles are admitted.
-func (r Route) describe() RouteDescription {
-	d := RouteDescription{Method: r.Method, Path: r.Path, About: r.About, Access: AccessAdmin, Query: r.Query,
+func (r Route) describe() routeDescription {
+	d := routeDescription{Method: r.Method, Path: r.Path, About: r.About, Access: accessAdmin, Query: r.Query,
 		Body: r.Body, Answer: r.Answer, Media: r.Media, Forms: r.Forms}
 	if r.Method == AnyMethod {
 		d.Method = http.MethodGet
@@ -249,18 +249,18 @@ func (r Route) describe() RouteDescription {
 	}
 	switch {
 	case r.Access(Caller{}) == nil:
-		d.Access = AccessPublic
+		d.Access = accessPublic
 	case admits("user"):
-		d.Access = AccessAccount
+		d.Access = accessAccount
 	case admits("agent"):
-		d.Access = AccessStaff
+		d.Access = accessStaff
 	}
 	return d
 }
 
 // Document returns the OpenAPI description of the routes of this package and of the others.
 func (s *Server) Document(others ...Route) Document {
-	var all []RouteDescription
+	var all []routeDescription
 	for _, r := range s.routes(others) {
 		all = append(all, r.describe())
 	}

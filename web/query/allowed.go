@@ -17,7 +17,7 @@ func Allowed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, i
 	if rule == nil && !req.Superuser {
 		return false, nil
 	}
-	q := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c}
+	q := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
 	q.where = append(q.where, c.IDColumn("t")+" = "+q.Bind(id))
 	return q.matches(rule)
 }
@@ -28,11 +28,11 @@ func AllowedNew(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection
 	if rule == nil || req.Superuser {
 		return req.Superuser, nil
 	}
-	q := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c}
+	q := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
 	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
 	var columns []string
 	for _, f := range c.AllFields() {
-		columns = append(columns, q.Bind(columnForm(f, values[f.Name], q.Statement))+` AS "`+f.Name+`"`)
+		columns = append(columns, q.Bind(columnForm(f, values[f.Name], q.statement))+` AS "`+f.Name+`"`)
 		f.SQL = ""
 		q.c.Fields = append(q.c.Fields, f)
 	}
@@ -53,7 +53,7 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 }
 
 // columnForm returns a value in the form in which its column holds it.
-func columnForm(f Field, v any, s *Statement) any {
+func columnForm(f Field, v any, s *statement) any {
 	switch {
 	case v == nil && f.Kind == record.Autodate:
 		return s.Now.Format(events.TimeFormat)

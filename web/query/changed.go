@@ -26,7 +26,7 @@ func Changed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, r
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.Tombstones = true
 		if ids == nil {
 			query.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + query.Bind(since) + ") AS k_ CROSS JOIN " +

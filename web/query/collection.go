@@ -28,13 +28,13 @@ type Collection struct {
 	record.Access
 }
 
-// Builtin are the fields every collection has.
-var Builtin = []Field{{Field: record.Field{Name: "id", Kind: record.Text}},
+// builtin are the fields every collection has.
+var builtin = []Field{{Field: record.Field{Name: "id", Kind: record.Text}},
 	{Field: record.Field{Name: "created", Kind: record.Autodate}},
 	{Field: record.Field{Name: "updated", Kind: record.Autodate}}}
 
 func (c Collection) Field(name string) (Field, bool) {
-	for _, fields := range [][]Field{c.Fields, Builtin} {
+	for _, fields := range [][]Field{c.Fields, builtin} {
 		if i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name }); i >= 0 {
 			return fields[i], true
 		}
@@ -53,7 +53,7 @@ func (c Collection) NameID() string {
 // AllFields are the fields with those every collection has.
 func (c Collection) AllFields() []Field {
 	list := slices.Clone(c.Fields)
-	for _, f := range Builtin {
+	for _, f := range builtin {
 		if !slices.ContainsFunc(c.Fields, func(own Field) bool { return own.Name == f.Name }) {
 			list = append(list, f)
 		}

@@ -36,8 +36,8 @@ func wordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// IsWord reports whether s holds only letters, digits and underscores of ASCII, at least one.
-func IsWord(s string) bool {
+// isWord reports whether s holds only letters, digits and underscores of ASCII, at least one.
+func isWord(s string) bool {
 	for i := range len(s) {
 		if !wordByte(s[i]) || s[i] >= 0x80 {
 			return false
@@ -63,7 +63,7 @@ func (c Collection) Column(f Field, alias string) string {
 		return alias + `."` + f.Name + `"`
 	}
 	sql := over(f.SQL, alias)
-	if name, ok := strings.CutPrefix(f.SQL, "t."); ok && IsWord(name) {
+	if name, ok := strings.CutPrefix(f.SQL, "t."); ok && isWord(name) {
 		return sql
 	}
 	switch {

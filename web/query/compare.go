@@ -40,14 +40,14 @@ func bothConstant(left, right operand) bool {
 	return l && r
 }
 
-func (s *Statement) literal(v any) operand {
+func (s *statement) literal(v any) operand {
 	if v == nil {
 		return operand{sql: "NULL", literal: true}
 	}
 	return operand{sql: s.Bind(v), literal: true, value: v}
 }
 
-func (s *Scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
+func (s *scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
 	switch op {
 	case fexpr.SignEq, fexpr.SignAnyEq:
 		return equal(left, right), nil
@@ -111,7 +111,7 @@ func (o operand) text() string {
 
 // like searches for the text of the right operand in that of the left one. If the right text has a wildcard, like
 // matches it against the whole left text.
-func (s *Scope) like(left operand, op string, right operand) (string, error) {
+func (s *scope) like(left operand, op string, right operand) (string, error) {
 	pattern := fmt.Sprintf("('%%' || substr(%s, 1, %d) || '%%')", right.sql, maxPattern)
 	if right.literal && right.value != nil {
 		text := literalText(right.value)

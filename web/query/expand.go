@@ -15,8 +15,8 @@ type branches map[string]branches
 
 // parseExpand reads a list like "chat.user,prompt".
 func parseExpand(text string) (branches, error) {
-	if len(text) > MaxText {
-		return nil, TooLong("expand", text)
+	if len(text) > maxText {
+		return nil, tooLong("expand", text)
 	}
 	root, n := branches{}, 0
 	for path := range strings.SplitSeq(text, ",") {
@@ -25,10 +25,10 @@ func parseExpand(text string) (branches, error) {
 			continue
 		}
 		if n++; n > maxExpand {
-			return nil, NewInvalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
+			return nil, newInvalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
 		}
-		if strings.Count(path, ".") >= MaxPath {
-			return nil, NewInvalid("expand", "too_deep", "a path follows more than %d relations", MaxPath)
+		if strings.Count(path, ".") >= maxPath {
+			return nil, newInvalid("expand", "too_deep", "a path follows more than %d relations", maxPath)
 		}
 		at := root
 		for name := range strings.SplitSeq(path, ".") {
@@ -185,7 +185,7 @@ func (e *expander) read(c Collection, tree branches, shown *fieldSelection, ids 
 	if err != nil {
 		return nil, err
 	}
-	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: NewStatement(e.cat, e.req), c: c, maxBytes: e.maxBytes}
+	q := snapshotQuery{ctx: e.ctx, db: e.db, statement: newStatement(e.cat, e.req), c: c, maxBytes: e.maxBytes}
 	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.Bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (e *expander) read(c Collection, tree branches, shown *fieldSelection, ids 
 		return nil, err
 	}
 	if e.remaining -= len(found); e.remaining < 0 {
-		return nil, NewInvalid("expand", codeTooMany, "it leads to more than %d records: request smaller pages",
+		return nil, newInvalid("expand", codeTooMany, "it leads to more than %d records: request smaller pages",
 			maxExpanded)
 	}
 	return pointers(found), nil

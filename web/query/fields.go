@@ -22,13 +22,13 @@ func parseFields(text string) (*fieldSelection, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	if len(text) > MaxText {
-		return nil, TooLong("fields", text)
+	if len(text) > maxText {
+		return nil, tooLong("fields", text)
 	}
 	root, n := &fieldSelection{parts: map[string]*fieldSelection{}}, 0
 	for field := range splitFields(text) {
 		if n++; n > maxFields {
-			return nil, NewInvalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
+			return nil, newInvalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
 		}
 		path, modifier, modified := strings.Cut(strings.TrimSpace(field), ":")
 		at := root
@@ -156,17 +156,17 @@ type excerpt struct {
 func parseExcerpt(modifier string) (*excerpt, error) {
 	name, args, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(modifier), ")"), "(")
 	if name != "excerpt" || !ok {
-		return nil, NewInvalid("fields", "unknown_modifier", "unknown modifier %q", modifier)
+		return nil, newInvalid("fields", "unknown_modifier", "unknown modifier %q", modifier)
 	}
 	length, ellipsis, _ := strings.Cut(args, ",")
 	runes, err := strconv.Atoi(strings.TrimSpace(length))
 	if err != nil || runes <= 0 {
-		return nil, NewInvalid("fields", "invalid_arguments", "excerpt takes a length above 0, got %q", length)
+		return nil, newInvalid("fields", "invalid_arguments", "excerpt takes a length above 0, got %q", length)
 	}
 	e := &excerpt{runes: runes}
 	if ellipsis = strings.TrimSpace(ellipsis); ellipsis != "" {
 		if e.ellipsis, err = strconv.ParseBool(ellipsis); err != nil {
-			return nil, NewInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q",
+			return nil, newInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q",
 				ellipsis)
 		}
 	}

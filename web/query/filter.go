@@ -11,9 +11,9 @@ import (
 
 // parse reads an expression. It checks the limits before it calls the parser, because the parser recurses into
 // parentheses.
-func (s *Scope) parse(text string) ([]fexpr.ExprGroup, error) {
-	if !s.trusted && len(text) > MaxText {
-		return nil, TooLong(s.parameter, text)
+func (s *scope) parse(text string) ([]fexpr.ExprGroup, error) {
+	if !s.trusted && len(text) > maxText {
+		return nil, tooLong(s.parameter, text)
 	}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return nil, s.invalid("invalid_text", "it has invalid UTF-8")
@@ -61,7 +61,7 @@ func nesting(text string) (deepest int) {
 }
 
 // group compiles a group of comparisons, and reports whether it reads a relation that may lead to several records.
-func (s *Scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err error) {
+func (s *scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err error) {
 	if depth > maxNesting+1 {
 		return "", false, s.invalid("too_deep", "it has more than %d parentheses within each other", maxNesting)
 	}
@@ -129,7 +129,7 @@ func mixed(groups []fexpr.ExprGroup, parts []string) string {
 
 // expression compiles a comparison. If an operand leads to several records and the operator has no ?, at least one must
 // match and none may fail.
-func (s *Scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
+func (s *scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
 	left, err := s.operand(e.Left, s.joins)
 	if err != nil {
 		return "", false, err

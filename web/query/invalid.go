@@ -11,6 +11,6 @@ type Invalid struct {
 
 func (i Invalid) Error() string { return i.Field + ": " + i.Message }
 
-func NewInvalid(field, code, format string, args ...any) Invalid {
+func newInvalid(field, code, format string, args ...any) Invalid {
 	return Invalid{Field: field, Code: code, Message: fmt.Sprintf(format, args...)}
 }

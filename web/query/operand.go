@@ -11,7 +11,7 @@ import (
 )
 
 // operand compiles one side of a comparison. It adds the records that it reads to j.
-func (s *Scope) operand(t fexpr.Token, j *joins) (operand, error) {
+func (s *scope) operand(t fexpr.Token, j *joins) (operand, error) {
 	switch t.Type {
 	case fexpr.TokenText:
 		return s.literal(t.Literal), nil
@@ -29,7 +29,7 @@ func (s *Scope) operand(t fexpr.Token, j *joins) (operand, error) {
 	return operand{}, s.invalid("invalid_syntax", "unexpected %q", t.Literal)
 }
 
-func (s *Scope) identifier(name string, j *joins) (operand, error) {
+func (s *scope) identifier(name string, j *joins) (operand, error) {
 	if macro, ok := macros[name]; ok {
 		return s.literal(macro(s.Now)), nil
 	}
@@ -49,11 +49,11 @@ func (s *Scope) identifier(name string, j *joins) (operand, error) {
 }
 
 // path compiles a field, at the end of any path.
-func (s *Scope) path(name string, j *joins) (operand, error) {
+func (s *scope) path(name string, j *joins) (operand, error) {
 	segments := strings.Split(name, ".")
 	root := segments[0]
 	for i, segment := range segments {
-		if !IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
+		if !isWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
 			return operand{}, s.invalid("unknown_field", "%q is not a field", name)
 		}
 	}
@@ -65,13 +65,13 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 	case root[0] == '@':
 		return operand{}, s.invalid("unknown_field", "unknown field %q", name)
 	}
-	w := walk{Scope: s, joins: j, name: name}
+	w := walk{scope: s, joins: j, name: name}
 	return w.from(joinedRow{collection: s.base, alias: s.alias}, "", segments)
 }
 
 // otherRecord compiles a field of any record of a collection, related or not. Each alias stands for another record of
 // it.
-func (s *Scope) otherRecord(named string, segments []string, j *joins) (operand, error) {
+func (s *scope) otherRecord(named string, segments []string, j *joins) (operand, error) {
 	name, _, _ := strings.Cut(named, ":")
 	c, ok := s.Cat.Get(name)
 	if !ok {
@@ -82,11 +82,11 @@ func (s *Scope) otherRecord(named string, segments []string, j *joins) (operand,
 	if err != nil {
 		return operand{}, err
 	}
-	w := walk{Scope: s, joins: j, name: start}
+	w := walk{scope: s, joins: j, name: start}
 	return w.from(p, start, segments)
 }
 
-func (s *Scope) splitModifier(segment string) (name, modifier string, err error) {
+func (s *scope) splitModifier(segment string) (name, modifier string, err error) {
 	name, modifier, found := strings.Cut(segment, ":")
 	switch modifier {
 	case "length", "each", "lower":
@@ -99,7 +99,7 @@ func (s *Scope) splitModifier(segment string) (name, modifier string, err error)
 }
 
 // auth compiles a property of the account that makes the request, such as @request.auth.id. It is empty for a guest.
-func (s *Scope) auth(segments []string) (operand, error) {
+func (s *scope) auth(segments []string) (operand, error) {
 	a := s.Req.Auth
 	if len(segments) != 2 || segments[0] != "auth" {
 		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
@@ -126,7 +126,7 @@ func (s *Scope) auth(segments []string) (operand, error) {
 // maxArguments of strftime, as in PocketBase.
 const maxArguments = 10
 
-func (s *Scope) function(t fexpr.Token, j *joins) (operand, error) {
+func (s *scope) function(t fexpr.Token, j *joins) (operand, error) {
 	args, _ := t.Meta.([]fexpr.Token)
 	if t.Literal == "strftime" {
 		return s.strftime(args, j)
@@ -135,7 +135,7 @@ func (s *Scope) function(t fexpr.Token, j *joins) (operand, error) {
 }
 
 // strftime compiles SQLite's function of that name. Its arguments are a format, a time (by default now) and modifiers.
-func (s *Scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
+func (s *scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
 	if len(args) < 1 || len(args) > maxArguments {
 		return operand{}, s.invalid("invalid_arguments", "strftime takes 1 to %d arguments, got %d", maxArguments, len(args))
 	}

@@ -10,7 +10,7 @@ import (
 
 // walk follows a path of relations to a field.
 type walk struct {
-	*Scope
+	*scope
 	joins *joins
 	name  string // the whole path, for errors
 }
@@ -25,8 +25,8 @@ func (w *walk) from(p joinedRow, path string, segments []string) (operand, error
 		if found && f.Kind == record.JSON {
 			return w.json(p, f, segments[i+1:])
 		}
-		if i >= MaxPath {
-			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, MaxPath)
+		if i >= maxPath {
+			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, maxPath)
 		}
 		if found && f.Kind == record.Relation && i == len(segments)-2 && segments[i+1] == "id" {
 			return w.field(p, path, segment) // the id is in the record itself

@@ -1,6 +1,6 @@
 // Package query reads records as PocketBase does: pages of a list, single records, their expanded relations, and their
 // JSON. It also evaluates the rules for changes, and finds the records that have changed. A Collection says where the
-// rows of records are in SQL. A Statement compiles PocketBase's filter and sort languages to conditions over them;
+// rows of records are in SQL. A statement compiles PocketBase's filter and sort languages to conditions over them;
 // access rules are written in the same language.
 //
 // Promises: every value of a client is bound, never written into SQL; names are looked up in the catalogue, never
@@ -67,7 +67,7 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		if err := query.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id s
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: NewStatement(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
 		if err := query.conditions(c.View, ""); err != nil {
 			return err
@@ -126,7 +126,7 @@ func within(parent context.Context, limit time.Duration, run func(context.Contex
 	defer cancel()
 	err := run(ctx)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil {
-		return NewInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
+		return newInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
 	}
 	return err
 }
@@ -168,6 +168,6 @@ const (
 )
 
 func tooLarge() Invalid {
-	return NewInvalid("perPage", codeTooLarge,
+	return newInvalid("perPage", codeTooLarge,
 		"the records have more than %d bytes: request fewer records, or fewer fields", maxAnswer)
 }

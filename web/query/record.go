@@ -41,7 +41,7 @@ type shape struct {
 func newShape(c Collection, req Request, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
-		builtIn := slices.ContainsFunc(Builtin, func(b Field) bool { return b.Name == f.Name })
+		builtIn := slices.ContainsFunc(builtin, func(b Field) bool { return b.Name == f.Name })
 		if builtIn || !req.Shows(f) {
 			continue
 		}

@@ -7,11 +7,11 @@ import (
 	"github.com/ganigeorgiev/fexpr"
 )
 
-// Scope compiles expressions over one row. A filter that names a relation twice means the same related record, so a
+// scope compiles expressions over one row. A filter that names a relation twice means the same related record, so a
 // scope follows each path once. It joins paths that lead to at most one record to the row, and searches the others in
 // an EXISTS.
-type Scope struct {
-	*Statement
+type scope struct {
+	*statement
 	base  Collection
 	alias string
 	// trusted is for rules. Without it, a relation leads only to records that the client may list.
@@ -41,20 +41,20 @@ func newJoins() *joins { return &joins{places: map[string]joinedRow{}} }
 
 func (j *joins) sql() string { return strings.Join(j.one, "") + strings.Join(j.many, "") }
 
-func (s *Statement) scope(c Collection, alias, parameter string) *Scope {
-	return &Scope{Statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule",
+func (s *statement) scope(c Collection, alias, parameter string) *scope {
+	return &scope{statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule",
 		joins: newJoins()}
 }
 
-func (s *Scope) invalid(code, format string, args ...any) Invalid {
-	return NewInvalid(s.parameter, code, format, args...)
+func (s *scope) invalid(code, format string, args ...any) Invalid {
+	return newInvalid(s.parameter, code, format, args...)
 }
 
 // unrestricted reports whether the scope may read all records.
-func (s *Scope) unrestricted() bool { return s.trusted || s.Req.Superuser }
+func (s *scope) unrestricted() bool { return s.trusted || s.Req.Superuser }
 
 // add compiles an expression, which is added with AND.
-func (s *Scope) add(text string) error {
+func (s *scope) add(text string) error {
 	groups, err := s.parse(text)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *Scope) add(text string) error {
 }
 
 // Where returns the joins and conditions for a statement over the row.
-func (s *Scope) Where() (from string, conditions []string) {
+func (s *scope) Where() (from string, conditions []string) {
 	conditions = s.plain
 	if len(s.plain)+len(s.inner) == 0 {
 		return "", nil
@@ -97,7 +97,7 @@ func (s *Scope) Where() (from string, conditions []string) {
 
 // selfContained returns the conditions as one that needs no joins in the surrounding statement. It is empty if there
 // are none.
-func (s *Scope) selfContained() string {
+func (s *scope) selfContained() string {
 	from, conditions := s.Where()
 	sql := strings.Join(conditions, " AND ")
 	if from != "" {
@@ -107,13 +107,13 @@ func (s *Scope) selfContained() string {
 }
 
 // Filter compiles a client's filter over the row.
-func (s *Statement) Filter(c Collection, alias, filter string) (*Scope, error) {
+func (s *statement) Filter(c Collection, alias, filter string) (*scope, error) {
 	sc := s.scope(c, alias, "filter")
 	return sc, sc.add(filter)
 }
 
 // Rule compiles a rule over the row. The caller must handle nil rules and superusers.
-func (s *Statement) Rule(c Collection, alias, rule string) (*Scope, error) {
+func (s *statement) Rule(c Collection, alias, rule string) (*scope, error) {
 	sc := s.scope(c, alias, "rule")
 	if rule == "" {
 		return sc, nil
@@ -125,12 +125,12 @@ func (s *Statement) Rule(c Collection, alias, rule string) (*Scope, error) {
 }
 
 // join joins the rows of a collection for which on is true, under the name of the path that leads there.
-func (s *Scope) join(j *joins, path string, from joinedRow, to Collection, many, all bool,
+func (s *scope) join(j *joins, path string, from joinedRow, to Collection, many, all bool,
 	on func(alias string) string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}
-	p := joinedRow{collection: to, alias: s.Statement.alias(), many: from.many || many, all: from.all || all}
+	p := joinedRow{collection: to, alias: s.statement.alias(), many: from.many || many, all: from.all || all}
 	conditions := to.Conditions(p.alias, s.Tombstones)
 	if on != nil {
 		conditions = append([]string{on(p.alias)}, conditions...)
@@ -139,7 +139,7 @@ func (s *Scope) join(j *joins, path string, from joinedRow, to Collection, many,
 		if to.List == nil {
 			return joinedRow{}, s.invalid("not_allowed", "only superusers can read %s", to.Name)
 		}
-		guard, err := s.Statement.Rule(to, p.alias, *to.List)
+		guard, err := s.statement.Rule(to, p.alias, *to.List)
 		if err != nil {
 			return joinedRow{}, err
 		}
@@ -154,15 +154,15 @@ func (s *Scope) join(j *joins, path string, from joinedRow, to Collection, many,
 }
 
 // joinEach joins the values of a JSON list.
-func (s *Scope) joinEach(j *joins, path string, from joinedRow, all bool, list string) (joinedRow, error) {
+func (s *scope) joinEach(j *joins, path string, from joinedRow, all bool, list string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}
-	p := joinedRow{alias: s.Statement.alias(), many: true, all: from.all || all}
+	p := joinedRow{alias: s.statement.alias(), many: true, all: from.all || all}
 	return p, s.addJoin(j, path, p, " LEFT JOIN json_each("+list+") AS "+p.alias)
 }
 
-func (s *Scope) addJoin(j *joins, path string, p joinedRow, sql string) error {
+func (s *scope) addJoin(j *joins, path string, p joinedRow, sql string) error {
 	if p.many {
 		j.many = append(j.many, sql)
 	} else {
@@ -180,7 +180,7 @@ func (s *Scope) addJoin(j *joins, path string, p joinedRow, sql string) error {
 
 // Order compiles a sort. Equal records are in the order of their creation, so that pages neither repeat nor skip a
 // record.
-func (s *Statement) Order(c Collection, sort string) (from, by string, err error) {
+func (s *statement) Order(c Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string
 	if sort != "" {
@@ -211,7 +211,7 @@ func parseDirection(name string) (rest, direction string) {
 	return strings.TrimPrefix(name, "+"), ""
 }
 
-func (s *Scope) sortTerm(name string) (string, error) {
+func (s *scope) sortTerm(name string) (string, error) {
 	switch {
 	case len(name) > maxSortName:
 		return "", s.invalid("too_long", "a field is %d bytes long, at most %d", len(name), maxSortName)

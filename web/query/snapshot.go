@@ -11,7 +11,7 @@ import (
 
 // snapshotQuery is one statement that reads rows of a collection as t.
 type snapshotQuery struct {
-	*Statement
+	*statement
 	ctx context.Context
 	db  dbx.Builder
 	c   Collection
@@ -52,7 +52,7 @@ func (q *snapshotQuery) conditions(rule *string, filter string) error {
 	return nil
 }
 
-func (q *snapshotQuery) narrow(sc *Scope) {
+func (q *snapshotQuery) narrow(sc *scope) {
 	from, conditions := sc.Where()
 	q.from += from
 	q.where = append(q.where, conditions...)

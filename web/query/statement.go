@@ -9,8 +9,8 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// Statement is an SQL statement under construction, with its bound values and its aliases.
-type Statement struct {
+// statement is an SQL statement under construction, with its bound values and its aliases.
+type statement struct {
 	Cat        Catalogue
 	Req        Request
 	Now        time.Time
@@ -19,9 +19,9 @@ type Statement struct {
 	Tombstones bool // relations also lead to removed records
 }
 
-// NewStatement returns an empty statement over the collections of a catalogue.
-func NewStatement(cat Catalogue, req Request) *Statement {
-	s := &Statement{Cat: cat, Req: req, Now: req.Now.UTC(), Params: dbx.Params{}}
+// newStatement returns an empty statement over the collections of a catalogue.
+func newStatement(cat Catalogue, req Request) *statement {
+	s := &statement{Cat: cat, Req: req, Now: req.Now.UTC(), Params: dbx.Params{}}
 	if req.Now.IsZero() {
 		s.Now = time.Now().UTC()
 	}
@@ -29,7 +29,7 @@ func NewStatement(cat Catalogue, req Request) *Statement {
 }
 
 // Bind returns the placeholder of a value.
-func (s *Statement) Bind(v any) string {
+func (s *statement) Bind(v any) string {
 	if b, ok := v.(bool); ok {
 		v = 0
 		if b {
@@ -42,7 +42,7 @@ func (s *Statement) Bind(v any) string {
 }
 
 // alias returns a new alias for a table. Aliases start with j_, which no table of a catalogue does.
-func (s *Statement) alias() string {
+func (s *statement) alias() string {
 	s.aliases++
 	return "j_" + strconv.Itoa(s.aliases)
 }
@@ -71,10 +71,10 @@ func (r Request) Shows(f Field) bool {
 
 // Limits of a filter. Those marked with PocketBase have PocketBase's values.
 const (
-	MaxText        = 3500 // bytes of a filter (as in PocketBase), of expand and of fields
+	maxText        = 3500 // bytes of a filter (as in PocketBase), of expand and of fields
 	maxExpressions = 200  // comparisons in a filter, PocketBase
 	maxNesting     = 32   // parentheses within parentheses
-	MaxPath        = 6    // relations in a path, PocketBase
+	maxPath        = 6    // relations in a path, PocketBase
 	maxSort        = 8    // fields, PocketBase
 	maxSortName    = 255  // bytes, PocketBase
 	// bytes of a text searched with ~: in the worst case SQLite compares all of it at every position of the other text
@@ -83,7 +83,7 @@ const (
 	maxMany    = 4  // of these, how many may lead to several records; their numbers multiply
 )
 
-// TooLong refuses a parameter that has more than MaxText bytes.
-func TooLong(parameter, text string) Invalid {
-	return NewInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), MaxText)
+// tooLong refuses a parameter that has more than maxText bytes.
+func tooLong(parameter, text string) Invalid {
+	return newInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), maxText)
 }

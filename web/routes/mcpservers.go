@@ -12,7 +12,7 @@ func (s Agents) Servers() MCPStates {
 }
 
 func (s Agents) server(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
-	one, err := s.Servers().One(r.Context(), MCPStateQuery{Record: r.PathValue("id")})
+	one, err := s.Servers().One(r.Context(), mcpStateQuery{Record: r.PathValue("id")})
 	if err != nil {
 		return err
 	}

@@ -40,11 +40,11 @@ type MCPStates struct {
 }
 
 // Of is the query for the state of one server.
-type MCPStateQuery struct {
+type mcpStateQuery struct {
 	Record string `json:"record"`
 }
 
-func (s MCPStates) One(ctx context.Context, q MCPStateQuery) (MCPState, error) {
+func (s MCPStates) One(ctx context.Context, q mcpStateQuery) (MCPState, error) {
 	if _, err := events.ParseID(q.Record); err != nil {
 		return MCPState{}, unknownServer(q.Record)
 	}
