@@ -137,10 +137,10 @@ func AccountKey(identity account.Identity) string {
 	return identity.Collection + "/" + identity.Account
 }
 
-// Key is the AccountKey of the caller, or names the address of a guest.
+// Key is the AccountKey of the caller, or names the network of a guest.
 func (c Caller) Key() string {
 	if c.Identity == nil {
-		return "guest/" + c.Client.Address
+		return "guest/" + c.Client.Network()
 	}
 	return AccountKey(*c.Identity)
 }
