@@ -80,7 +80,7 @@ func TestEachServerHasADirectoryOfItsOwn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	seen := map[datadir.Dir]bool{}
-	servers := []string{"https://example.org", "https://example.org:8443", "https://example.org-8443", "http://localhost:8080"}
+	servers := []string{"https://example.org", "https://example.org:8443", "https://example.org-8443", "http://localhost"}
 	for _, server := range servers {
 		state := Address{Config: "/config", Server: server}.State()
 		is.Equal(filepath.Dir(string(state)), "/config/servers")
