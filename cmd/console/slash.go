@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/model"
@@ -340,7 +339,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (turnPromp
 			}
 		case events.OpenCode:
 			if d.Type == "message.removed" {
-				removed[turn.ReadPayload(d).MessageID] = true
+				removed[render.ReadPayload(d).MessageID] = true
 			}
 		}
 		return nil
