@@ -211,7 +211,7 @@ func (t *transcript) updateWindows(ctx context.Context) error {
 }
 
 // endWindows closes the windows of a deleted chat, and with them this program. Its own window would stay if tmux has
-// not noticed that the program has ended, and the server's own look at its data directory does not see a viewer elsewhere.
+// not noticed that the program has ended. The server looks only at viewers of its own data directory.
 func (t *transcript) endWindows(ctx context.Context) error {
 	if !t.Windows {
 		return nil
