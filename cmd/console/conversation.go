@@ -229,10 +229,11 @@ func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
 	wasCaughtUp, mayEnd := c.caughtUp, false
 	for _, e := range b.Events {
 		c.show.Live = e.Seq > c.joined
+		wentOn := c.willGoOn()
 		c.show.Event(e)
 		d, _ := events.Decode(e) // the renderer shows the error
 		if isEnd := c.turn.apply(e, d); c.show.Live && e.Seq >= c.turn.Position {
-			mayEnd = mayEnd || isEnd || c.shown < c.turn.Position
+			mayEnd = mayEnd || isEnd || c.shown < c.turn.Position || wentOn && !c.willGoOn()
 		}
 		c.shown = e.Seq
 		c.removeDecided(e)

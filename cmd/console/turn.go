@@ -117,14 +117,13 @@ func (t *turn) apply(e events.Event, d any) (mayEnd bool) {
 		return d.Type == events.KindBudget
 	case events.PermissionExpired:
 		delete(t.stoppedBy, d.Permission)
-		return true
 	case events.AbortRequested:
 		if e.Actor == events.ActorPolicy {
 			t.stoppedBy[e.Cause] = false
 		}
 		return true
-	case events.PermissionReferred, events.MessageWithdrawn, events.MessageDelivered, events.MessageFailed,
-		events.MessageHeld, events.EffectDone, events.TurnLost, events.Deleted:
+	case events.MessageWithdrawn, events.MessageDelivered, events.MessageFailed, events.MessageHeld, events.EffectDone,
+		events.TurnLost, events.Deleted:
 		return true
 	case events.OpenCode:
 		return t.openCode(d)
@@ -170,12 +169,17 @@ func (c *conversation) check(ctx context.Context) error {
 
 // isAssistants reports whether it is the assistant's turn as far as the events are shown, or soon will be.
 func (c *conversation) isAssistants(ctx context.Context) (bool, error) {
-	isUnreferred := func(a *render.Request) bool { return !a.Referred && a.Content.Permission == events.KindBudget }
-	if c.turn.Side == projections.TurnAssistant || c.turn.Position > c.shown || c.turn.isResumed() ||
-		slices.ContainsFunc(c.show.Pending(), isUnreferred) {
+	if c.turn.Side == projections.TurnAssistant || c.turn.Position > c.shown || c.willGoOn() {
 		return true, nil
 	}
 	return c.readHeld(ctx)
+}
+
+// willGoOn reports whether the turn is about to be resumed, or the policy has to evaluate a request for more budget.
+func (c *conversation) willGoOn() bool {
+	return c.turn.isResumed() || slices.ContainsFunc(c.show.Pending(), func(a *render.Request) bool {
+		return !a.Referred && a.Content.Permission == events.KindBudget
+	})
 }
 
 // readHeld reads which messages are held. It reports whether one of them will be sent, because the request for more

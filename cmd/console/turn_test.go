@@ -84,6 +84,8 @@ func TestConversationEndsWithTheTurn(t *testing.T) {
 		"a budget stops the turn":  {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs), referred},
 		"the stopped turn goes on": {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs),
 			referred, decided(events.Authorized, runs), {user, events.MessageSubmitted{Message: "m2", Resumes: "p1"}, runs}},
+		"the approval expires": {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs), referred,
+			decided(events.Authorized, runs), {engine, events.PermissionExpired{Permission: "p1"}, "lost"}},
 		"the stopped turn does not": {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs),
 			referred, decided(events.Denied, "denied")},
 	} {
