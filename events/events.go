@@ -10,7 +10,7 @@
 //	            → message.delivered | message.failed
 //	            while it waits: message.held (a budget is spent, or events are lost), message.edited, message.moved, message.steered, message.withdrawn
 //	            after message.sending: model.replaced, session.replaced (OpenCode has lost the session of the chat)
-//	turn        OpenCode's events of the answer → opencode.session.status (idle) | turn.lost (OpenCode does not end it).
+//	turn        opencode.message.updated and opencode.message.part.updated (the answer) → opencode.session.status (idle) | turn.lost (OpenCode does not end it).
 //	            projections/turnstate says when the turn is over
 //	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, a command that needs a host,
 //	            or with exec.finished for each protected name that the command created)
@@ -27,8 +27,8 @@
 //	file        file.sent: a file that the assistant sends to the person
 //	tool        mcp.called → mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of a server
 //	effect      abort.requested | revert.requested | fork.requested | omission.requested → effect.done | effect.failed
-//	delegate    created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished, for each
-//	            delegated message → message.submitted with the results, in the parent's chat. worktree.closed: after the
+//	delegate    created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished (of the
+//	            delegate), for each delegated message → message.submitted with the results, in the parent's chat. worktree.closed: after the
 //	            delegate was deleted
 //	channel     channel.queued → channel.sending → [channel.delayed] → channel.sent | channel.failed: a message to a messenger
 //	webhook     webhook.delivered, webhook.failed, webhook.replayed: about a record of webhook_targets
@@ -115,7 +115,8 @@ type Part struct {
 type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
-	// the request that was decided, or the interrupted questions that were answered (que_…)
+	// the interrupted request or the request for a budget that was approved, or the interrupted questions that were
+	// answered (que_…)
 	Resumes string `json:"resumes,omitempty"`
 
 	Delivery string `json:"delivery,omitempty"` // DeliverySteer; empty for DeliveryQueue

@@ -199,6 +199,9 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	is.Equal(lists(), "pending  decided per_2@/workspace per_1@/workspace")
 	feed(t, m, s.replies("per_1", "reject"), s.own(events.PermissionExpired{Permission: "per_2", Reason: "gone"}))
 	is.Equal(lists(), "pending  decided ")
+	feed(t, m, s.asks("per_3", ses, "c"), s.own(events.PermissionInterrupted{Permission: "per_3"}),
+		s.decides(user, "per_3", events.Denied))
+	is.Equal(lists(), "pending  decided ")
 }
 
 func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
@@ -218,6 +221,9 @@ func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
 	request, _, err = m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
 	is.True(request.GrantUsed)
+	decided, err := m.DecidedRequests(t.Context())
+	is.NoErr(err)
+	is.Equal(len(decided), 2) // per_x and per_2
 	is.Equal(fate(t, m, "per_2"), "authorized by policy approved_by= replied=false interrupted=false used=false")
 }
 

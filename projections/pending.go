@@ -15,8 +15,8 @@ import (
 //
 // Each list follows from the read models alone, so a caller needs no state of its own and loses nothing in a crash. An
 // effect stays in its list until the read models include an event that makes the effect done or unnecessary. Exception:
-// a request that OpenCode forgot stays in DecidedRequests after its effect. If it was approved, the outbox resumes its
-// turn once. If it was denied, the outbox does nothing.
+// an approved request that OpenCode forgot stays in DecidedRequests until the model makes the same call again, or the
+// request expires. The outbox resumes its turn once.
 
 // PendingMessage is a person's message on its way to OpenCode. Submitted is the list of its events.Part. EngineParts
 // holds the ids of the parts in OpenCode, once they are decided.
@@ -96,10 +96,11 @@ func (m *Model) PendingRequests(ctx context.Context) ([]PendingRequest, error) {
 }
 
 // DecidedRequests lists the requests that were decided and that OpenCode has not confirmed, in the order of the
-// decisions.
+// decisions. It leaves out those that OpenCode forgot and that need nothing more: they were denied, or the approval was
+// used.
 func (m *Model) DecidedRequests(ctx context.Context) ([]PendingRequest, error) {
 	return store.List[PendingRequest](ctx, m.Model, "decided asks", selectPendingRequests+
-		"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
+		"p.status IN ('authorized','denied') AND NOT p.replied AND NOT (p.interrupted AND (p.status='denied' OR p.grant_used)) ORDER BY p.decided_seq", nil)
 }
 
 // InterruptedTogether lists the ids of the authorized requests that OpenCode has forgotten and that came from the same

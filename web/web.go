@@ -60,7 +60,7 @@ type Options struct {
 	Engine   routes.Engine
 	Push     api.Push
 	Signal   func(context.Context, exec.Signal) (uint64, error) // sends a signal to a running command
-	// handlers.ErrNotServed when nothing serves there
+	// exec.ErrNotServed when nothing serves there
 	Dial    func(ctx context.Context, chat string, port int) (net.Conn, error)
 	Health  func() api.Health
 	Loading func() error // why most of the API cannot be served yet, nil when it can; nil for never

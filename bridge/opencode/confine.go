@@ -76,7 +76,7 @@ func (s *Supervisor) isolate() (*isolation.Confinement, error) {
 	return confinement, err
 }
 
-// Visible returns the function for handlers.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode
+// Visible returns the function for permission.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode
 // keeps long outputs of tools below Dir, and reads them again.
 func (s *Supervisor) Visible() func(real string) bool {
 	if s.Isolation.Level != isolation.Bwrap && s.Isolation.Level != isolation.Landlock {

@@ -2,8 +2,8 @@
 // `GET /doc`). Each payload has one type here. Permission requests and questions have theirs in the package events,
 // because requests over our API have the same form.
 //
-// Promises: a type that OpenCode adds decodes as Other, and an unknown field is ignored. Decode refuses a payload
-// without the ids by which rows are found.
+// Promises: a type that OpenCode adds decodes as OtherPayload, and an unknown field is ignored. Decode refuses a
+// payload without the ids by which rows are found.
 //
 // The package must not know what a payload means for a chat.
 package opencode

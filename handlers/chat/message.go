@@ -22,7 +22,7 @@ type SubmitMessage struct {
 	Chat    string         `json:"chat"`
 	Message string         `json:"message,omitempty"`
 	Parts   []events.Part  `json:"parts"`
-	Resumes string         `json:"-"` // the interrupted request whose approval it carries out
+	Resumes string         `json:"-"` // see events.MessageSubmitted
 	Sender  string         `json:"-"` // chat whose assistant wrote it; empty for a person
 	Origin  *events.Origin `json:"-"` // of a message from a messenger
 

@@ -39,7 +39,7 @@ type Ports struct {
 	API *api.Server
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
 	URL string
-	// handlers.ErrNotServed when nothing serves there
+	// exec.ErrNotServed when nothing serves there
 	Dial func(ctx context.Context, chat string, port int) (net.Conn, error)
 
 	tickets tickets

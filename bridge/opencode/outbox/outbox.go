@@ -27,8 +27,8 @@
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the
 // prompt that resumes a turn are commands of handlers. It appends the progress of effects (a message is held back, a
-// session or a model replaced, a turn lost), and the expiry of requests and questions whose answer has no effect any
-// more.
+// session or a model replaced, a turn lost with events of the log), and the expiry of requests and questions whose
+// answer has no effect any more.
 package outbox
 
 import (

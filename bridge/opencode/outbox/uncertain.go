@@ -112,9 +112,8 @@ func (o *Outbox) holdDecisions(ctx context.Context, before int64) error {
 		return err
 	}
 	for _, p := range append(requests, decided...) {
-		if p.Engine != o.Engine || p.AskedSeq >= before || !p.Interrupted || p.GrantUsed ||
-			p.Status == events.Denied || p.DecidedSeq >= before && p.ApprovedBy != "" ||
-			p.Status == events.Draft && p.Referred {
+		if p.Engine != o.Engine || p.AskedSeq >= before || !p.Interrupted ||
+			p.DecidedSeq >= before && p.ApprovedBy != "" || p.Status == events.Draft && p.Referred {
 			continue
 		}
 		resumed, err := o.resumed(ctx, p.Permission, ContinuePrompt)

@@ -42,7 +42,7 @@ type Updates func(ctx context.Context, after uint64) (elements []byte, seq uint6
 // Source is a source of events of a stream.
 type Source = func(context.Context, *stream.EventWriter) error
 
-// Live serves the stream of a page. open returns what Updates the page, and other sources of events.
+// Live serves the stream of a page. open returns the Updates of the page, and other sources of events.
 func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		after, err := s.resumeAfter(r)
