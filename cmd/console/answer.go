@@ -11,7 +11,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	permissions "pocketcoder/handlers/permission"
@@ -44,9 +43,9 @@ func (a pendingItem) name() string {
 
 func (a pendingItem) summary() string {
 	if a.permission == nil {
-		return printable.OneLine(a.question.Text, 200)
+		return display.OneLine(a.question.Text, 200)
 	}
-	return a.permission.Content.Permission + " " + printable.OneLine(a.permission.Content.Text(), 200)
+	return a.permission.Content.Permission + " " + display.OneLine(a.permission.Content.Text(), 200)
 }
 
 func (a pendingItem) is(id string, index int) bool {

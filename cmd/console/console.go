@@ -20,8 +20,8 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -238,7 +238,7 @@ func (c *conversation) printEnd(code turn.End) {
 	command := "pocketcoder chat " + c.Chat
 	switch code {
 	case turn.Failed:
-		fmt.Fprintln(w, "the turn failed:", printable.OneLine(c.turn.Failure, 500))
+		fmt.Fprintln(w, "the turn failed:", display.OneLine(c.turn.Failure, 500))
 	case turn.Denied:
 		fmt.Fprintln(w, "it was denied, and the turn stopped; go on with:", command)
 	case turn.Aborted:

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/slash"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -334,7 +334,7 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	switch {
 	case !ok:
 		c.ended = true
-	case words == slash.Quit:
+	case words == chat.SlashQuit:
 		if len(c.pending) > 0 {
 			return c.turn.EndWaiting(), true, nil
 		}
@@ -371,8 +371,8 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 
 // isStop reports whether a line stops the turn.
 func isStop(words string) bool {
-	c, argument, _ := slash.Find(slash.Terminal, words)
-	return c.Name == slash.Stop && argument == ""
+	c, argument, _ := chat.FindSlashCommand(chat.Terminal, words)
+	return c.Name == chat.SlashStop && argument == ""
 }
 
 // answerPrompt returns the name of the request or question that the first prompt shows, "" if none waits. An answer

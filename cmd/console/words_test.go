@@ -13,8 +13,8 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
+	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
-	"pocketcoder/handlers/slash"
 	"pocketcoder/ops/expect"
 )
 
@@ -116,12 +116,12 @@ func TestACreatedNameIsKeptOrDeletedByAPlainAnswerOnly(t *testing.T) {
 
 func TestEveryListedSlashCommandIsCarriedOut(t *testing.T) {
 	is := is.New(t)
-	names := []string{slash.Quit, slash.Stop} // which scripts have too
+	names := []string{chat.SlashQuit, chat.SlashStop} // which scripts have too
 	for name := range slashCommands {
 		names = append(names, name)
 	}
 	listed := 0
-	for _, c := range slash.In(slash.Terminal) {
+	for _, c := range chat.SlashCommands(chat.Terminal) {
 		listed++
 		is.True(slices.Contains(names, c.Name))
 	}

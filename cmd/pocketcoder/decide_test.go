@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -51,7 +51,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 		"exec.requested", "exec.finished"} {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
-	is.True(slices.IsSortedFunc(why.Events, func(a, b explanation.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
+	is.True(slices.IsSortedFunc(why.Events, func(a, b permission.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
 	text, _, code := p.cli(t, "", "why", store.RecordID(request.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
 	for _, words := range []string{"-" + request.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
@@ -63,7 +63,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 }
 
 // explain runs policy why about a request.
-func (p *process) explain(t testing.TB, id string) (why explanation.Why) {
+func (p *process) explain(t testing.TB, id string) (why permission.Why) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "why", id, "--json")
 	if code != 0 {

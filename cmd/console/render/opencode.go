@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 )
 
 func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
@@ -108,7 +108,7 @@ func (r *Renderer) openCodePart(part turn.Part) {
 	case r.roles[part.MessageID] == "user":
 		if p := r.part(part.ID); !p.done && !r.submitted[part.MessageID] && !part.Synthetic {
 			p.done = true
-			r.userText(part.SessionID, printable.FirstLines(part.Text, maxOutputLines))
+			r.userText(part.SessionID, display.FirstLines(part.Text, maxOutputLines))
 		}
 	default:
 		r.setPart(r.part(part.ID), part)
@@ -186,14 +186,14 @@ func (r *Renderer) todo(part turn.Part) bool {
 		case "cancelled":
 			mark, st = "☒", Dim
 		}
-		r.Note(part.SessionID, st, "  %s %s", mark, printable.OneLine(item.Content, 200))
+		r.Note(part.SessionID, st, "  %s %s", mark, display.OneLine(item.Content, 200))
 	}
 	return true
 }
 
 func (r *Renderer) toolOutput(session, output string) {
 	if output != "" {
-		r.Line(r.indent(session)+"  ", Dim, printable.Clean(printable.FirstLines(output, maxOutputLines)))
+		r.Line(r.indent(session)+"  ", Dim, display.Clean(display.FirstLines(output, maxOutputLines)))
 	}
 }
 
@@ -204,11 +204,11 @@ var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "d
 func toolSummary(part turn.Part) string {
 	for _, name := range toolArguments {
 		if text := turn.Argument(part.State.Input, name); text != "" {
-			return printable.OneLine(text, 120)
+			return display.OneLine(text, 120)
 		}
 	}
 	if input := string(part.State.Input); input != "{}" {
-		return printable.OneLine(input, 120)
+		return display.OneLine(input, 120)
 	}
 	return ""
 }

@@ -8,9 +8,9 @@ import (
 
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 )
 
 // event shows an event about commands, and reports whether it was the chat's last.
@@ -95,7 +95,7 @@ func (t *transcript) heading(e events.Event, session, allowed, cwd string) {
 			parts = append(parts, part)
 		}
 	}
-	t.show.Note(session, render.Cyan, "── %s", printable.OneLine(strings.Join(parts, " · "), 400))
+	t.show.Note(session, render.Cyan, "── %s", display.OneLine(strings.Join(parts, " · "), 400))
 }
 
 func (t *transcript) requested(e events.Event, d events.ExecRequested) {

@@ -14,9 +14,9 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log/sleep"
+	"pocketcoder/handlers/policy/display"
 )
 
 // Options selects what is shown of a chat.
@@ -95,6 +95,6 @@ func printLine(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(printable.JSON(line), '\n'))
+	_, err = w.Write(append(display.EscapeJSON(line), '\n'))
 	return err
 }
