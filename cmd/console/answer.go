@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	permissions "pocketcoder/handlers/permission"
@@ -135,7 +134,7 @@ func (c *conversation) removeDecided(e events.Event) {
 	case events.OpenCode:
 		switch d.Type {
 		case events.PermissionReplied, events.QuestionReplied, events.QuestionRejected:
-			c.remove(turn.ReadPayload(d).RequestID, -1)
+			c.remove(render.ReadPayload(d).RequestID, -1)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/model"
@@ -326,37 +326,30 @@ func (c *conversation) revert(ctx context.Context, command, message, answer stri
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest
 // turn.
 func (c *conversation) turnBefore(ctx context.Context, before string) (turnPrompt, error) {
-	texts, removed := map[string]string{}, map[string]bool{}
-	var all []turnPrompt
-	_, err := c.Fold(ctx, c.Chat, 0, func(e events.Event, _ []byte) error {
-		switch d, _ := events.Decode(e); d := d.(type) {
-		case events.MessageSubmitted:
-			if d.Resumes == "" { // a prompt that resumes a turn belongs to it
-				texts[d.Message] = render.MessageText(d)
-			}
-		case events.MessageSending:
-			if text, ok := texts[d.Message]; ok {
-				all = append(all, turnPrompt{d.EngineMessage, text})
-			}
-		case events.OpenCode:
-			if d.Type == "message.removed" {
-				removed[turn.ReadPayload(d).MessageID] = true
-			}
+	all, err := client.List[struct {
+		Role    string
+		Engine  string `json:"ai_engine_message_id"` // a later one is higher
+		Reports []string
+		Parts   []struct {
+			events.Part
+			Synthetic bool // OpenCode has added it
 		}
-		return nil
-	})
+	}](ctx, c.System, "messages", client.Select{Sort: "-ai_engine_message_id",
+		Filter: fmt.Sprintf(`chat = %q && delivery != "" && ai_engine_message_id != ""`, c.Chat)})
 	if err != nil {
 		return turnPrompt{}, err
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		switch t := all[i]; {
-		case before != "":
-			if t.message == before {
-				before = ""
-			}
-		case !removed[t.message]:
-			return t, nil
+	for _, m := range all {
+		if m.Role == "system" && len(m.Reports) == 0 || before != "" && m.Engine >= before {
+			continue // a prompt that resumes a turn belongs to it
 		}
+		var shown events.MessageSubmitted
+		for _, part := range m.Parts {
+			if !part.Synthetic {
+				shown.Parts = append(shown.Parts, part.Part)
+			}
+		}
+		return turnPrompt{m.Engine, render.MessageText(shown)}, nil
 	}
 	return turnPrompt{}, errors.New("there is no turn to undo")
 }

@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
@@ -111,7 +110,7 @@ func TestACreatedNameIsKeptOrDeletedByAPlainAnswerOnly(t *testing.T) {
 	is.True(!over) // the turn does not wait for it
 	c.working = false
 	code, over := c.isOver()
-	is.Equal([]any{code, over}, []any{turn.End(turn.Pending), true})
+	is.Equal([]any{code, over}, []any{End(Pending), true})
 }
 
 func TestEveryListedSlashCommandIsCarriedOut(t *testing.T) {

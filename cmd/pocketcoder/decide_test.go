@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console"
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
@@ -26,7 +26,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 	const edited = "printf '%s\\n' ed''ited"
 	stdout, stderr, code := p.cli(t, "e "+edited+"\n", "chat", chat)
 	t.Log(stdout, stderr)
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	is.True(strings.Contains(stdout, "-"+request.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
 	is.True(strings.Contains(stdout, "│ edited\n") && strings.Contains(stdout, "done"))
 	output := p.tools(t, chat)[0].State.Output // what the model sees
@@ -81,7 +81,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	p.awaitRequest(t, chat, 0)
 	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
 	t.Log(stdout, stderr)
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	is.True(strings.Contains(stdout, "in this chat: bash: touch") &&
 		strings.Contains(stdout, "it would have allowed 1 of the last 1 requests in this chat"))
 	stored := p.rulesOf(t, chat)

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turnstate"
 	"pocketcoder/web/query"
 )
 
@@ -134,6 +135,11 @@ const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS livin
 const ofLivingTarget = "NOT t.removed AND EXISTS (SELECT 1 FROM config AS living WHERE living.id = '" + channel.Targets +
 	"/' || t.target AND NOT living.removed)"
 
+// endings are how a turn, or a step of it, can end.
+var endings = []string{string(turnstate.EndComplete), string(turnstate.EndCut), string(turnstate.EndEmpty),
+	string(turnstate.EndFiltered), string(turnstate.EndLost), string(turnstate.EndStopped), string(turnstate.EndDenied),
+	string(turnstate.EndFailed)}
+
 // readModels lists the collections that are no configuration records. A new one is a new value here.
 var readModels = []collection{
 	{
@@ -150,7 +156,12 @@ var readModels = []collection{
 			Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
 				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
 				fixed(text("preview")),
-				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"),
+				fixed(choice("turn", "user", "assistant")),
+				about(fixed(number("turn_position")), "Sequence of the event since which it is this side's turn."),
+				about(as(fixed(choice("ending", endings...)),
+					"coalesce((SELECT ending FROM turns WHERE id = t.current), '')"),
+					"How the last turn ended. It is empty while a turn goes on."),
+				text("description"), flag("archived"), text("tags"),
 				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")),
 				admins(text("engine")), admins(text("directory")), admins(text("worktree")), admins(text("branch")),
 				admins(text("kept")), admins(flag("adopted")), admins(flag("awaited")))},
@@ -173,7 +184,7 @@ var readModels = []collection{
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")),
-				fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
+				fixed(choice("ending", endings...)),
 				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),

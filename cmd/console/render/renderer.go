@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"strings"
 
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy/display"
@@ -261,7 +260,7 @@ func (r *Renderer) prose(id string, p *shownPart, text string) {
 }
 
 // setPart shows the text of a part's event that its fragments lacked.
-func (r *Renderer) setPart(p *shownPart, part turn.Part) {
+func (r *Renderer) setPart(p *shownPart, part Part) {
 	if p.done {
 		return
 	}

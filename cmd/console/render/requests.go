@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
@@ -204,7 +203,7 @@ func recordOf(request string) string {
 
 // cwd is where the tool call would work.
 func (r *Renderer) cwd(content events.PermissionAsk) string {
-	if dir := turn.Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
+	if dir := Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
 	return r.directory[content.SessionID]
@@ -298,7 +297,7 @@ func edits(original, edited string) string {
 }
 
 // replied shows an answer that was given in OpenCode itself.
-func (r *Renderer) replied(p turn.Payload) {
+func (r *Renderer) replied(p Payload) {
 	if a := r.requests[p.RequestID]; a != nil && !a.Closed {
 		r.ShowRequest(a)
 		r.showOutcome(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.requestName(p.RequestID),
@@ -380,7 +379,7 @@ func (r *Renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
 	r.Note("", Dim, "✓ question %s by %s", text, r.Actor(e.Actor))
 }
 
-func (r *Renderer) questionReplied(p turn.Payload) {
+func (r *Renderer) questionReplied(p Payload) {
 	if r.answered[p.RequestID] {
 		return
 	}

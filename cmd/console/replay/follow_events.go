@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy/display"
@@ -65,7 +64,7 @@ func (t *transcript) allowedBy(e events.Event, d events.PermissionDecided) strin
 
 // openCode tracks the sessions, and which of them are running.
 func (t *transcript) openCode(e events.Event, d events.OpenCode) {
-	p := turn.ReadPayload(d)
+	p := render.ReadPayload(d)
 	if d.Type == "session.status" {
 		t.busy[p.SessionID] = p.Status.Type != "idle"
 		return

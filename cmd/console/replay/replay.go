@@ -1,7 +1,8 @@
 // Package replay shows a chat from the log: as it was shown, as JSON, or as it was after an event. Follow shows the
 // output of its commands while they run.
 //
-// Promises: only the log is read, never the read model, but for the names of accounts.
+// Promises: what is shown comes from the log alone, but for the names of accounts. The server computes from it how the
+// chat was after an event.
 //
 // It must not know flags.
 package replay

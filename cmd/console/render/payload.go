@@ -1,4 +1,4 @@
-package turn
+package render
 
 import (
 	"encoding/json"
