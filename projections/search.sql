@@ -3,7 +3,7 @@
 
 -- What a page shows of parts: what was said, what tools were called with, and the beginning of what they returned.
 CREATE VIEW part_texts AS SELECT rowid AS id, text FROM parts WHERE text IS NOT NULL;
-CREATE VIRTUAL TABLE search_parts USING fts5(text, content='part_texts', content_rowid='id', tokenize="unicode61 tokenchars '_'");
+CREATE VIRTUAL TABLE search_parts USING fts5(text, content='part_texts', content_rowid='id', columnsize=0, tokenize="unicode61 tokenchars '_'");
 CREATE TRIGGER search_parts_insert AFTER INSERT ON parts WHEN new.text IS NOT NULL BEGIN
   INSERT INTO search_parts(rowid, text) VALUES(new.rowid, new.text);
 END;
@@ -12,7 +12,7 @@ CREATE TRIGGER search_parts_update AFTER UPDATE OF data, removed ON parts WHEN n
   INSERT INTO search_parts(rowid, text) SELECT new.rowid, new.text WHERE new.text IS NOT NULL;
 END;
 
-CREATE VIRTUAL TABLE search_chats USING fts5(title, description, tags, content='chats', content_rowid='rowid', tokenize="unicode61 tokenchars '_'");
+CREATE VIRTUAL TABLE search_chats USING fts5(title, description, tags, content='chats', content_rowid='rowid', columnsize=0, tokenize="unicode61 tokenchars '_'");
 CREATE TRIGGER search_chats_insert AFTER INSERT ON chats BEGIN
   INSERT INTO search_chats(rowid, title, description, tags) VALUES(new.rowid, new.title, new.description, new.tags);
 END;
@@ -24,7 +24,7 @@ END;
 
 -- What people wrote when they decided: the command that ran instead, and why they denied. Most requests have neither.
 CREATE VIEW decision_texts AS SELECT rowid AS id, edited, reason FROM permissions WHERE edited <> '' OR reason <> '';
-CREATE VIRTUAL TABLE search_decisions USING fts5(edited, reason, content='decision_texts', content_rowid='id', tokenize="unicode61 tokenchars '_'");
+CREATE VIRTUAL TABLE search_decisions USING fts5(edited, reason, content='decision_texts', content_rowid='id', columnsize=0, tokenize="unicode61 tokenchars '_'");
 CREATE TRIGGER search_decisions_insert AFTER INSERT ON permissions WHEN new.edited <> '' OR new.reason <> '' BEGIN
   INSERT INTO search_decisions(rowid, edited, reason) VALUES(new.rowid, new.edited, new.reason);
 END;

@@ -27,7 +27,7 @@ func checkTextIndexes(t *testing.T, dir string) {
 		_, err := db.ExecContext(t.Context(), "INSERT INTO "+index+"("+index+", rank) VALUES('integrity-check', 1)")
 		is.NoErr(err)
 		var n int
-		is.NoErr(db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+index+"_docsize").Scan(&n))
+		is.NoErr(db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+index+"_idx").Scan(&n))
 		is.True(n > 0) // it has entries
 	}
 }

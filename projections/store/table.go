@@ -18,9 +18,10 @@ type Table[R comparable] struct {
 	name         string
 	shown        bool
 	record       func(*R) *Record
-	columns      []string
+	fields       []reflect.StructField
 	load, insert string // the SQL that does it
 	rows         map[string]*cached[R]
+	bytes        int          // of the texts that were read and written since rows was empty
 	dirty        []string     // ids of the rows to write
 	before       []earlier[R] // what the changes of the event being applied have replaced, in order
 }
@@ -46,10 +47,10 @@ type row[R any] interface {
 // OpenTable opens a table. Feeds report its changed rows if shown is true. Definition.Open calls it.
 func OpenTable[R comparable, P row[R]](tx *Tx, name string, shown bool) *Table[R] {
 	t := &Table[R]{tx: tx, name: name, shown: shown, record: func(r *R) *Record { return P(r).record() },
-		columns: Columns[R](), rows: map[string]*cached[R]{}}
-	columns := strings.Join(t.columns, ",")
+		fields: fieldsOf(reflect.TypeFor[R]()), rows: map[string]*cached[R]{}}
+	columns := strings.Join(Columns[R](), ",")
 	t.load = "SELECT " + columns + " FROM " + name + " WHERE id=?"
-	t.insert = "INSERT INTO " + name + "(" + columns + ") VALUES(?" + strings.Repeat(",?", len(t.columns)-1) + ")"
+	t.insert = "INSERT INTO " + name + "(" + columns + ") VALUES(?" + strings.Repeat(",?", len(t.fields)-1) + ")"
 	tx.tables = append(tx.tables, t)
 	return t
 }
@@ -76,7 +77,11 @@ func (t *Table[R]) read(id string, row *R) error {
 	if err != nil {
 		return err
 	}
-	return s.QueryRowContext(context.Background(), id).Scan(pointers(row)...)
+	if err := s.QueryRowContext(context.Background(), id).Scan(t.pointers(row)...); err != nil {
+		return err
+	}
+	t.values(row) // counts their bytes
+	return nil
 }
 
 // Put stores the row under its id. An equal row changes nothing, not even the time of the last change. A removed row
@@ -129,21 +134,23 @@ func (t *Table[R]) flush() error {
 // write inserts a row, or updates the columns that differ: SQLite would change each index of a column that is set, also
 // to an equal value.
 func (t *Table[R]) write(c *cached[R]) error {
-	query, args := t.insert, values(&c.row)
-	if c.stored != nil {
-		var changed []any
+	query, args := t.insert, []any(nil)
+	if c.stored == nil {
+		args = t.values(&c.row)
+	} else {
 		var set strings.Builder
-		for i, old := range values(c.stored) {
-			if args[i] != old {
-				changed = append(changed, args[i])
-				set.WriteString(", " + t.columns[i] + "=?")
+		row, stored := reflect.ValueOf(&c.row).Elem(), reflect.ValueOf(c.stored).Elem()
+		for _, f := range t.fields {
+			if v := row.FieldByIndex(f.Index); !v.Equal(stored.FieldByIndex(f.Index)) {
+				args = append(args, t.value(v))
+				set.WriteString(", " + f.Tag.Get("db") + "=?")
 			}
 		}
-		if len(changed) == 0 {
+		if len(args) == 0 {
 			c.dirty = false
 			return nil
 		}
-		query, args = "UPDATE "+t.name+" SET "+set.String()[2:]+" WHERE id=?", append(changed, args[0])
+		query, args = "UPDATE "+t.name+" SET "+set.String()[2:]+" WHERE id=?", append(args, t.record(&c.row).ID)
 	}
 	if err := t.tx.run(query, args...); err != nil {
 		return err
@@ -173,27 +180,18 @@ const (
 	maxKeptBytes = 1 << 20
 )
 
-// settle drops the cached rows after a batch if they are many or large.
+// settle drops the cached rows after a batch if they are many or may be large.
 func (t *Table[R]) settle() {
-	if len(t.rows) <= maxKept {
-		size := 0
-		for _, c := range t.rows {
-			for _, v := range values(&c.row) {
-				if text := reflect.ValueOf(v); text.Kind() == reflect.String {
-					size += text.Len()
-				}
-			}
-		}
-		if size <= maxKeptBytes {
-			return
-		}
+	if len(t.rows) > maxKept || t.bytes > maxKeptBytes {
+		clear(t.rows)
+		t.bytes = 0
 	}
-	clear(t.rows)
 }
 
 // forget drops the cached rows, which may differ from those of the file.
 func (t *Table[R]) forget() {
 	clear(t.rows)
+	t.bytes = 0
 	t.dirty = t.dirty[:0]
 	t.keep()
 }
@@ -221,36 +219,38 @@ func (t *Table[R]) changedSince(seq uint64) ([]changedRow, error) {
 }
 
 // Columns returns the columns of a row's struct.
-func Columns[R any]() []string { return columnsOf(reflect.TypeFor[R]()) }
-
-// columnsOf returns the db tags of a struct and of its embedded structs, in the order of pointers and values.
-func columnsOf(t reflect.Type) []string {
-	var columns []string
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Anonymous {
-			columns = append(columns, columnsOf(f.Type)...)
-		} else {
-			columns = append(columns, f.Tag.Get("db"))
-		}
+func Columns[R any]() (columns []string) {
+	for _, f := range fieldsOf(reflect.TypeFor[R]()) {
+		columns = append(columns, f.Tag.Get("db"))
 	}
 	return columns
 }
 
-func pointers[R any](row *R) []any {
-	return appendFields(nil, reflect.ValueOf(row).Elem(), func(f reflect.Value) any { return f.Addr().Interface() })
+// fieldsOf returns the fields of a struct and of its embedded structs.
+func fieldsOf(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
 }
 
-func values[R any](row *R) []any {
-	return appendFields(nil, reflect.ValueOf(row).Elem(), reflect.Value.Interface)
-}
-
-func appendFields(to []any, v reflect.Value, argument func(reflect.Value) any) []any {
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Struct {
-			to = appendFields(to, f, argument)
-		} else {
-			to = append(to, argument(f))
-		}
+func (t *Table[R]) pointers(row *R) []any {
+	v, all := reflect.ValueOf(row).Elem(), make([]any, len(t.fields))
+	for i, f := range t.fields {
+		all[i] = v.FieldByIndex(f.Index).Addr().Interface()
 	}
-	return to
+	return all
+}
+
+func (t *Table[R]) values(row *R) []any {
+	v, all := reflect.ValueOf(row).Elem(), make([]any, len(t.fields))
+	for i, f := range t.fields {
+		all[i] = t.value(v.FieldByIndex(f.Index))
+	}
+	return all
+}
+
+// value returns the value of a field, and counts its bytes.
+func (t *Table[R]) value(v reflect.Value) any {
+	if v.Kind() == reflect.String {
+		t.bytes += v.Len()
+	}
+	return v.Interface()
 }

@@ -33,10 +33,14 @@ var builtin = []Field{{Field: record.Field{Name: "id", Kind: record.Text}},
 	{Field: record.Field{Name: "created", Kind: record.Autodate}},
 	{Field: record.Field{Name: "updated", Kind: record.Autodate}}}
 
+func isBuiltin(name string) bool { return name == "id" || name == "created" || name == "updated" }
+
 func (c Collection) Field(name string) (Field, bool) {
 	for _, fields := range [][]Field{c.Fields, builtin} {
-		if i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name }); i >= 0 {
-			return fields[i], true
+		for i := range fields { // by index: a Field is large
+			if fields[i].Name == name {
+				return fields[i], true
+			}
 		}
 	}
 	return Field{}, false

@@ -49,9 +49,9 @@ func (r Record) AppendJSON(b []byte) []byte {
 		switch {
 		case !ok:
 		case p == nil:
-			b = appendField(append(b, r.shape.openings[i]...), f, r.values[i])
+			b = appendField(appendName(b, f.Name), f, r.values[i])
 		default:
-			b = p.append(append(b, r.shape.openings[i]...), f, r.values[i])
+			b = p.append(appendName(b, f.Name), f, r.values[i])
 		}
 	}
 	b = r.appendText(b, "created", r.created)
@@ -70,8 +70,12 @@ func (r Record) appendText(b []byte, name, value string) []byte {
 	if !ok {
 		return b
 	}
-	b = append(append(append(b, `,"`...), name...), `":`...)
-	return appendString(b, p.text(value))
+	return appendString(appendName(b, name), p.text(value))
+}
+
+// appendName appends a comma and the name of a field, which needs no escapes.
+func appendName(b []byte, name string) []byte {
+	return append(append(append(b, `,"`...), name...), `":`...)
 }
 
 func (r Record) appendExpanded(b []byte) []byte {
@@ -101,7 +105,7 @@ func (r Record) appendExpanded(b []byte) []byte {
 }
 
 // appendField appends a value in the form of its field's kind. Invalid JSON becomes null.
-func appendField(b []byte, f Field, v any) []byte {
+func appendField(b []byte, f *Field, v any) []byte {
 	switch {
 	case f.Kind == record.JSON:
 		return appendJSON(b, toText(v), "null")

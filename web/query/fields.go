@@ -99,7 +99,7 @@ func (p *fieldSelection) text(s string) string {
 }
 
 // append appends the selected parts of a field's value. Only JSON has parts, and only text has excerpts.
-func (p *fieldSelection) append(b []byte, f Field, v any) []byte {
+func (p *fieldSelection) append(b []byte, f *Field, v any) []byte {
 	if f.Kind != record.JSON {
 		if p.excerpt != nil && f.Kind != record.Bool && f.Kind != record.Number {
 			v = p.excerpt.of(toText(v))

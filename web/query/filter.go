@@ -4,14 +4,21 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/ganigeorgiev/fexpr"
 )
 
+// parsedRules holds the groups of rules by their text. There are few rules, and nearly each query has one.
+var parsedRules sync.Map
+
 // parse reads an expression. It checks the limits before it calls the parser, because the parser recurses into
 // parentheses.
 func (s *scope) parse(text string) ([]fexpr.ExprGroup, error) {
+	if groups, ok := parsedRules.Load(text); ok && s.trusted {
+		return groups.([]fexpr.ExprGroup), nil
+	}
 	if !s.trusted && len(text) > maxText {
 		return nil, tooLong(s.parameter, text)
 	}
@@ -27,6 +34,9 @@ func (s *scope) parse(text string) ([]fexpr.ExprGroup, error) {
 	}
 	if err != nil {
 		return nil, s.invalid("invalid_syntax", "%v", err)
+	}
+	if s.trusted {
+		parsedRules.Store(text, groups)
 	}
 	return groups, nil
 }

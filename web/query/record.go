@@ -31,29 +31,25 @@ type expansion struct {
 
 // shape is what the records of one response have in common.
 type shape struct {
-	c        Collection
-	fields   []Field
-	openings []string // for each field, the JSON before its value
-	pick     *fieldSelection
+	c      Collection
+	fields []*Field
+	pick   *fieldSelection
 }
 
 // newShape selects the fields to read: those that are shown and that the caller may see, and those to expand.
 func newShape(c Collection, req Request, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
-	for _, f := range c.Fields {
-		builtIn := slices.ContainsFunc(builtin, func(b Field) bool { return b.Name == f.Name })
-		if builtIn || !req.Shows(f) {
+	for i := range c.Fields {
+		f := &c.Fields[i] // large, and there are many
+		if isBuiltin(f.Name) || !req.Shows(*f) {
 			continue
 		}
 		if _, shown := p.selected(f.Name); shown || expand[f.Name] != nil {
 			s.fields = append(s.fields, f)
-			s.openings = append(s.openings, openingOf(f.Name))
 		}
 	}
 	return s
 }
-
-func openingOf(name string) string { return string(appendString([]byte{','}, name)) + ":" }
 
 // columns returns the columns that scan reads.
 func (s *shape) columns(alias string) string {
@@ -62,7 +58,7 @@ func (s *shape) columns(alias string) string {
 	list := []string{s.c.IDColumn(alias), s.c.Column(created, alias), s.c.Column(updated, alias), alias + ".first_seq",
 		alias + ".last_seq", alias + ".removed"}
 	for _, f := range s.fields {
-		list = append(list, s.c.Column(f, alias))
+		list = append(list, s.c.Column(*f, alias))
 	}
 	return strings.Join(list, ", ")
 }
@@ -127,7 +123,7 @@ func (r Record) Get(name string) any {
 	if r.shape == nil {
 		return nil
 	}
-	i := slices.IndexFunc(r.shape.fields, func(f Field) bool { return f.Name == name })
+	i := slices.IndexFunc(r.shape.fields, func(f *Field) bool { return f.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -159,13 +155,13 @@ func (r Record) IsSet(name string) bool {
 	if r.shape == nil {
 		return false
 	}
-	i := slices.IndexFunc(r.shape.fields, func(f Field) bool { return f.Name == name })
+	i := slices.IndexFunc(r.shape.fields, func(f *Field) bool { return f.Name == name })
 	return i >= 0 && r.values[i] != nil
 }
 
 // related returns the id in a relation, empty for none.
 func (r *Record) related(f Field) string {
-	i := slices.IndexFunc(r.shape.fields, func(own Field) bool { return own.Name == f.Name })
+	i := slices.IndexFunc(r.shape.fields, func(own *Field) bool { return own.Name == f.Name })
 	if i < 0 {
 		return ""
 	}

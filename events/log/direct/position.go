@@ -240,10 +240,19 @@ func (r Stream) readNews(ctx context.Context, filter string, after uint64, newes
 	if len(newest) == 0 {
 		return nil
 	}
+	last := newest[len(newest)-1].seq
+	if newest[0].seq > after && last-after == uint64(len(newest)) { // nothing else was appended since
+		for _, m := range newest {
+			if err := fn(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if after == 0 && r.Alone { // another replica might count fewer messages than it has listed
 		return r.readScattered(ctx, filter, newest, fn)
 	}
-	return r.readTo(ctx, filter, after, newest[len(newest)-1].seq, fn)
+	return r.readTo(ctx, filter, after, last, fn)
 }
 
 // farApart is a number of sequences: a read of everything between takes longer than a few requests for each subject.

@@ -211,5 +211,13 @@ func TestAPositionAsksForNoEventThatIsNotThere(t *testing.T) {
 	account("cid")
 	is.Equal(advance(), 1)
 	newest, following = asked()
+	is.Equal([]int{newest, following}, []int{1, 0}) // nothing else was appended
+	chat, err := events.New("chat", events.ActorSystem, events.ChatCreated{})
+	is.NoErr(err)
+	_, err = l.Append(t.Context(), chat)
+	is.NoErr(err)
+	account("dan")
+	is.Equal(advance(), 1)
+	newest, following = asked()
 	is.Equal([]int{newest, following}, []int{1, 1})
 }
