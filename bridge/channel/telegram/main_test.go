@@ -10,7 +10,14 @@ import (
 	"pocketcoder/bridge/channel/telegram"
 	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 // system has a bot.
 type system struct {
