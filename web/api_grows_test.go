@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/ops/expect"
 	"pocketcoder/web"
-	"pocketcoder/web/openapi"
+	"pocketcoder/web/api"
 )
 
 var update = flag.Bool("update", false, "accept the API as it is now")
@@ -70,7 +70,7 @@ func TestTheAPIOnlyGrows(t *testing.T) {
 	}
 }
 
-func contentOf(content map[string]openapi.Media) string {
+func contentOf(content map[string]api.Media) string {
 	var all []string
 	for media, of := range content {
 		all = append(all, media+" "+typeOf(of.Schema))
@@ -79,10 +79,10 @@ func contentOf(content map[string]openapi.Media) string {
 	return strings.Join(all, ", ")
 }
 
-func typeOf(f openapi.Form) string {
+func typeOf(f api.Form) string {
 	switch {
 	case f.Ref != "":
-		return strings.TrimPrefix(f.Ref, openapi.FormRef)
+		return strings.TrimPrefix(f.Ref, api.FormRef)
 	case f.Items != nil:
 		return "list of " + typeOf(*f.Items)
 	case f.Additional != nil:
