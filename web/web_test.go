@@ -20,6 +20,12 @@ import (
 	"pocketcoder/web/api"
 )
 
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
+
 // server serves the pages, and of the API what needs no other part.
 func server() *web.Server {
 	health := func() api.Health { return api.Health{"log": {State: api.Ready}} }

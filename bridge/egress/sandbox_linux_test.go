@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == inside.Name {
 		os.Exit(inside.Run(os.Args[2:], os.Stderr))
 	}
+	expect.RunAtOnce(6) // most tests wait
 	os.Exit(m.Run())
 }
 

@@ -11,7 +11,14 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/outbox"
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 func TestNoEffectWaitsAfterAReconnectionThatReadyAwaited(t *testing.T) {
 	t.Parallel()

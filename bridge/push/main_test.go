@@ -29,6 +29,12 @@ import (
 	"pocketcoder/projections/projectionstest"
 )
 
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
+
 // system sends notifications with a real log, real read models and real HTTP. Tests append the events of OpenCode.
 type system struct {
 	t           testing.TB

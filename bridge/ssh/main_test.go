@@ -27,6 +27,12 @@ import (
 	"pocketcoder/projections/projectionstest"
 )
 
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
+
 // system is keys over a real log and real read models, and an sshd that gives a shell script.
 type system struct {
 	t        *testing.T

@@ -23,6 +23,12 @@ import (
 	"pocketcoder/ops/expect"
 )
 
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
+
 // system is a scripted OpenCode with everything around it, and a chat whose turn runs.
 type system struct {
 	*bridgetest.System

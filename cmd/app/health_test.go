@@ -14,6 +14,12 @@ import (
 	"pocketcoder/web/api"
 )
 
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
+
 func TestASystemThatRunsAsRootSaysWhatCommandsCanChange(t *testing.T) {
 	t.Parallel()
 	confined, all := rootNote(isolation.Bwrap, "/work"), rootNote(isolation.None, "/work")

@@ -12,6 +12,7 @@ import (
 
 // A loop begins again while the log does not answer, and ends with any other error.
 func TestALoopBeginsAgainWhileTheLogDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	errs := []error{&jetstream.APIError{Code: 503}, &nats.APIError{Code: 503}, context.DeadlineExceeded,
 		errors.New("a secret is not readable")}

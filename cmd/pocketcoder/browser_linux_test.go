@@ -178,6 +178,5 @@ func TestChatsInARepository(t *testing.T) {
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
 	runStages(t, p, stage{"first steps from the setup link to an approved command", firstSteps},
-		stage{"an undo in the terminal asks about a changed file", undoInTheTerminalAsks},
 		stage{"a chat is forked and reverted", long("starts OpenCode again", chatIsForkedAndReverted)})
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,30 +139,42 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	expect.Contains(t, string(body), `"//x is a message"`)
 }
 
-func undoInTheTerminalAsks(t *testing.T, p *process) {
+// bridge/opencode tests what an undo does with the files.
+func TestUndoInTheTerminalAsksAboutAChangedFile(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
+	p := startAPI(t)
 	path := filepath.Join(p.workspace, "terminal.txt")
-	chat := p.chat(t, call("write", map[string]any{"filePath": path, "content": "of the turn\n"})+"\n@@next\n@@say wrote")
-	p.approve(t, chat, 0)
-	p.turnEnds(t, chat)
-	expect.WriteFile(t, path, "of a person\n")
+	chat := p.create(t, "undone")
+	p.turn(t, chat, "write a file", "wrote")
+	p.api.ChangedFiles = []string{path}
+	reverted := 0
+	carryOut := func(kept ...string) (revert string) { // as OpenCode does
+		t.Helper()
+		n := reverted
+		e := p.event(t, chat, events.RevertRequested{}.Kind(), func(events.Event) bool { n--; return n < 0 })
+		reverted++
+		p.api.Append(t, chat, events.EffectDone{Effect: e.ID, Kept: kept})
+		return string(e.Data)
+	}
 	s := p.startConversation(t, chat)
 	s.awaitText("› ")
 	s.typeText("/undo\r")
 	s.awaitText("These files were changed later, or cannot be compared:")
 	s.awaitText(path)
 	s.awaitText("/undo keep leaves them as they are")
-	is.Equal(expect.ReadFile(t, path), "of a person\n")
+	expect.Lacks(t, fmt.Sprint(p.kinds(t.Context(), chat)), events.RevertRequested{}.Kind())
 	s.typeText("/undo keep\r")
+	expect.Lacks(t, carryOut(path), "overwrite")
 	s.awaitText("kept as they are, because they were changed later: " + path)
-	is.Equal(expect.ReadFile(t, path), "of a person\n")
+	p.api.ChangedFiles = nil
 	s.typeText("/redo\r")
+	is.Equal(carryOut(), "{}")
 	s.awaitText("The undone turns are back.")
+	p.api.ChangedFiles = []string{path}
 	s.typeText("/undo overwrite\r")
-	expect.Eventually(t, "the file that the turn made is gone", func() bool {
-		_, err := os.Lstat(path)
-		return errors.Is(err, fs.ErrNotExist)
-	})
+	expect.Contains(t, carryOut(), `"overwrite":true`)
+	s.awaitText("Undone: write a file")
 	s.typeText("/quit\r")
 	s.awaitExit()
 }

@@ -159,6 +159,7 @@ func writeIdle(t *rapid.T, l *log.Log, chats []string, n int, id func(chat strin
 }
 
 func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
+	t.Parallel()
 	l := eventstest.Log(t)
 	tl := follow(t, l)
 	expect.Property(t, func(t *rapid.T) {
@@ -194,6 +195,7 @@ func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
 }
 
 func TestAThousandFollowersAreOneConsumer(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)

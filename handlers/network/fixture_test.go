@@ -14,7 +14,14 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 // networkFixture is a Sandbox for the commands of chat c1, with a running gate.
 type networkFixture struct {

@@ -13,7 +13,14 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(4)
+	m.Run()
+}
 
 func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	t.Parallel()

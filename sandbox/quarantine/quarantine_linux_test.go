@@ -17,6 +17,12 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
+
 // open returns the quarantine of a new workspace, in a directory on another file system than the workspace or not.
 func open(t testing.TB, otherFileSystem, guards bool) *Quarantine {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
 )
@@ -17,6 +18,7 @@ import (
 var chromium chromiumtest.Browser
 
 func TestMain(m *testing.M) {
+	expect.RunAtOnce(6) // most tests wait for Chromium
 	code := m.Run()
 	chromium.Close()
 	os.Exit(code)

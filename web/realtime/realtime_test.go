@@ -10,8 +10,15 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 func TestWireFormatIsPocketBases(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,14 @@ import (
 	"pocketcoder/bridge/channel/email"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 // system has a mailbox.
 type system struct {

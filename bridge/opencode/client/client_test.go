@@ -9,7 +9,15 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 // answering returns a client of a server that answers every request alike.
 func answering(t *testing.T, status int, body string) *Client {

@@ -5,7 +5,14 @@ import (
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/events"
+	"pocketcoder/ops/expect"
 )
+
+// Most tests wait, so more than one per processor run at once.
+func TestMain(m *testing.M) {
+	expect.RunAtOnce(6)
+	m.Run()
+}
 
 // system is a bridgetest.System with helpers for this package.
 type system struct{ *bridgetest.System }
