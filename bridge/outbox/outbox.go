@@ -80,7 +80,6 @@ type Loop[T any] struct {
 	Most int
 	Drop func(ctx context.Context, e Effect[T]) error
 
-	Woken <-chan struct{} // what else may have changed the open effects; may be nil
 	// Ready waits until effects can be tried. The channel that it returns is closed when effects that failed may be
 	// tried again at once. It may be nil.
 	Ready func(ctx context.Context) (<-chan struct{}, error)
@@ -224,7 +223,6 @@ func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 		end()
 	case <-l.reset:
 		l.forgetPauses()
-	case <-l.Woken:
 	case <-awake:
 	}
 	for { // several tries may have ended
