@@ -169,8 +169,8 @@ func untilTomorrow(now time.Time) time.Duration {
 // errHeld means that a budget holds back a message. errUnknownBudgets means that the budgets could not be read.
 var errHeld, errUnknownBudgets = errors.New("a budget holds the message back"), errors.New("check budgets")
 
-// checkBudgets returns errHeld if a budget holds back a message that was never sent. It then also records the reason for
-// the other messages of its chat, because one that was written after a denial asks for more again.
+// checkBudgets returns errHeld if a budget holds back a message that was never sent. It then records the reason for all
+// messages of its chat, because one that was written after a denial asks for more again.
 func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage,
 	all []projections.PendingMessage) error {
 	held, err := o.hold(ctx, m)

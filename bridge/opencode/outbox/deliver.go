@@ -46,11 +46,11 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	return open, err
 }
 
-// deliver tries to send a message, and records the result unless another try may help. next are the messages of its chat
-// that a budget holds back too. deliver appends the ids of a message before it sends the message, so OpenCode recognizes
-// a message that is sent again after a crash. It sends nothing if OpenCode has reported the message already, or if the
-// chat was deleted. It returns errHeld if a budget holds back a new message, errChanged if a person has changed the
-// queue of the chat after seen, and a log.Unavailable while the log does not store commands.
+// deliver tries to send a message, and records the result unless another try may help. next are the messages of its
+// chat that a budget holds back too. deliver appends the ids of a message before it sends the message, so OpenCode
+// recognizes a message that is sent again after a crash. It sends nothing if OpenCode has reported the message already,
+// or if the chat was deleted. It returns errHeld if a budget holds back a new message, errChanged if a person has
+// changed the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
 func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, next []projections.PendingMessage,
 	seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)

@@ -44,7 +44,7 @@ func inTurn(e *effect)    { e.Of.message.Free = false } // a turn of the chat ru
 func steered(e *effect)   { e.Of.message.Delivery = events.DeliverySteer }
 func sent(e *effect)      { e.Of.message.EngineMessage = "msg_1" } // it is tried again
 func moved(e *effect)     { e.Of.message.First = 100 }             // up in its queue
-func waiting(e *effect)   { e.After = now.Add(time.Second) }       // for its next try, or because a budget holds it back
+func waiting(e *effect)   { e.After = now.Add(time.Second) }       // for its next try, or for a budget
 func succeeded(e *effect) { e.Succeeded = true }
 
 func TestPlan(t *testing.T) {

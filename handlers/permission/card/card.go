@@ -58,7 +58,7 @@ type Detail struct{ Name, Value string }
 // Line describes the request on one line.
 func (c Card) Line() string {
 	if c.IsCommand {
-		return "Run " + oneLine(c.Text)
+		return "Run " + display.OneLine(c.Text, maxLine)
 	}
 	return c.Title
 }
@@ -190,7 +190,7 @@ func (c *Card) change(r Request) {
 func (c *Card) use(r Request) {
 	subject := r.Subject()
 	c.Text = cmp.Or(subject, onLines(r.Patterns), r.Message, r.Permission)
-	switch name := oneLine(c.Text); r.Permission {
+	switch name := display.OneLine(c.Text, maxLine); r.Permission {
 	case events.KindRead:
 		c.Title = "Read " + path.Base(name)
 	case events.KindWebfetch:
@@ -271,11 +271,3 @@ func indented(object string) string {
 
 // maxLine is the longest line, in runes.
 const maxLine = 200
-
-func oneLine(text string) string {
-	line := []rune(strings.Join(strings.Fields(text), " "))
-	if len(line) > maxLine {
-		return string(line[:maxLine-1]) + "…"
-	}
-	return string(line)
-}
