@@ -29,7 +29,7 @@ func (h *Hub) queue(ctx context.Context) error {
 		return nil
 	}
 	seq := h.Model.Seq()
-	all, err := h.Model.PendingChannelMessages(ctx, h.looked, time.Now().UTC().Format(events.TimeFormat))
+	all, err := h.Model.PendingChannelMessages(ctx, h.looked, events.FormatTime(time.Now()))
 	if err != nil {
 		return err
 	}

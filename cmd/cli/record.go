@@ -18,6 +18,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 )
@@ -306,7 +307,7 @@ func (r *Records) value(ctx context.Context, f record.Field, text string) (any, 
 		return r.related(ctx, f.Relation, text)
 	case f.Kind == record.Date:
 		if d, err := time.ParseDuration(text); err == nil {
-			return record.FormatTime(time.Now().Add(d)), nil
+			return events.FormatTime(time.Now().Add(d)), nil
 		}
 	}
 	return f.Parse(text, r.Given["time_zone"])

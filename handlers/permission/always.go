@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 )
 
@@ -261,7 +260,7 @@ func (c AllowAlways) check(proposed *ruleProposal) error {
 		return nil
 	}
 	lasts, err := duration("for", c.For)
-	proposed.expires = record.FormatTime(time.Now().Add(lasts))
+	proposed.expires = events.FormatTime(time.Now().Add(lasts))
 	return err
 }
 
