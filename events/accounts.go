@@ -4,6 +4,7 @@ package events
 
 import (
 	"encoding/json"
+	"net/netip"
 	"time"
 )
 
@@ -36,6 +37,17 @@ type PasswordChanged struct {
 type Client struct {
 	Address string `json:"address,omitempty"` // IP
 	Device  string `json:"device,omitempty"`  // User-Agent
+}
+
+// Network returns the address, by which requests are limited. Of an IPv6 address it returns the first 64 bits, because
+// one subscriber has all addresses below them.
+func (c Client) Network() string {
+	address, err := netip.ParseAddr(c.Address)
+	if err != nil || address.Unmap().Is4() {
+		return c.Address
+	}
+	prefix, _ := address.Prefix(64) // every IPv6 address has one
+	return prefix.String()
 }
 
 // SessionOpened is a successful login.

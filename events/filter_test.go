@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"pgregory.net/rapid"
 
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 func TestFilterFromOutside(t *testing.T) {
@@ -47,7 +47,7 @@ func TestFilterMeansWhatTheServerMeans(t *testing.T) {
 	}
 	word := rapid.SampledFrom([]string{"evt", "chat", "a", "b"})
 	wild := rapid.SampledFrom([]string{"evt", "chat", "a", "*", "*"})
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		subject := rapid.SliceOfN(word, 1, 6).Draw(t, "subject")
 		filter := rapid.SliceOfN(wild, 1, 6).Draw(t, "filter")
 		if rapid.Bool().Draw(t, "rest") {

@@ -15,21 +15,23 @@ import (
 
 type Chat struct {
 	store.Record
-	Title       string `db:"title" json:"title"`
-	Session     string `db:"ai_engine_session_id" json:"ai_engine_session_id"` // the last session that was bound to it
-	EngineType  string `db:"engine_type" json:"engine_type"`
-	Engine      string `db:"engine" json:"engine"`
-	User        string `db:"user" json:"user"` // owner; empty for an adopted chat
-	Agent       string `db:"agent" json:"agent"`
-	LastActive  string `db:"last_active" json:"last_active"`
-	Preview     string `db:"preview" json:"preview"` // the newest text, as one line without Markdown
-	Turn        string `db:"turn" json:"turn"`       // side that must act: user, assistant
-	Description string `db:"description" json:"description"`
-	Archived    bool   `db:"archived" json:"archived"`
-	Tags        string `db:"tags" json:"tags"`
-	Adopted     bool   `db:"adopted" json:"adopted"`
-	Titled      bool   `db:"titled" json:"-"` // the title does not follow that of the session
-	Outbox      int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
+	Title      string `db:"title" json:"title"`
+	Session    string `db:"ai_engine_session_id" json:"ai_engine_session_id"` // the last session that was bound to it
+	EngineType string `db:"engine_type" json:"engine_type"`
+	Engine     string `db:"engine" json:"engine"`
+	User       string `db:"user" json:"user"` // owner; empty for an adopted chat
+	Agent      string `db:"agent" json:"agent"`
+	LastActive string `db:"last_active" json:"last_active"`
+	Preview    string `db:"preview" json:"preview"` // the newest text, as one line without Markdown
+	Turn       string `db:"turn" json:"turn"`       // side that must act: user, assistant
+	// sequence of the event since which it is this side's turn, 0 before the first
+	TurnPosition int64  `db:"turn_position" json:"turn_position"`
+	Description  string `db:"description" json:"description"`
+	Archived     bool   `db:"archived" json:"archived"`
+	Tags         string `db:"tags" json:"tags"`
+	Adopted      bool   `db:"adopted" json:"adopted"`
+	Titled       bool   `db:"titled" json:"-"` // the title does not follow that of the session
+	Outbox       int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
 	// ids of the messages of a person that wait, in order, with a space between them
 	Queue string `db:"queue" json:"-"`
 	Holds bool   `db:"holds" json:"-"` // a stop may hold messages of the queue

@@ -9,6 +9,7 @@ CREATE TABLE chats(
   last_active          TEXT NOT NULL,
   preview              TEXT NOT NULL,    -- one line of what was said last, without Markdown, at most 120 runes
   turn                 TEXT NOT NULL,    -- user, assistant
+  turn_position        INTEGER NOT NULL, -- sequence of the event since which it is this side's turn, 0 before the first
   description          TEXT NOT NULL,
   archived             INTEGER NOT NULL,
   tags                 TEXT NOT NULL,

@@ -83,11 +83,20 @@ func (t *tables) putPart(e events.Event, session, engineMessage string, p part) 
 // deny records that a request of a call of a message was denied without a reason, or that a question of it was
 // dismissed: OpenCode ends the turn.
 func (t *tables) deny(chat, engineMessage string) {
+	t.changeDenial(chat, engineMessage, func(m *Message) { m.Denied = true })
+}
+
+// reject records that a request of a call of a message was rejected in OpenCode. With a reason the turn goes on.
+func (t *tables) reject(chat, engineMessage string) {
+	t.changeDenial(chat, engineMessage, func(m *Message) { m.Rejected = true })
+}
+
+func (t *tables) changeDenial(chat, engineMessage string, change func(*Message)) {
 	m, found := t.messages.Get(t.messageID(engineMessage))
-	if !found || m.Chat != chat || m.Denied {
+	if !found || m.Chat != chat {
 		return
 	}
-	m.Denied = true
+	change(&m)
 	m.Ending = m.step().Ending()
 	t.messages.Put(m)
 	if s, found := t.sessions.Get(m.Session); found {

@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -83,7 +82,7 @@ func shownRows(r *rapid.T, m *projections.Model) map[rowKey]string {
 func TestFeedReportsTheRowsThatChanged(t *testing.T) {
 	t.Parallel()
 	names, log := recordings(t), longEnough(t)
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)

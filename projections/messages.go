@@ -52,7 +52,9 @@ type Message struct {
 	Calls  int64            `db:"calls" json:"-"` // parts that are tool calls
 	Ends   int64            `db:"ends" json:"-"`  // parts that say that it is over
 	// a request of a call was denied without a reason, or a question was dismissed
-	Denied   bool  `db:"denied" json:"-"`
+	Denied bool `db:"denied" json:"-"`
+	// a request of a call was rejected in OpenCode, which does not report the reason
+	Rejected bool  `db:"rejected" json:"-"`
 	Position int64 `db:"position" json:"position"` // order within the chat
 	// sequence of the event that wrote it or a part of it last: the end of a command changes its marks, but does not
 	// make it unread
@@ -112,7 +114,8 @@ func (m Message) step() turnstate.Step {
 	}
 	s := turnstate.Step{Outcome: m.EngineStatus, Infrastructure: m.ErrorDomain == domainInfrastructure,
 		Error: opencode.Error{RawMessage: []byte(m.ErrorPayload)}.Name(), Finish: m.Finish, Agent: m.Agent,
-		HasText: m.Texts > 0, HasCall: m.Calls > 0, IsWhole: m.Ends > 0, IsDenied: m.Denied}
+		HasText: m.Texts > 0, HasCall: m.Calls > 0, IsWhole: m.Ends > 0, IsDenied: m.Denied,
+		IsRejected: m.Rejected}
 	if s.Outcome == statusProcessing {
 		s.Outcome = ""
 	}

@@ -38,6 +38,7 @@ CREATE TABLE messages(
   calls                 INTEGER NOT NULL, -- those that are tool calls
   ends                  INTEGER NOT NULL, -- those that say that it is over
   denied                INTEGER NOT NULL, -- a request of a call was denied without a reason, or a question dismissed
+  rejected              INTEGER NOT NULL, -- a request of a call was rejected in OpenCode, which does not report the reason
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none
   created               TEXT NOT NULL,

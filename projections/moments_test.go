@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
-	"pocketcoder/projections/moments"
 )
 
 // count returns the number of rows of a table.
@@ -29,7 +28,7 @@ func count(t testing.TB, db dbx.Builder, of string) (n int) {
 // asOf returns the text of every message of a chat as it stood after seq.
 func asOf(t testing.TB, log *log.Log, seq uint64) (texts []string, err error) {
 	t.Helper()
-	err = moments.At(t.Context(), log, chatID, seq, func(db dbx.Builder, _ events.Event) error {
+	err = projections.MomentAt(t.Context(), log, chatID, seq, func(db dbx.Builder, _ events.Event) error {
 		return db.NewQuery("SELECT submitted || ' ' || user_message_status FROM messages ORDER BY position").Column(&texts)
 	})
 	return texts, err
@@ -49,7 +48,7 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		seqs = append(seqs, seq)
 	}
 	_, err = asOf(t, log, seqs[0])
-	is.True(errors.Is(err, moments.ErrNoChat))
+	is.True(errors.Is(err, projections.ErrNoChat))
 	for i, want := range []string{"", "pending", "failed", "failed,pending", "failed,pending"} {
 		texts, err := asOf(t, log, seqs[1]+uint64(i))
 		is.NoErr(err)
@@ -59,12 +58,12 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		}
 		is.Equal(strings.Join(got, ","), want)
 	}
-	is.NoErr(moments.At(t.Context(), log, chatID, seqs[4], func(db dbx.Builder, _ events.Event) error {
+	is.NoErr(projections.MomentAt(t.Context(), log, chatID, seqs[4], func(db dbx.Builder, _ events.Event) error {
 		is.Equal(count(t, db, "chats"), 1) // this one alone
 		return nil
 	}))
-	is.Equal(moments.At(t.Context(), log, chatID, seqs[4], func(dbx.Builder, events.Event) error { return sql.ErrNoRows }),
-		sql.ErrNoRows)
+	is.Equal(projections.MomentAt(t.Context(), log, chatID, seqs[4],
+		func(dbx.Builder, events.Event) error { return sql.ErrNoRows }), sql.ErrNoRows)
 }
 
 func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
@@ -80,7 +79,7 @@ func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
 		feed(t, m, all[m.Seq():n]...)
 		var then, now string
 		is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return db.NewQuery(query).Row(&now) }))
-		is.NoErr(moments.At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder, _ events.Event) error {
+		is.NoErr(projections.MomentAt(t.Context(), l, chatID, uint64(n), func(db dbx.Builder, _ events.Event) error {
 			return db.NewQuery(query).Row(&then)
 		}))
 		is.Equal(then, now)
@@ -127,7 +126,7 @@ func BenchmarkAt(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		err := moments.At(b.Context(), log, chatID, last, func(dbx.Builder, events.Event) error { return nil })
+		err := projections.MomentAt(b.Context(), log, chatID, last, func(dbx.Builder, events.Event) error { return nil })
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -154,14 +153,14 @@ func TestMomentsFollowEachOther(t *testing.T) {
 		return nil
 	})
 	is.NoErr(err)
-	c := moments.NewCache(l)
+	c := projections.NewMomentCache(l)
 	is.NoErr(c.Show(t.Context(), chatID, want[3], len(all), func(db dbx.Builder, last events.Event) error {
 		got = append(got, last.Seq)
 		end = text(db)
 		if len(got)%10 != 0 { // computing each takes seconds
 			return nil
 		}
-		is.NoErr(moments.At(t.Context(), l, chatID, last.Seq, func(alone dbx.Builder, _ events.Event) error {
+		is.NoErr(projections.MomentAt(t.Context(), l, chatID, last.Seq, func(alone dbx.Builder, _ events.Event) error {
 			is.Equal(text(db), text(alone)) // the same as if it were computed alone
 			return nil
 		}))

@@ -246,6 +246,7 @@ func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error 
 		if b.Reply == "reject" {
 			p.decide(events.Denied, e)
 			p.Reason = "rejected in OpenCode: by another client, or together with another request of the session"
+			t.reject(p.Chat, p.EngineMessage)
 		} else {
 			p.decide(events.Authorized, e)
 			p.Reason = "allowed in OpenCode by another client"

@@ -2,7 +2,8 @@
 // configuration records) from the events in the log, and from nothing else.
 //
 // Each read model has a .go file with its rows, the function that updates them and its queries, and a .sql file with
-// its table. The package store keeps the tables in one SQLite file and follows the log.
+// its table. The package store keeps the tables in one SQLite file and follows the log. MomentAt and MomentCache
+// compute the read models of one chat as they were after any of its events.
 //
 // Promises:
 //   - An update depends on the event and the tables alone: no clock, no randomness, no I/O. The same log therefore
@@ -11,8 +12,9 @@
 //   - An event that does not fit the tables is set aside in dead_letters with its error. The others are applied.
 //   - A removed row stays in its table, marked as removed.
 //
-// The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. A decision must not
-// depend on a read model, because it can be behind the log. The file decisions.go names the exceptions.
+// The package must not know its callers (HTTP, terminal, bridge) or who may see a chat, and it never appends to the
+// log. A decision must not depend on a read model, because it can be behind the log. The file decisions.go names the
+// exceptions.
 package projections
 
 import (

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/store"
@@ -128,7 +127,7 @@ func crashed(r *rapid.T, m *projections.Model, from, to string, log *log.Log) *p
 func TestAnyBatchingRedeliveryAndRestartGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	names, log := recordings(t), longEnough(t)
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		base, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)
@@ -178,7 +177,7 @@ func TestAnyOrderAndDuplicatesOfDurableEventsGiveTheSameMessages(t *testing.T) {
 		})
 	}
 	log := longEnough(t)
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(r, "recording")
 		inOrder := histories[name]
 		shuffled := rapid.Permutation(append(slices.Clone(inOrder),

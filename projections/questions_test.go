@@ -13,7 +13,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 )
 
@@ -146,7 +145,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	asked := slices.IndexFunc(talk, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
 	id := payload(talk[asked]).(events.QuestionAsk).ID
 	s, log := &eventBuilder{t: t}, longEnough(t)
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		all := slices.Clone(talk)
 		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]events.Event{s.interrupts(id), talk[asked]}), 0, 5).Draw(r,
 			"again") {

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 	"pocketcoder/projections"
 	"pocketcoder/projections/projectionstest"
 )
@@ -36,7 +35,7 @@ func TestContextNamesChatPersonAgentAndWorkspace(t *testing.T) {
 
 func TestContextIsShortAndWellFormed(t *testing.T) {
 	t.Parallel()
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[<>&"'a-z ]{0,400}`))
 		c := projections.TurnContext{Chat: text.Draw(r, "chat"), Person: text.Draw(r, "person"), Agent: text.Draw(r, "agent"),
 			Workspace: text.Draw(r, "workspace")}

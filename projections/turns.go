@@ -189,8 +189,8 @@ func (t *tables) beginTurn(c Chat, own Session) string {
 	return id
 }
 
-// setCurrent sets whose turn it is in a chat, and its current turn: the one that runs, else the next one that is on its
-// way to OpenCode, else the last one that ended.
+// setCurrent sets whose turn it is in a chat, since when, and its current turn: the one that runs, else the next one
+// that is on its way to OpenCode, else the last one that ended.
 func (t *tables) setCurrent(c *Chat, running string, waiting []string) {
 	if c.Current = cmp.Or(running, c.LastEnded); running == "" && c.Outbox > 0 {
 		for _, id := range waiting {
@@ -200,9 +200,12 @@ func (t *tables) setCurrent(c *Chat, running string, waiting []string) {
 			}
 		}
 	}
-	c.Turn = TurnUser
+	turn := TurnUser
 	if current, _ := t.turns.Get(c.Current); !current.IsOver() {
-		c.Turn = TurnAssistant
+		turn = TurnAssistant
+	}
+	if c.Turn != turn {
+		c.Turn, c.TurnPosition = turn, t.tx.Seq()
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
@@ -48,8 +48,8 @@ func TestVersionsOfANoteAreReadAndRestored(t *testing.T) {
 	_, ann := s.User(t, "ann", "user")
 	_, bot := s.User(t, "bot", "agent")
 	_, root := s.User(t, "root", "admin")
-	_, agent := s.Call(t, root, "POST", webtest.RecordsPath("ai_agents"), webtest.Object{"name": "Reviewer"})
-	written := webtest.Object{"agent": agent["id"], "name": "plan", "content": "one"}
+	_, reviewer := s.Call(t, root, "POST", webtest.RecordsPath("ai_agents"), webtest.Object{"name": "Reviewer"})
+	written := webtest.Object{"agent": reviewer["id"], "name": "plan", "content": "one"}
 	status, made := s.Call(t, root, "POST", webtest.RecordsPath("agent_notes"), written)
 	is.Equal(status, http.StatusOK)
 	at := webtest.RecordsPath("agent_notes") + "/" + made["id"].(string)
@@ -61,7 +61,7 @@ func TestVersionsOfANoteAreReadAndRestored(t *testing.T) {
 	versions := "/api/agents/Reviewer/notes/plan/versions"
 	status, _ = s.Call(t, ann, "GET", versions, nil)
 	is.Equal(status, http.StatusForbidden)
-	var list []note.Version
+	var list []agent.NoteVersion
 	status, body := s.Raw(t, bot, "GET", versions, nil)
 	is.NoErr(json.Unmarshal(body, &list))
 	is.Equal([]any{status, len(list)}, []any{http.StatusOK, 2})

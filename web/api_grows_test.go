@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/ops/expect"
 	"pocketcoder/web"
-	"pocketcoder/web/openapi"
+	"pocketcoder/web/api"
 )
 
 var update = flag.Bool("update", false, "accept the API as it is now")
@@ -46,7 +46,7 @@ func TestTheAPIOnlyGrows(t *testing.T) {
 }
 
 // apiLines returns a line for each route and each form.
-func apiLines(d openapi.Document) (lines []string) {
+func apiLines(d api.Document) (lines []string) {
 	add := func(name string, facts []string) {
 		slices.Sort(facts)
 		lines = append(lines, name+"  "+strings.Join(facts, " "))
@@ -103,7 +103,7 @@ func factsOf(lines []string) (all []string) {
 	return all
 }
 
-func contentsOf(name string, content map[string]openapi.Media) string {
+func contentsOf(name string, content map[string]api.Media) string {
 	var all []string
 	for media, of := range content {
 		all = append(all, media+":"+typeOf(of.Schema))
@@ -112,10 +112,10 @@ func contentsOf(name string, content map[string]openapi.Media) string {
 	return name + "=" + strings.Join(all, ",")
 }
 
-func typeOf(f openapi.Form) string {
+func typeOf(f api.Form) string {
 	switch {
 	case f.Ref != "":
-		return strings.TrimPrefix(f.Ref, openapi.FormRef)
+		return strings.TrimPrefix(f.Ref, api.FormRef)
 	case f.Items != nil:
 		return "[]" + typeOf(*f.Items)
 	case f.Additional != nil:

@@ -24,18 +24,17 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/webtest"
 )
 
 // operation is one of the description, with where it is.
 type operation struct {
-	openapi.Operation
+	api.Operation
 	method, path string
 }
 
 // operations are those of the description, by path.
-func operations(d openapi.Document) (list []operation) {
+func operations(d api.Document) (list []operation) {
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
 			list = append(list, operation{d.Paths[path][method], strings.ToUpper(method), path})
@@ -240,7 +239,7 @@ func connected(s *webtest.System, t *testing.T) string {
 }
 
 // request makes one of the operation, with all its parameters or those that are required.
-func (o operation) request(t *testing.T, d openapi.Document, s *webtest.System, fixtures map[string]any,
+func (o operation) request(t *testing.T, d api.Document, s *webtest.System, fixtures map[string]any,
 	complete bool) *http.Request {
 	t.Helper()
 	path, query, headers := o.path, url.Values{}, http.Header{}
@@ -274,13 +273,13 @@ func (o operation) request(t *testing.T, d openapi.Document, s *webtest.System, 
 }
 
 // made makes up a value of a form.
-func made(d openapi.Document, f openapi.Form, name string, fixtures map[string]any, complete bool) any {
+func made(d api.Document, f api.Form, name string, fixtures map[string]any, complete bool) any {
 	if value, known := fixtures[name]; known {
 		return value
 	}
 	switch {
 	case len(f.AnyOf) > 0: // by collection
-		i := slices.IndexFunc(f.AnyOf, func(one openapi.Form) bool {
+		i := slices.IndexFunc(f.AnyOf, func(one api.Form) bool {
 			return strings.HasSuffix(one.Ref, fmt.Sprintf("/%sInput", fixtures["collection"]))
 		})
 		return made(d, f.AnyOf[max(i, 0)], name, fixtures, complete)
@@ -309,7 +308,7 @@ func made(d openapi.Document, f openapi.Form, name string, fixtures map[string]a
 }
 
 // check compares an answer with the description.
-func (o operation) check(t *testing.T, d openapi.Document, answer *http.Response) {
+func (o operation) check(t *testing.T, d api.Document, answer *http.Response) {
 	t.Helper()
 	is := is.New(t)
 	described, found := o.Responses[fmt.Sprint(answer.StatusCode)]
@@ -340,7 +339,7 @@ func (o operation) check(t *testing.T, d openapi.Document, answer *http.Response
 }
 
 // differs says where a value is not of a form; nowhere is empty.
-func differs(d openapi.Document, f openapi.Form, value any) string {
+func differs(d api.Document, f api.Form, value any) string {
 	if len(f.AnyOf) > 0 {
 		var reasons []string
 		for _, one := range f.AnyOf {
@@ -380,7 +379,7 @@ func differs(d openapi.Document, f openapi.Form, value any) string {
 	return ""
 }
 
-func objectDiffers(d openapi.Document, f openapi.Form, object map[string]any) string {
+func objectDiffers(d api.Document, f api.Form, object map[string]any) string {
 	if f.Type != "" && f.Type != "object" {
 		return fmt.Sprintf(" is an object, want %s", f.Type)
 	}

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/openapi"
+	"pocketcoder/web/api"
 	"pocketcoder/web/webtest"
 )
 
@@ -202,11 +202,11 @@ func TestValuesOfAnotherTypeAreRefusedByName(t *testing.T) {
 
 // bodyForm is a form of an operation's body, of one collection or of none in particular.
 type bodyForm struct {
-	openapi.Form
+	api.Form
 	collection string
 }
 
-func forms(d openapi.Document, o operation) (list []bodyForm) {
+func forms(d api.Document, o operation) (list []bodyForm) {
 	form := o.Body.Content["application/json"].Schema
 	if len(form.AnyOf) == 0 {
 		return []bodyForm{{d.Components.Resolve(form), ""}}

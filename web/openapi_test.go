@@ -13,7 +13,7 @@ import (
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
 	"pocketcoder/web"
-	"pocketcoder/web/openapi"
+	"pocketcoder/web/api"
 	"pocketcoder/web/records"
 )
 
@@ -67,7 +67,7 @@ func TestDescriptionIsOpenAPI(t *testing.T) {
 	}
 }
 
-func checkParameters(t *testing.T, path string, o openapi.Operation) {
+func checkParameters(t *testing.T, path string, o api.Operation) {
 	t.Helper()
 	is := is.New(t)
 	seen, inPath := map[string]bool{}, []string{}
@@ -91,7 +91,7 @@ func checkParameters(t *testing.T, path string, o openapi.Operation) {
 	is.Equal(strings.Join(wildcards, " "), strings.Join(inPath, " ")) // the wildcards of the path, each of them
 }
 
-func checkBodies(t *testing.T, d openapi.Document, o openapi.Operation) {
+func checkBodies(t *testing.T, d api.Document, o api.Operation) {
 	t.Helper()
 	is := is.New(t)
 	if o.Body != nil {
@@ -110,7 +110,7 @@ func checkBodies(t *testing.T, d openapi.Document, o openapi.Operation) {
 	}
 }
 
-func checkContent(t *testing.T, d openapi.Document, content map[string]openapi.Media) {
+func checkContent(t *testing.T, d api.Document, content map[string]api.Media) {
 	t.Helper()
 	for media, m := range content {
 		is.New(t).True(strings.Count(media, "/") == 1)
@@ -118,13 +118,13 @@ func checkContent(t *testing.T, d openapi.Document, content map[string]openapi.M
 	}
 }
 
-func checkForm(t *testing.T, d openapi.Document, f openapi.Form) {
+func checkForm(t *testing.T, d api.Document, f api.Form) {
 	t.Helper()
 	is := is.New(t)
 	is.True(slices.Contains([]string{"", "string", "number", "integer", "boolean", "object", "array"}, f.Type))
 	is.Equal(f.Type == "array", f.Items != nil)
 	if f.Ref != "" {
-		name, _ := strings.CutPrefix(f.Ref, openapi.FormRef)
+		name, _ := strings.CutPrefix(f.Ref, api.FormRef)
 		_, found := d.Components.Schemas[name]
 		is.True(found) // the form that is referred to
 	}
@@ -138,7 +138,7 @@ func checkForm(t *testing.T, d openapi.Document, f openapi.Form) {
 	}
 	is.Equal(len(slices.Compact(slices.Sorted(slices.Values(f.Required)))), len(f.Required)) // each once
 	parts := slices.Concat(f.AnyOf, slices.Collect(maps.Values(f.Properties)))
-	for _, part := range []*openapi.Form{f.Items, f.Additional} {
+	for _, part := range []*api.Form{f.Items, f.Additional} {
 		if part != nil {
 			parts = append(parts, *part)
 		}
@@ -172,8 +172,8 @@ func TestDescriptionHasEveryCollection(t *testing.T) {
 		}
 	}
 	title := d.Components.Schemas["chatsInput"].Properties["title"]
-	is.Equal(title, openapi.Form{Type: "string"})
-	is.Equal(d.Components.Schemas["chats"].Properties["preview"], openapi.Form{Type: "string", ReadOnly: true})
+	is.Equal(title, api.Form{Type: "string"})
+	is.Equal(d.Components.Schemas["chats"].Properties["preview"], api.Form{Type: "string", ReadOnly: true})
 	_, written := d.Components.Schemas["chatsInput"].Properties["preview"]
 	is.True(!written) // by clients
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/channel"
@@ -30,7 +29,6 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
@@ -39,7 +37,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/ports"
@@ -54,7 +51,7 @@ type Options struct {
 	Log      *log.Log
 	Conn     *nats.Conn // may read what the streams are, and may call workers
 	Pool     string     // of the workers
-	Tail     *tail.Tail
+	Tail     *log.Tail
 	Model    *projections.Model
 	Chats    *chat.Chats
 	Records  *record.Records
@@ -116,7 +113,7 @@ func New(o Options) *Server {
 		Delegates: &routes.Delegates{API: core, Delegates: o.Delegates},
 		Schedules: &routes.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews},
 		Agents: &routes.Agents{API: core, Files: agent.Agents{Records: o.Records},
-			Notes: note.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
+			Notes: agent.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals},
 		Channels: &routes.Channels{API: core, Channels: o.Channels},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
 		Shells:   &routes.Shells{API: core, Conn: o.Conn},
@@ -148,7 +145,7 @@ func (s *Server) Routes() http.Handler { return s.API.Handler(s.routes()...) }
 // Local serves the API to the operator of the machine, who needs no token.
 func (s *Server) Local() http.Handler { return api.AsOperator(s.Routes()) }
 
-func (s *Server) Document() openapi.Document { return s.API.Document(s.routes()...) }
+func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) }
 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {

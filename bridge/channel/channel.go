@@ -205,8 +205,12 @@ func (h *Hub) connect(ctx context.Context) error {
 			continue
 		}
 		token, err := h.Channels.Records.Secret(ctx, channel.Collection, c.ID)
-		if err != nil {
-			return err
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil { // it is read again soon; the other channels do not wait
+			h.Logger.Error("read the token of a channel", "channel", c.Name, "err", err)
+			continue
 		}
 		if now != nil {
 			now.stop()

@@ -23,7 +23,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/network"
@@ -72,7 +71,7 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 	is.NoErr(err)
 	w := &proxyFixture{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(),
 		logged: &expect.Buffer{}}
-	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: tail.New(eventLog)}
+	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: log.NewTail(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
 	w.QuietFor(quiet)

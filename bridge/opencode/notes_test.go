@@ -17,8 +17,8 @@ import (
 	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
@@ -55,7 +55,7 @@ func (s *system) save(collection, id, fields string) {
 }
 
 func (s *system) saveNote(name, content string) {
-	s.save(note.Collection, note.Note{Agent: "a1", Name: name}.ID(),
+	s.save(agent.NotesCollection, agent.Note{Agent: "a1", Name: name}.ID(),
 		`{"agent":"a1","name":"`+name+`","content":"`+content+`"}`)
 }
 
@@ -85,7 +85,7 @@ func (s *system) file(name string) string {
 
 // stored returns the notes as NAME=CONTENT.
 func (s *system) stored() string {
-	all, err := record.All[note.Note](s.t.Context(), s.Records, note.Collection)
+	all, err := record.All[agent.Note](s.t.Context(), s.Records, agent.NotesCollection)
 	is.New(s.t).NoErr(err)
 	var list []string
 	for _, r := range all {
@@ -155,8 +155,8 @@ func TestTheFileOfADeletedNoteIsRemoved(t *testing.T) {
 	s.saveNote("style", "two")
 	s.sync()
 	for _, name := range []string{"plan", "style"} {
-		_, err := s.Records.Delete(t.Context(), record.Delete{Collection: note.Collection,
-			Record: note.Note{Agent: "a1", Name: name}.ID()})
+		_, err := s.Records.Delete(t.Context(), record.Delete{Collection: agent.NotesCollection,
+			Record: agent.Note{Agent: "a1", Name: name}.ID()})
 		is.NoErr(err)
 	}
 	s.write("style.md", "changed meanwhile")
@@ -173,7 +173,7 @@ func TestManyOtherFilesHideNoNote(t *testing.T) {
 	s.write("plan.md", "one")
 	s.sync()
 	s.write("plan.md", "two")
-	for i := range 50 * note.MaxNotes {
+	for i := range 50 * agent.MaxNotes {
 		s.write(fmt.Sprint(i), "")
 	}
 	s.sync()
@@ -191,7 +191,7 @@ func TestAFileThatCannotBeANoteStaysAndIsReportedOnce(t *testing.T) {
 	expect.WriteFile(t, outside, "outside")
 	inside := filepath.Join(s.Workspace, ".env")
 	expect.WriteFile(t, inside, "inside")
-	long := strings.Repeat("x", note.MaxContent+1)
+	long := strings.Repeat("x", agent.MaxNoteContent+1)
 	s.write("large.md", long)
 	s.write("binary.md", "\xff\xfe")
 	s.write("bad name.md", "text")

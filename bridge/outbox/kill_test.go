@@ -18,7 +18,6 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
@@ -168,7 +167,7 @@ var kinds = map[string]kind{
 		repeats: true, outcomes: count(events.UserSubject("*", "notification.sent")),
 		prepare: func(t *testing.T, s *bridgetest.System, o *outside) {
 			save(t, s, record.Save{Collection: "devices", Record: "d1", Set: record.Fields(map[string]any{"user": "u1",
-				"name": "phone", "push_service": service.UnifiedPush, "push_token": o.URL + "/topic", "is_active": true})})
+				"name": "phone", "push_service": push.UnifiedPush, "push_token": o.URL + "/topic", "is_active": true})})
 		},
 		open: func(t *testing.T, s *bridgetest.System) {
 			e, err := events.NewUser("u1", events.ActorSystem, events.NotificationQueued{Notification: events.NewID(),
@@ -179,7 +178,7 @@ var kinds = map[string]kind{
 			secrets, err := secret.Open(t.Context(), s.NC, 1)
 			s.Must(err)
 			return background(t, (&push.Push{Log: s.Log, Secrets: secrets, Model: s.Model, Records: s.Records, Logger: quiet,
-				Sender: service.Sender{AllowPrivate: true}, Present: func(_, _ string) bool { return false },
+				Sender: push.Sender{AllowPrivate: true}, Present: func(_, _ string) bool { return false },
 				RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter}).Run)
 		},
 	},

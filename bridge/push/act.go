@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -47,15 +46,15 @@ func actionKey(token string) string {
 }
 
 // buttons creates the buttons of a permission request: approve if the notification shows all of it, and deny.
-func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (list []service.Button, err error) {
-	if n.Permission == "" || d.Service == service.FCM {
+func (p *Push) buttons(ctx context.Context, d Device, n events.Notice) (list []Button, err error) {
+	if n.Permission == "" || d.Service == fcm {
 		return nil, nil
 	}
 	offer := func(name, title string, decision events.Decision) error {
 		b := make([]byte, actionTokenBytes)
 		rand.Read(b)
 		token := base64.RawURLEncoding.EncodeToString(b)
-		list = append(list, service.Button{Action: name, Title: title, URL: p.Sender.URL + "/api/pocketcoder/act/" + token})
+		list = append(list, Button{Action: name, Title: title, URL: p.Sender.URL + "/api/pocketcoder/act/" + token})
 		return p.storeAction(ctx, token, action{
 			Chat: n.Chat, Permission: n.Permission, Request: n.Request, Files: n.Files, Decision: decision, User: d.User,
 			Device: d.ID, Expires: time.Now().Add(actionLife).UTC(),

@@ -12,7 +12,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/expect"
@@ -311,7 +310,7 @@ func TestTheRelayReceivesTheMessage(t *testing.T) {
 	is := is.New(t)
 	r := newReceiver(t, nil)
 	s := newSystem(t, func(p *push.Push) {
-		p.Sender.Relay, p.Sender.AllowPrivate = service.Relay{URL: r.URL + "/push", Secret: "shared"}, false
+		p.Sender.Relay, p.Sender.AllowPrivate = push.Relay{URL: r.URL + "/push", Secret: "shared"}, false
 	})
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "fcm", "firebase-name")

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/card"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -31,21 +31,21 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 }
 
 // Card returns the card of a request. arguments are those of Model.ToolArguments.
-func Card(r projections.Permission, arguments string) card.Card {
-	return card.Of(card.Request{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI, Message: r.Message,
-		Arguments: arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
+func Card(r projections.Permission, arguments string) permission.Card {
+	return permission.CardOf(permission.CardSource{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI,
+		Message: r.Message, Arguments: arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 
 // Body returns what an approval of a request would allow as one text, quoted as Quoted does. whole reports whether the
 // text shows all of it.
-func Body(c card.Card) (text string, whole bool) {
+func Body(c permission.Card) (text string, whole bool) {
 	text = body(c)
 	return Quoted(text), c.Whole && utf8.ValidString(text)
 }
 
 // body joins the parts of a card. It leaves out the files that a command names: an approval holds only while they stay
 // as they are.
-func body(c card.Card) string {
+func body(c permission.Card) string {
 	var lines []string
 	if c.Text != "" {
 		lines = append(lines, strings.TrimRight(c.Text, "\n"))

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -41,7 +40,7 @@ type system struct {
 	chats       *chat.Chats
 	records     *record.Records
 	permissions *permission.Permissions
-	vapid       service.VAPID
+	vapid       push.VAPID
 	lines       expect.Buffer // the log output
 	present     atomic.Value  // "user/chat" of the viewer
 	receiver    *receiver     // optional
@@ -70,7 +69,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s.accounts.HashMemory = 64
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, recordtype.Open(s.log, nil),
 		&permission.Permissions{Log: s.log}
-	s.vapid, err = service.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
+	s.vapid, err = push.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
 	stopModel := s.background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
@@ -85,7 +84,7 @@ func (s *system) start(change ...func(*push.Push)) {
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.permissions.Decide,
 		Logger:  slog.New(slog.NewTextHandler(&s.lines, nil)),
 		Present: func(user, chat string) bool { return s.present.Load() == user+"/"+chat },
-		Sender:  service.Sender{URL: baseURL, VAPID: s.vapid, AllowPrivate: true}, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
+		Sender:  push.Sender{URL: baseURL, VAPID: s.vapid, AllowPrivate: true}, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
 		AwayAfter: 30 * time.Millisecond,
 	}
 	for _, f := range change {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/mcpserver"
@@ -19,8 +18,7 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Types of notifications, as notification_rules name them. The others are service.TaskComplete, service.TaskError and
-// typeKey.
+// Types of notifications, as notification_rules name them. The others are taskComplete, taskError and typeKey.
 const (
 	typePermission = "permission"
 	typeQuestion   = "question"
@@ -112,16 +110,16 @@ func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	case "", turnstate.EndStopped:
 		return nil
 	case turnstate.EndDenied:
-		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "stopped: denied")
+		n.Type, n.Title = taskComplete, p.titleOf(turn.Title, "stopped: denied")
 		n.Message, _ = p.shown(cmp.Or(turn.DeniedRequest, turn.Ending.Sentence()), maxShown)
 	case turnstate.EndComplete:
-		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "done")
+		n.Type, n.Title = taskComplete, p.titleOf(turn.Title, "done")
 		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), "The turn is over."), maxShown)
 	case turnstate.EndCut, turnstate.EndEmpty:
-		n.Type, n.Title = service.TaskError, p.titleOf(turn.Title, "not finished")
+		n.Type, n.Title = taskError, p.titleOf(turn.Title, "not finished")
 		n.Message, _ = p.shownLines(turn.Ending.Sentence(), maxShown)
 	default:
-		n.Type, n.Title = service.TaskError, p.titleOf(turn.Title, "it went wrong")
+		n.Type, n.Title = taskError, p.titleOf(turn.Title, "it went wrong")
 		_, message := projections.ErrorOf(string(turn.Error))
 		n.Message, _ = p.shownLines(cmp.Or(message, turn.Ending.Sentence()), maxShown)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
@@ -53,17 +52,17 @@ func (p *Push) configRecord(ctx context.Context, collection, id string) (record,
 }
 
 // device returns a device, and reports whether it is active.
-func (p *Push) device(ctx context.Context, id string) (service.Device, bool, error) {
+func (p *Push) device(ctx context.Context, id string) (Device, bool, error) {
 	r, found, err := p.configRecord(ctx, devicesCollection, id)
 	return newDevice(r), found && r.flag("is_active"), err
 }
 
-func newDevice(r record) service.Device {
-	return service.Device{ID: r.id, User: r.text("user"), Name: r.text("name"), Service: r.text("push_service"),
+func newDevice(r record) Device {
+	return Device{ID: r.id, User: r.text("user"), Name: r.text("name"), Service: r.text("push_service"),
 		Token: r.text("push_token")}
 }
 
-func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Device, err error) {
+func (p *Push) devicesOf(ctx context.Context, user string) (list []Device, err error) {
 	all, err := p.Model.Config(ctx, devicesCollection)
 	for _, c := range slices.Backward(all) {
 		if r := newRecord(c); r.flag("is_active") && r.text("user") == user && len(list) < maxDevices {

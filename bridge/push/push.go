@@ -3,7 +3,7 @@
 //
 // A durable consumer follows the log. A person is needed for a permission request that the policy left to one, for a
 // question, and for an MCP server that waits for approval. For each device the consumer appends notification.queued.
-// An outbox.Loop sends it, and appends notification.sent or notification.failed.
+// An outbox.Loop sends it with a Sender, and appends notification.sent or notification.failed.
 //
 // Promises:
 //   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner
@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"pocketcoder/bridge/outbox"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
@@ -52,7 +51,7 @@ type Push struct {
 	Decide   func(context.Context, permission.Decide) (uint64, error) // decides a permission request
 	Logger   *slog.Logger
 
-	Sender     service.Sender
+	Sender     Sender
 	Present    func(user, chat string) bool // reports whether an account is viewing a chat
 	RetryAfter []time.Duration              // pauses between tries
 	AwayAfter  time.Duration                // after this time of absence, an account has left the chat

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"pocketcoder/bridge/outbox"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	records "pocketcoder/handlers/record"
@@ -23,7 +22,7 @@ const (
 )
 
 // queue appends notification.queued, unless the notification was queued before.
-func (p *Push) queue(ctx context.Context, about events.Subject, id string, d service.Device, n events.Notice,
+func (p *Push) queue(ctx context.Context, about events.Subject, id string, d Device, n events.Notice,
 	cause string) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()
@@ -77,7 +76,7 @@ func (p *Push) try(ctx context.Context, e outbox.Effect[projections.Notification
 	var notice events.Notice
 	err := json.Unmarshal([]byte(n.Notice), &notice)
 	if err != nil {
-		return p.fail(ctx, n, service.Device{}, attempts, service.PermanentError{Reason: "read the notice: " + err.Error()})
+		return p.fail(ctx, n, Device{}, attempts, permanentError{Reason: "read the notice: " + err.Error()})
 	}
 	d, err := p.send(ctx, n, notice)
 	if err == nil {
@@ -89,30 +88,30 @@ func (p *Push) try(ctx context.Context, e outbox.Effect[projections.Notification
 		p.withdrawOne(ctx, n, notice)
 		return nil
 	}
-	if !errors.As(err, new(service.PermanentError)) && (attempts <= len(p.RetryAfter) || ctx.Err() != nil) {
+	if !errors.As(err, new(permanentError)) && (attempts <= len(p.RetryAfter) || ctx.Err() != nil) {
 		return err
 	}
 	return p.fail(ctx, n, d, attempts, err)
 }
 
 // send sends a notification once, if its device is active and its request is pending.
-func (p *Push) send(ctx context.Context, n projections.Notification, notice events.Notice) (service.Device, error) {
+func (p *Push) send(ctx context.Context, n projections.Notification, notice events.Notice) (Device, error) {
 	d, active, err := p.device(ctx, n.Device)
 	if err != nil {
 		return d, err
 	}
 	if !active {
-		return service.Device{ID: n.Device}, service.PermanentError{Reason: "the device is not active any more"}
+		return Device{ID: n.Device}, permanentError{Reason: "the device is not active any more"}
 	}
 	if n.Created < p.oldest {
-		return d, service.PermanentError{Reason: "it could not be sent within a day"}
+		return d, permanentError{Reason: "it could not be sent within a day"}
 	}
 	waiting, err := p.isPending(ctx, notice)
 	if err != nil {
 		return d, err
 	}
 	if !waiting {
-		return d, service.PermanentError{Reason: "it was decided before it could be sent"}
+		return d, permanentError{Reason: "it was decided before it could be sent"}
 	}
 	buttons, err := p.buttons(ctx, d, notice)
 	if err != nil {
@@ -120,7 +119,7 @@ func (p *Push) send(ctx context.Context, n projections.Notification, notice even
 	}
 	patient, cancel := outbox.Patient(ctx)
 	defer cancel()
-	return d, p.Sender.Send(patient, d, service.Message{ID: n.Notification, Notice: notice, Buttons: buttons})
+	return d, p.Sender.Send(patient, d, Message{ID: n.Notification, Notice: notice, Buttons: buttons})
 }
 
 // withdraw withdraws a notification, because of e, from the devices to which it was sent. If it is being sent, try
@@ -151,21 +150,21 @@ func (p *Push) withdrawOne(ctx context.Context, sent projections.Notification, n
 		return
 	}
 	n.Title, n.Message = "", ""
-	message := service.Message{ID: sent.Notification, Notice: n, Done: true}
+	message := Message{ID: sent.Notification, Notice: n, Done: true}
 	if err := p.Sender.Send(ctx, d, message); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
 	}
 }
 
 func (p *Push) drop(ctx context.Context, e outbox.Effect[projections.Notification]) error {
-	return p.fail(ctx, e.Of, service.Device{}, 0, service.PermanentError{Reason: "the queue of the device is full"})
+	return p.fail(ctx, e.Of, Device{}, 0, permanentError{Reason: "the queue of the device is full"})
 }
 
 // fail records that a notification was not sent. If the push service does not know the device any more, fail
 // deactivates the device.
-func (p *Push) fail(ctx context.Context, n projections.Notification, d service.Device, attempts int,
+func (p *Push) fail(ctx context.Context, n projections.Notification, d Device, attempts int,
 	cause error) error {
-	var final service.PermanentError
+	var final permanentError
 	errors.As(cause, &final)
 	if final.Gone {
 		_, _, err := p.Records.Save(ctx, records.Save{

@@ -19,7 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/push/service"
+	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/expect"
@@ -160,19 +160,19 @@ func TestWebPushKeysAreStoredInAPrivateFile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	file := filepath.Join(t.TempDir(), "webpush.json")
-	made, err := service.LoadVAPID(file)
+	made, err := push.LoadVAPID(file)
 	is.NoErr(err)
-	reread, err := service.LoadVAPID(file)
+	reread, err := push.LoadVAPID(file)
 	is.NoErr(err)
 	is.Equal(reread, made)
 	info, err := os.Stat(file)
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
 	is.NoErr(os.Chmod(file, 0o644))
-	_, err = service.LoadVAPID(file)
+	_, err = push.LoadVAPID(file)
 	expect.Contains(t, err.Error(), "only its owner can read")
 	is.NoErr(os.WriteFile(file, []byte("{}"), 0o600))
 	is.NoErr(os.Chmod(file, 0o600))
-	_, err = service.LoadVAPID(file)
+	_, err = push.LoadVAPID(file)
 	expect.Contains(t, err.Error(), "does not hold")
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/bridge/push/service"
+	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -50,7 +50,7 @@ type Options struct {
 	Isolation       string
 	Expose          []string // further directories that the sandbox can read
 	Limits          *WorkerLimits
-	Relay           service.Relay
+	Relay           push.Relay
 	Logger          *slog.Logger
 	Stderr          io.Writer           // for the progress of the start, and the output of the worker
 	Getenv          func(string) string // environment, which may configure a model provider for OpenCode

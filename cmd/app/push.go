@@ -7,7 +7,6 @@ import (
 
 	"pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events/atomicfile"
 	"pocketcoder/events/secret"
 )
@@ -16,7 +15,7 @@ import (
 func (s *System) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Decide: s.gate.Decide, Logger: s.o.Logger,
-		Sender:     service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
+		Sender:     push.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
 		Present:    func(user, chat string) bool { return s.web.Realtime.IsViewing(user, chat) },
 		RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
@@ -27,7 +26,7 @@ func (s *System) openVAPID(ctx context.Context) (err error) {
 	const shared = "webpush"
 	file := s.o.Data.Path("keys", "webpush.json")
 	if s.o.Roles == nil {
-		s.vapid, err = service.LoadVAPID(file)
+		s.vapid, err = push.LoadVAPID(file)
 		return err
 	}
 	body, found, err := s.secrets.Get(ctx, shared)
@@ -39,7 +38,7 @@ func (s *System) openVAPID(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.vapid, err = service.LoadVAPID(file); err != nil || found {
+	if s.vapid, err = push.LoadVAPID(file); err != nil || found {
 		return err
 	}
 	if body, err = os.ReadFile(file); err != nil {

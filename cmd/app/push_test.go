@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/channel/telegramtest"
+	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
@@ -47,7 +47,7 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 		{"name": "mailbox", "kind": channel.Email, "server": "imap://127.0.0.1:1", "smtp": "smtp://127.0.0.1:1",
 			"address": "assistant@example.org", "authserv_id": "mx.example.org"},
 	} {
-		fields["token"] = telegramtest.Token
+		fields["token"] = channeltest.BotToken
 		save(channel.Collection, fields)
 	}
 	save(channel.Targets, map[string]any{"name": "target", "url": "https://127.0.0.1:1", "types": "turn.lost"})

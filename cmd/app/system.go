@@ -39,14 +39,12 @@ import (
 	"pocketcoder/bridge/opencode/snapshots"
 	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/budget"
@@ -278,13 +276,13 @@ type System struct {
 	accounts  *account.Accounts
 	provider  provider.Provider
 	isDemo    bool
-	vapid     service.VAPID
+	vapid     push.VAPID
 	publicURL string       // URL under which people reach the web server
 	ports     string       // template of the URLs of ports
 	egress    net.Listener // listener of the egress proxy
 	shells    shellListener
 
-	tail          *tail.Tail
+	tail          *log.Tail
 	chats         *chat.Chats
 	records       *record.Records
 	permissions   *permission.Permissions
@@ -329,7 +327,7 @@ func (s *System) wire(ctx context.Context) {
 	s.quorum.Log = s.log
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.leading = make(chan struct{})
-	s.tail = tail.New(s.log)
+	s.tail = log.NewTail(s.log)
 	s.chats, s.permissions = &chat.Chats{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
@@ -74,7 +74,7 @@ func RunWorker(ctx context.Context, o WorkerOptions) error {
 		Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
 	})
 	if err != nil {
-		fmt.Fprintln(o.Stdout, workerUnusable, printable.OneLine(err.Error(), 1000))
+		fmt.Fprintln(o.Stdout, workerUnusable, display.OneLine(err.Error(), 1000))
 		return fmt.Errorf("%w: %w", ErrWorkerUnusable, err)
 	}
 	defer w.Close()

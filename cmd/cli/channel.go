@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -79,9 +79,9 @@ func listMessages(ctx context.Context, r *Records, limit int) error {
 		func(m projections.ChannelMessage) []string {
 			state := m.State
 			if m.Reason != "" {
-				state += " (" + printable.OneLine(m.Reason, 60) + ")"
+				state += " (" + display.OneLine(m.Reason, 60) + ")"
 			}
-			return []string{m.Created, m.Chat, m.Type, state, fmt.Sprint(m.Attempts), printable.OneLine(m.Text, 60)}
+			return []string{m.Created, m.Chat, m.Type, state, fmt.Sprint(m.Attempts), display.OneLine(m.Text, 60)}
 		})
 }
 
@@ -110,6 +110,6 @@ func printCode(ctx context.Context, r *Records, name, user string) error {
 		to, text = all[i].Address+", as the subject or the first line", code.Code
 	}
 	_, err = fmt.Fprintf(r.Env.Stdout, "Send this to %s, until %s. It works once:\n\n  %s\n",
-		printable.OneLine(to, 300), code.Expires.Local().Format(time.TimeOnly), text)
+		display.OneLine(to, 300), code.Expires.Local().Format(time.TimeOnly), text)
 	return err
 }

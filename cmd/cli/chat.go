@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/handlers/chat"
 )
@@ -111,7 +110,7 @@ func Chat(ctx context.Context, env Environment, args []string) error {
 	signal.Notify(interrupts, syscall.SIGINT)
 	defer signal.Stop(interrupts)
 	end, err := console.Run(ctx, s, o, interrupts)
-	if err == nil && end != turn.Completed {
+	if err == nil && end != console.Completed {
 		return ExitCode(end)
 	}
 	return invalidUsage(env, "chat", err)

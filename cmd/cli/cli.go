@@ -21,9 +21,9 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy/display"
 )
 
 type Environment struct {
@@ -186,7 +186,7 @@ func Indented(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(v)
-	return printable.JSON(b.Bytes()), err
+	return display.EscapeJSON(b.Bytes()), err
 }
 
 // invalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error

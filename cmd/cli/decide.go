@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 )
 
 const decideUsage = `pocketcoder approve ID, pocketcoder deny ID [REASON]: decide a permission request.
@@ -59,6 +59,6 @@ func decide(ctx context.Context, env Environment, name string, args []string, mo
 	if err := s.Update(ctx, "permissions", p.ID, d); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s: %s\n", d.Status, printable.OneLine(p.Message, 400))
+	_, err = fmt.Fprintf(env.Stdout, "%s: %s\n", d.Status, display.OneLine(p.Message, 400))
 	return err
 }

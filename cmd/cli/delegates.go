@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/policy/display"
@@ -72,10 +71,10 @@ func listDelegates(ctx context.Context, env Environment, args []string) error {
 }
 
 func delegateRow(w projections.Delegate) []string {
-	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), budget.Dollars(w.Cost),
-		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
-		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40),
-		printable.OneLine(cmp.Or(w.Remains(), w.Line), 60)}
+	return []string{w.ID, w.State, cmp.Or(display.OneLine(w.Agent, 20), "-"), budget.Dollars(w.Cost),
+		strconv.FormatInt(w.Pending, 10), display.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
+		strings.Repeat("  ", int(max(0, w.Depth-1))) + display.OneLine(w.Title, 40),
+		display.OneLine(cmp.Or(w.Remains(), w.Line), 60)}
 }
 
 // whichDelegate is the error if the id of the delegate is missing.
@@ -101,15 +100,15 @@ func checkDelegate(ctx context.Context, env Environment, args []string) error {
 	if *asJSON {
 		return PrintJSON(env.Stdout, w)
 	}
-	fmt.Fprintf(env.Stdout, "%s  %s  %s\n", w.ID, w.State, printable.OneLine(w.Title, 80))
+	fmt.Fprintf(env.Stdout, "%s  %s  %s\n", w.ID, w.State, display.OneLine(w.Title, 80))
 	if w.Directory != "" {
-		fmt.Fprintln(env.Stdout, "directory:", printable.OneLine(w.Directory, 200))
+		fmt.Fprintln(env.Stdout, "directory:", display.OneLine(w.Directory, 200))
 	}
 	if w.Branch != "" {
 		fmt.Fprintln(env.Stdout, "branch:", w.Branch)
 	}
 	if remains := w.Remains(); remains != "" {
-		fmt.Fprintln(env.Stdout, printable.OneLine(remains, 1000))
+		fmt.Fprintln(env.Stdout, display.OneLine(remains, 1000))
 	}
 	if w.Silent != "" {
 		fmt.Fprintln(env.Stdout, "silent since:", w.Silent)

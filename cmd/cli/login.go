@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/policy/display"
 )
 
 const loginUsage = `pocketcoder login URL: let this program act for your account at a server.
@@ -35,12 +35,12 @@ func Login(ctx context.Context, env Environment, args []string) error {
 	}
 	at := client.Address{Server: server, Config: configDirectory(env)}
 	email, err := client.Login(ctx, at, func(code, page string) {
-		fmt.Fprintf(env.Stdout, "Open this page and type the code %s there:\n\n  %s\n\n", printable.OneLine(code, 40),
-			printable.OneLine(page, 300))
+		fmt.Fprintf(env.Stdout, "Open this page and type the code %s there:\n\n  %s\n\n", display.OneLine(code, 40),
+			display.OneLine(page, 300))
 	})
 	if err != nil {
 		return fmt.Errorf("login: %w", err)
 	}
-	_, err = fmt.Fprintf(env.Stdout, "You are logged in at %s as %s.\n", server, printable.OneLine(email, 100))
+	_, err = fmt.Fprintf(env.Stdout, "You are logged in at %s as %s.\n", server, display.OneLine(email, 100))
 	return err
 }

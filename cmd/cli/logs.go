@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -71,7 +70,7 @@ type printedStream struct {
 	to      io.Writer
 	bytes   int64 // printed or missed
 	hasGap  bool  // a fragment is missing; the rest is printed after the end
-	cleaner printable.Cleaner
+	cleaner display.Cleaner
 }
 
 func newOutputPrinter(s *client.System, env Environment, x projections.ShownExecution) *outputPrinter {
@@ -118,7 +117,7 @@ func (p *outputPrinter) fragment(d log.Delta) error {
 		if s.hasGap = p.following && s.bytes > 0; s.hasGap {
 			end = "; the rest of the output follows after the end of the command"
 		}
-		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", printable.Size(missed), d.Stream, end); err != nil ||
+		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", display.Size(missed), d.Stream, end); err != nil ||
 			s.hasGap {
 			return err
 		}

@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy/display"
 )
 
@@ -43,25 +42,25 @@ var Notes = Group{Name: "note", Usage: noteUsage, Former: map[string]string{"wri
 type noteCommand struct{ *Records }
 
 func (n *noteCommand) list(ctx context.Context, args []string) error {
-	all, err := client.Read[[]note.Listed](ctx, n.System, notesOf(args[0]))
+	all, err := client.Read[[]agent.ListedNote](ctx, n.System, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
-	return PrintList(n.Env, n.AsJSON, all, "the agent has no notes", "NAME\tBYTES", func(l note.Listed) []string {
-		return []string{printable.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
+	return PrintList(n.Env, n.AsJSON, all, "the agent has no notes", "NAME\tBYTES", func(l agent.ListedNote) []string {
+		return []string{display.OneLine(l.Name, 64), strconv.Itoa(l.Size)}
 	})
 }
 
-func (n *noteCommand) read(ctx context.Context, args []string) (note.Content, error) {
+func (n *noteCommand) read(ctx context.Context, args []string) (agent.NoteContent, error) {
 	path := notePath(args)
 	if len(args) > 2 {
 		version, err := noteVersion(args[2])
 		if err != nil {
-			return note.Content{}, err
+			return agent.NoteContent{}, err
 		}
 		path = versionsOf(args) + "/" + version
 	}
-	return client.Read[note.Content](ctx, n.System, path)
+	return client.Read[agent.NoteContent](ctx, n.System, path)
 }
 
 // noteVersion returns the version that a person wrote.
@@ -100,12 +99,12 @@ func (n *noteCommand) show(ctx context.Context, args []string) error {
 
 // edit opens a note in an editor. A new note begins empty. A refused text is kept.
 func (n *noteCommand) edit(ctx context.Context, args []string) error {
-	all, err := client.Read[[]note.Listed](ctx, n.System, notesOf(args[0]))
+	all, err := client.Read[[]agent.ListedNote](ctx, n.System, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
-	now := note.Content{}
-	if slices.ContainsFunc(all, func(l note.Listed) bool { return l.Name == args[1] }) {
+	now := agent.NoteContent{}
+	if slices.ContainsFunc(all, func(l agent.ListedNote) bool { return l.Name == args[1] }) {
 		if now, err = n.read(ctx, args); err != nil {
 			return err
 		}
@@ -146,11 +145,11 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Read[[]note.Version](ctx, n.System, versionsOf(args))
+	all, err := client.Read[[]agent.NoteVersion](ctx, n.System, versionsOf(args))
 	if err != nil {
 		return err
 	}
-	return PrintList(n.Env, n.AsJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v note.Version) []string {
+	return PrintList(n.Env, n.AsJSON, all, "", "VERSION\tTIME\tBYTES\tBY", func(v agent.NoteVersion) []string {
 		size := strconv.Itoa(v.Size)
 		if v.Deleted {
 			size = "deleted"
@@ -160,16 +159,16 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 }
 
 // noteAuthor names the author of a version. The system writes the versions of files.
-func noteAuthor(v note.Version, emails map[string]string) string {
+func noteAuthor(v agent.NoteVersion, emails map[string]string) string {
 	if v.Actor == events.ActorSystem {
 		return "a file of the agent"
 	}
 	for id, email := range emails {
 		if v.Actor == events.UserActor(id) {
-			return printable.OneLine(email, 60)
+			return display.OneLine(email, 60)
 		}
 	}
-	return printable.OneLine(v.Actor, 60)
+	return display.OneLine(v.Actor, 60)
 }
 
 func (n *noteCommand) restore(ctx context.Context, args []string) error {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/display"
 )
 
 const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. It applies to new requests, also in running chats.
@@ -88,7 +88,7 @@ func addRule(ctx context.Context, s *client.System, env Environment, rule policy
 	}
 	if duration > 0 {
 		end := time.Now().UTC().Add(duration).Format(events.TimeFormat)
-		fields["expires_at"], until = end, " until "+printable.LocalTime(end)
+		fields["expires_at"], until = end, " until "+display.LocalTime(end)
 	}
 	id, err := s.Replace(ctx, ruleCollections[0], []string{"tool", "pattern", "chat", "agent"}, fields)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/display"
 )
 
 const policyListUsage = `pocketcoder policy list: the rules of the running system, and who created them.
@@ -169,16 +169,16 @@ func printRules(w io.Writer, all []listedRule) error {
 		}
 		until := "-"
 		if r.Expires != "" {
-			until = printable.LocalTime(r.Expires)
+			until = display.LocalTime(r.Expires)
 		}
 		rule := strings.TrimPrefix(r.Rule, r.Action+" ") // the action has a column of its own
-		return []string{cmp.Or(r.Action, "-"), printable.OneLine(rule, 60), r.State, printable.OneLine(whom, 40), until,
-			printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
+		return []string{cmp.Or(r.Action, "-"), display.OneLine(rule, 60), r.State, display.OneLine(whom, 40), until,
+			display.OneLine(r.Author, 40), r.ID, display.OneLine(r.Note, 60)}
 	})
 	for _, r := range all {
 		for _, limit := range r.Limits {
 			if err == nil {
-				_, err = fmt.Fprintf(w, "\n%s: %s", printable.OneLine(r.Rule, 60), printable.OneLine(limit, 400))
+				_, err = fmt.Fprintf(w, "\n%s: %s", display.OneLine(r.Rule, 60), display.OneLine(limit, 400))
 			}
 		}
 	}

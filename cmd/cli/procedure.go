@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
@@ -75,9 +74,9 @@ func (p *procedureCommand) list(ctx context.Context, _ []string) error {
 			status += ", not in effect yet"
 		}
 		if s.OnDisk != "" {
-			status += ", " + printable.VisibleLine(s.OnDisk)
+			status += ", " + display.VisibleLine(s.OnDisk)
 		}
-		return []string{s.ID, s.Kind, printable.OneLine(s.Name, 60), status}
+		return []string{s.ID, s.Kind, display.OneLine(s.Name, 60), status}
 	})
 }
 
@@ -90,7 +89,7 @@ func (p *procedureCommand) show(ctx context.Context, args []string) error {
 		return PrintJSON(p.Env.Stdout, s)
 	}
 	line := func(name, text string) {
-		fmt.Fprintf(p.Env.Stdout, "%-12s %s\n", name, printable.VisibleLine(text))
+		fmt.Fprintf(p.Env.Stdout, "%-12s %s\n", name, display.VisibleLine(text))
 	}
 	line("kind", s.Kind)
 	line("name", s.Name)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
@@ -59,9 +58,9 @@ func runPs(ctx context.Context, env Environment, args []string) error {
 				status = fmt.Sprintf("exit %d", x.ExitCode)
 			}
 			return []string{
-				x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), executionKind(x),
-				cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"),
-				printable.OneLine(x.Text, 60),
+				x.ID, x.Chat, display.LocalTime(cmp.Or(x.Started, x.Finished)), display.OneLine(status, 20), executionKind(x),
+				cmp.Or(display.OneLine(x.Isolation, 12), "-"), cmp.Or(display.OneLine(x.Worker, 40), "-"),
+				display.OneLine(x.Text, 60),
 			}
 		})
 }

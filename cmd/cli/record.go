@@ -17,9 +17,9 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
 )
 
@@ -343,7 +343,7 @@ func (r *Records) related(ctx context.Context, collection, name string) (string,
 	if collection == "users" {
 		what = "account"
 	}
-	return "", handlers.Refuse(handlers.NotFound, "there is no %s %s", what, printable.OneLine(name, 60))
+	return "", handlers.Refuse(handlers.NotFound, "there is no %s %s", what, display.OneLine(name, 60))
 }
 
 // namesOf returns the names of the records of a collection by their ids, as far as the caller may see them.
@@ -412,10 +412,10 @@ func (r *Records) Find(ctx context.Context, name string) (record.Type, record.Va
 		return t, nil, err
 	case len(all) == 0:
 		return t, nil, handlers.Refuse(handlers.NotFound, "there is no %s %q; list them with: pocketcoder %[1]s list", r.Group.Name,
-			printable.OneLine(name, 60))
+			display.OneLine(name, 60))
 	case len(all) > 1:
 		return t, nil, fmt.Errorf("%d records have the name %s; name one by its id: pocketcoder %s list",
-			len(all), printable.OneLine(name, 60), r.Group.Name)
+			len(all), display.OneLine(name, 60), r.Group.Name)
 	}
 	return t, all[0], nil
 }
@@ -441,7 +441,7 @@ func (r *Records) list(ctx context.Context, _ []string) error {
 	return render.Table(r.Env.Stdout, all, empty, header, func(v record.Values) []string {
 		row := []string{v.Text("id")}
 		for _, f := range columns {
-			row = append(row, cmp.Or(printable.OneLine(r.text(ctx, f, v), 40), "-"))
+			row = append(row, cmp.Or(display.OneLine(r.text(ctx, f, v), 40), "-"))
 		}
 		return row
 	})
@@ -484,7 +484,7 @@ func (r *Records) text(ctx context.Context, f record.Field, v record.Values) str
 	case json.Unmarshal(value, &text) != nil:
 		return string(value)
 	case f.Kind == record.Date:
-		return printable.LocalTime(text)
+		return display.LocalTime(text)
 	case f.Kind == record.Relation:
 		return cmp.Or(r.namesOf(ctx, f.Relation)[text], text)
 	}
@@ -501,7 +501,7 @@ func (r *Records) show(ctx context.Context, args []string) error {
 	}
 	line := func(name, text string) {
 		if err == nil && text != "" {
-			_, err = fmt.Fprintf(r.Env.Stdout, "%-24s %s\n", name, printable.VisibleLine(text))
+			_, err = fmt.Fprintf(r.Env.Stdout, "%-24s %s\n", name, display.VisibleLine(text))
 		}
 	}
 	line("ID", found.Text("id"))

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 )
@@ -73,8 +73,8 @@ func (c *scheduleCommand) list(ctx context.Context, _ []string) error {
 			if r.Last != nil {
 				last, cost = r.Last.State, budget.Dollars(r.Last.Cost)
 			}
-			return []string{r.ID, printable.OneLine(r.Name, 30), printable.OneLine(dueText(r.Schedule), 40),
-				cmp.Or(printable.LocalTime(r.Next), either(r.Enabled, "-", "paused")), last, cost}
+			return []string{r.ID, display.OneLine(r.Name, 30), display.OneLine(dueText(r.Schedule), 40),
+				cmp.Or(display.LocalTime(r.Next), either(r.Enabled, "-", "paused")), last, cost}
 		})
 }
 
@@ -91,7 +91,7 @@ func dueText(s schedule.Schedule) string {
 	case s.Every != "":
 		return "every " + s.Every
 	case s.At != "":
-		return "at " + printable.LocalTime(s.At)
+		return "at " + display.LocalTime(s.At)
 	case s.TimeZone != "":
 		return s.Cron + " (" + s.TimeZone + ")"
 	}
@@ -140,16 +140,16 @@ func (c *scheduleCommand) show(ctx context.Context, args []string) error {
 		return PrintJSON(c.Env.Stdout,
 			map[string]any{"id": r.ID, "schedule": r.Schedule, "next": next, "runs": history})
 	}
-	fmt.Fprintf(c.Env.Stdout, "%s  %s  %s\n", r.ID, printable.OneLine(r.Name, 80), dueText(r.Schedule))
-	fmt.Fprintf(c.Env.Stdout, "prompt: %s\n", printable.OneLine(r.Prompt, 200))
+	fmt.Fprintf(c.Env.Stdout, "%s  %s  %s\n", r.ID, display.OneLine(r.Name, 80), dueText(r.Schedule))
+	fmt.Fprintf(c.Env.Stdout, "prompt: %s\n", display.OneLine(r.Prompt, 200))
 	if !r.Enabled {
 		fmt.Fprintln(c.Env.Stdout, "It is paused.")
 	}
 	printNextRuns(c.Env, next)
 	return PrintList(c.Env, false, history, "it has not run yet", "DUE\tSTATE\tCOST\tCHAT\tREASON",
 		func(p projections.PricedRun) []string {
-			return []string{printable.LocalTime(p.Due), p.State, budget.Dollars(p.Cost), cmp.Or(p.Chat, "-"),
-				printable.OneLine(p.Reason, 60)}
+			return []string{display.LocalTime(p.Due), p.State, budget.Dollars(p.Cost), cmp.Or(p.Chat, "-"),
+				display.OneLine(p.Reason, 60)}
 		})
 }
 
@@ -206,7 +206,7 @@ func (c *scheduleCommand) add(ctx context.Context, args []string) error {
 		if !c.Env.Interactive {
 			return handlers.Refuse(handlers.Invalid, "nothing is saved; add --yes to save it without a terminal")
 		}
-		fmt.Fprintf(c.Env.Stdout, "Save schedule %s? [y/N] ", printable.OneLine(args[0], 60))
+		fmt.Fprintf(c.Env.Stdout, "Save schedule %s? [y/N] ", display.OneLine(args[0], 60))
 		answer, _ := bufio.NewReader(c.Env.Stdin).ReadString('\n') // an end of the input is a no
 		if !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
 			return ExitCode(1)
@@ -244,8 +244,8 @@ func printPreview(env Environment, v schedule.Preview) {
 	for _, g := range h.Groups {
 		rule := ""
 		if g.Rule != "" {
-			rule = "  (" + printable.OneLine(g.Rule, 60) + ")"
+			rule = "  (" + display.OneLine(g.Rule, 60) + ")"
 		}
-		fmt.Fprintf(env.Stdout, "  %4d× %-4s %s: %s%s\n", g.Count, g.Action, g.Type, printable.OneLine(g.Text, 80), rule)
+		fmt.Fprintf(env.Stdout, "  %4d× %-4s %s: %s%s\n", g.Count, g.Action, g.Type, display.OneLine(g.Text, 80), rule)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
@@ -75,7 +75,7 @@ func listFailures(ctx context.Context, r *Records, limit int) error {
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
 	return PrintList(r.Env, r.AsJSON, all, "no event has failed", header,
 		func(f projections.NamedWebhookFailure) []string {
-			return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
-				fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
+			return []string{f.Created, display.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
+				fmt.Sprint(f.Attempts), display.OneLine(f.Reason, 60)}
 		})
 }

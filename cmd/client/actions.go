@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
@@ -136,7 +135,8 @@ func (s *System) Rules(ctx context.Context) ([]policy.Rule, error) {
 }
 
 // ReplayRule tries a rule on the requests of a chat, or of all chats.
-func (s *System) ReplayRule(ctx context.Context, rule policy.Rule, chat string) (run dryrun.Result, err error) {
+func (s *System) ReplayRule(ctx context.Context, rule policy.Rule, chat string) (run permission.DryRunResult,
+	err error) {
 	return run, s.Send(ctx, http.MethodPost, "/api/pocketcoder/policy/replay", map[string]any{
 		"permission": rule.Permission, "pattern": rule.Pattern, "action": rule.Action, "chat": chat}, &run)
 }

@@ -35,8 +35,7 @@ func (a Address) State() datadir.Dir {
 	if a.Server == "" {
 		return a.Data
 	}
-	name := strings.NewReplacer("://", "-", ":", "-", "/", "-").Replace(a.Server)
-	return datadir.Dir(filepath.Join(a.Config, "servers", name))
+	return datadir.Dir(filepath.Join(a.Config, "servers", url.PathEscape(a.Server)))
 }
 
 // Args returns the flags with which another process of this program means the same system.

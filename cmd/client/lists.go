@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -187,12 +187,12 @@ func (s *System) FindPermission(ctx context.Context, id string) (projections.Per
 }
 
 // Why explains a permission request, by the id of its record or by OpenCode's.
-func (s *System) Why(ctx context.Context, id string) (why explanation.Why, err error) {
+func (s *System) Why(ctx context.Context, id string) (why permission.Why, err error) {
 	p, err := s.FindPermission(ctx, id)
 	if err != nil {
 		return why, err
 	}
-	return Read[explanation.Why](ctx, s, "/api/pocketcoder/permissions/"+p.ID+"/why")
+	return Read[permission.Why](ctx, s, "/api/pocketcoder/permissions/"+p.ID+"/why")
 }
 
 // Models lists the models that can be used, and the one that is selected for a chat, or for all if chat is empty.

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/ops/expect"
 )
 
@@ -72,4 +74,17 @@ func TestALoginEndsWhenTheCodeIsRefused(t *testing.T) {
 	t.Cleanup(server.Close)
 	_, err := Login(t.Context(), Address{Server: server.URL, Config: t.TempDir()}, func(string, string) {})
 	expect.Contains(t, fmt.Sprint(err), "has expired")
+}
+
+func TestEachServerHasADirectoryOfItsOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	seen := map[datadir.Dir]bool{}
+	servers := []string{"https://example.org", "https://example.org:8443", "https://example.org-8443", "http://localhost"}
+	for _, server := range servers {
+		state := Address{Config: "/config", Server: server}.State()
+		is.Equal(filepath.Dir(string(state)), "/config/servers")
+		seen[state] = true
+	}
+	is.Equal(len(seen), len(servers))
 }

@@ -8,8 +8,8 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/policy/display"
 )
 
 // noAgent is the name with which a person chooses OpenCode's own agent.
@@ -43,7 +43,7 @@ func (c *conversation) slashAgent(ctx context.Context, name string) error {
 		}
 	}
 	c.agent = id // for the chat that the first message creates
-	c.show.Note("", render.Dim, "(agent of the next messages: %s)", printable.OneLine(name, 100))
+	c.show.Note("", render.Dim, "(agent of the next messages: %s)", display.OneLine(name, 100))
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (c *conversation) showAgents(ctx context.Context, all []agent.Listed) error
 		if a.ID == chosen {
 			mark, st = "*", render.Bold
 		}
-		c.show.Note("", st, "%s %-20s %s", mark, printable.OneLine(a.Name, 100), printable.OneLine(a.Description, 200))
+		c.show.Note("", st, "%s %-20s %s", mark, display.OneLine(a.Name, 100), display.OneLine(a.Description, 200))
 	}
 	return nil
 }

@@ -10,8 +10,6 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	permissions "pocketcoder/handlers/permission"
@@ -44,9 +42,9 @@ func (a pendingItem) name() string {
 
 func (a pendingItem) summary() string {
 	if a.permission == nil {
-		return printable.OneLine(a.question.Text, 200)
+		return display.OneLine(a.question.Text, 200)
 	}
-	return a.permission.Content.Permission + " " + printable.OneLine(a.permission.Content.Text(), 200)
+	return a.permission.Content.Permission + " " + display.OneLine(a.permission.Content.Text(), 200)
 }
 
 func (a pendingItem) is(id string, index int) bool {
@@ -136,7 +134,7 @@ func (c *conversation) removeDecided(e events.Event) {
 	case events.OpenCode:
 		switch d.Type {
 		case events.PermissionReplied, events.QuestionReplied, events.QuestionRejected:
-			c.remove(turn.ReadPayload(d).RequestID, -1)
+			c.remove(render.ReadPayload(d).RequestID, -1)
 		}
 	}
 }

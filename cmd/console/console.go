@@ -19,9 +19,8 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -51,7 +50,7 @@ type Options struct {
 
 // Run holds a conversation until it is over, and returns how its last turn ended. An interrupt stops the turn, and a
 // second one ends the conversation.
-func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.Signal) (turn.End, error) {
+func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.Signal) (End, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := newConversation(s, o, interrupts)
@@ -84,13 +83,14 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 		}
 	}
 	code, err := c.run(ctx)
-	if err == nil && code == turn.Pending && len(c.pending) == 0 {
-		code, err = c.heldExit(ctx)
+	if err == nil && code == Pending && len(c.pending) == 0 {
+		_, err = c.readHeld(ctx) // more budget may have been denied in another chat
+		code = c.turn.end()
 	}
 	c.show.Finish()
 	c.leave()
 	if err == nil {
-		c.printEnd(code)
+		err = c.printEnd(ctx, code)
 	}
 	return code, errors.Join(err, c.show.Err)
 }
@@ -111,24 +111,6 @@ func (c *conversation) chooseNewest(ctx context.Context) error {
 	return nil
 }
 
-// heldExit returns the exit status when messages are held and no request waits here. The request for more budget may
-// have been denied before, or in another chat.
-func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
-	for _, request := range c.turn.Held {
-		if request == "" {
-			continue
-		}
-		row, err := c.FindPermission(ctx, request)
-		if err != nil {
-			return 0, err
-		}
-		if row.Status == events.Denied {
-			return turn.Denied, nil
-		}
-	}
-	return turn.Pending, nil
-}
-
 // join finds the chat, or names a new one, and returns the sequence after which to read. Of an existing chat it shows
 // the last turn and the pending requests again.
 func (c *conversation) join(ctx context.Context) (after uint64, err error) {
@@ -140,8 +122,7 @@ func (c *conversation) join(ctx context.Context) (after uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	c.turn.Root = row.Session
-	c.working = row.Turn == projections.TurnAssistant
+	c.turn.Session, c.working = row.Session, row.Turn == projections.TurnAssistant
 	if err := c.joinPending(ctx); err != nil {
 		return 0, err
 	}
@@ -159,6 +140,7 @@ func (c *conversation) join(ctx context.Context) (after uint64, err error) {
 	if after = c.joined; submitted > 0 && (c.working || !c.Once) {
 		after = submitted - 1
 	}
+	c.shown = after
 	w := c.show.Out
 	c.show.Out = io.Discard // these events are not shown
 	for _, e := range sessions {
@@ -233,25 +215,30 @@ func readLines(ctx context.Context, r io.Reader) (out chan terminal.Line, aborts
 }
 
 // printEnd reports on stderr an end that is not the usual one.
-func (c *conversation) printEnd(code turn.End) {
+func (c *conversation) printEnd(ctx context.Context, code End) error {
 	w := c.Err
 	command := "pocketcoder chat " + c.Chat
 	switch code {
-	case turn.Failed:
-		fmt.Fprintln(w, "the turn failed:", printable.OneLine(c.turn.Failure, 500))
-	case turn.Denied:
+	case Failed:
+		text, err := c.failure(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "the turn failed:", display.OneLine(text, 500))
+	case Denied:
 		fmt.Fprintln(w, "it was denied, and the turn stopped; go on with:", command)
-	case turn.Aborted:
+	case Aborted:
 		fmt.Fprintln(w, "the turn was aborted; go on with:", command)
-	case turn.Lost:
+	case Lost:
 		fmt.Fprintln(w, turnstate.EndLost.Sentence(), "Go on with:", command)
-	case turn.Incomplete:
-		fmt.Fprintln(w, c.turn.Ending().Sentence(), "Go on with:", command)
-	case turn.Pending:
+	case Incomplete:
+		fmt.Fprintln(w, c.turn.Ending.Sentence(), "Go on with:", command)
+	case Pending:
 		fmt.Fprintln(w, "a request is still pending; answer it with:", command)
 	default:
 		if c.exists && !c.Once {
 			fmt.Fprintln(w, "go on with:", command)
 		}
 	}
+	return nil
 }

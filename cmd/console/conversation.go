@@ -12,11 +12,10 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/slash"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -27,10 +26,11 @@ type conversation struct {
 	show        *render.Renderer
 	terminal    *terminal.Terminal // nil when stdin is none
 	suggestion  string             // text that is put into the line below the next prompt
-	turn        *turn.Turn
+	turn        turn
 	exists      bool            // the chat
 	joined      uint64          // the log's last sequence when the conversation began
-	caughtUp    bool            // with it
+	shown       uint64          // sequence of the last event that is shown
+	caughtUp    bool            // with joined
 	working     bool            // it is the assistant's turn, as far as the read model has said
 	stopping    bool            // an abort was asked for
 	pending     []pendingItem   // for a person, oldest first
@@ -58,7 +58,7 @@ type conversation struct {
 func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *conversation {
 	return &conversation{
 		System: s, Options: o, interrupts: interrupts,
-		show: render.New(render.NewScreen(o.Out, o.Interactive, o.Colours)), turn: turn.New(""),
+		show: render.New(render.NewScreen(o.Out, o.Interactive, o.Colours)), turn: turn{stoppedBy: map[string]bool{}},
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 3),
 		waitingDelegates: make(chan projections.Delegate),
 	}
@@ -81,7 +81,7 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 }
 
 // run handles events and input until the conversation is over, and returns its end.
-func (c *conversation) run(ctx context.Context) (turn.End, error) {
+func (c *conversation) run(ctx context.Context) (End, error) {
 	var lost <-chan time.Time
 	tick, aborts, stop := c.atTerminal()
 	defer stop()
@@ -207,14 +207,14 @@ func (c *conversation) abortsOfScript() <-chan bool {
 }
 
 // isOver reports whether the conversation has ended, and how.
-func (c *conversation) isOver() (turn.End, bool) {
+func (c *conversation) isOver() (End, bool) {
 	switch {
 	case c.ended && len(c.pending) > 0 && !c.stopping && !c.worksOn():
-		return c.turn.EndWaiting(), true
+		return c.turn.endWaiting(), true
 	case c.working || len(c.pending) > 0 || !c.caughtUp:
 		return 0, false
 	}
-	return c.turn.End(), c.Once || c.ended
+	return c.turn.end(), c.Once || c.ended
 }
 
 // worksOn reports whether the turn runs on although requests wait: no request to keep a name holds it up.
@@ -226,57 +226,45 @@ func (c *conversation) worksOn() bool {
 
 // applyBatch shows events, and checks whether the turn has ended.
 func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
-	var last uint64 // the newest event with which the turn may have ended
+	wasCaughtUp, mayEnd := c.caughtUp, false
 	for _, e := range b.Events {
 		c.show.Live = e.Seq > c.joined
+		wentOn := c.willGoOn()
 		c.show.Event(e)
-		if c.turn.Apply(e) && e.Seq > c.joined {
-			last = e.Seq
+		d, _ := events.Decode(e) // the renderer shows the error
+		if isEnd := c.turn.apply(e, d); c.show.Live && e.Seq >= c.turn.Position {
+			mayEnd = mayEnd || isEnd || c.shown < c.turn.Position || wentOn && !c.willGoOn()
 		}
+		c.shown = e.Seq
 		c.removeDecided(e)
 		if err := c.addQuestions(e); err != nil {
 			return err
 		}
-		switch d, _ := events.Decode(e); d := d.(type) {
-		case events.MessageSubmitted:
-			c.working = c.working || e.Seq > c.joined
+		switch d := d.(type) {
+		case events.MessageSubmitted, events.MessageSending: // a message that is sent may have been held
+			c.working = c.working || c.show.Live
+		case events.PermissionDecided: // more budget may resume the turn, or release a message
+			isMore := d.Type == events.KindBudget && d.Decision == events.Authorized
+			c.working = c.working || c.show.Live && isMore
 		case events.AbortRequested:
 			if d.HoldsQueue(e) && c.show.Live {
 				if err := c.noteHeld(ctx); err != nil {
 					return err
 				}
 			}
-		case events.MessageSending:
-			c.working = c.working || e.Seq > c.joined // it may have been held
-			if c.show.Quiet[d.Message] {
-				c.turn.Begin() // earlier events belong to another turn
-			}
 		}
 	}
 	if c.show.Live, c.caughtUp = true, c.caughtUp || b.Behind == 0; c.caughtUp {
 		c.addReferred()
 	}
-	if last == 0 || !c.working {
+	if c.caughtUp && !wasCaughtUp { // the turn may have ended before joined
+		c.shown = max(c.shown, c.joined)
+		return c.check(ctx)
+	}
+	if !mayEnd || !c.working {
 		return nil
 	}
 	return c.check(ctx)
-}
-
-// check asks the read model whose turn it is. The read model may be ahead of the events shown
-// here: a turn whose end is not shown yet is still running.
-func (c *conversation) check(ctx context.Context) error {
-	row, err := c.FindChat(ctx, c.Chat)
-	if err != nil {
-		return err
-	}
-	if c.working = row.Turn == projections.TurnAssistant || c.turn.Whose() == projections.TurnAssistant; !c.working {
-		c.stopping = false
-		c.show.EndLine()
-		if e := c.turn.Ending(); e.CanContinue() && len(c.pending) == 0 && !c.Once {
-			c.show.Note("", render.Yellow, `%s Write "continue" to go on.`, e.Sentence())
-		}
-	}
-	return nil
 }
 
 // submit sends a message; the first one of a new chat opens it.
@@ -320,7 +308,7 @@ func (c *conversation) open(ctx context.Context) error {
 }
 
 // line handles a line of stdin; ok is false at the end of stdin.
-func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (code turn.End, leave bool, err error) {
+func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (code End, leave bool, err error) {
 	if c.terminal != nil || c.Interactive && c.show.Writing == promptWriter {
 		c.show.Writing = "" // the terminal has ended the line
 	}
@@ -334,11 +322,11 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	switch {
 	case !ok:
 		c.ended = true
-	case words == slash.Quit:
+	case words == chat.SlashQuit:
 		if len(c.pending) > 0 {
-			return c.turn.EndWaiting(), true, nil
+			return c.turn.endWaiting(), true, nil
 		}
-		return c.turn.End(), true, nil
+		return c.turn.end(), true, nil
 	case isStop(words):
 		return 0, false, c.abort(ctx)
 	case line.Typed && c.isSlash(words):
@@ -371,8 +359,8 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 
 // isStop reports whether a line stops the turn.
 func isStop(words string) bool {
-	c, argument, _ := slash.Find(slash.Terminal, words)
-	return c.Name == slash.Stop && argument == ""
+	c, argument, _ := chat.FindSlashCommand(chat.Terminal, words)
+	return c.Name == chat.SlashStop && argument == ""
 }
 
 // answerPrompt returns the name of the request or question that the first prompt shows, "" if none waits. An answer
@@ -407,15 +395,15 @@ func (c *conversation) remember(line string) {
 }
 
 // interrupt handles Ctrl-C: it stops the turn. Without a running turn, or the second time, it ends the conversation.
-func (c *conversation) interrupt(ctx context.Context) (code turn.End, leave bool, err error) {
+func (c *conversation) interrupt(ctx context.Context) (code End, leave bool, err error) {
 	if c.terminal != nil {
 		c.covered = c.terminal.Release() || c.covered
 	}
 	switch {
 	case !c.working:
-		return c.turn.End(), true, nil
+		return c.turn.end(), true, nil
 	case c.stopping:
-		return turn.Aborted, true, nil
+		return Aborted, true, nil
 	}
 	return 0, false, c.abort(ctx)
 }

@@ -10,52 +10,62 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
 
-// The read model holds a whole turn before it is shown. In this turn the model continued after a denial.
-func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
-	t.Parallel()
+// followed returns the end of a conversation that shows the events of chat1 while the read model holds all of them, and
+// what it has shown by then.
+func followed(t *testing.T, all []events.Event) (End, string) {
+	t.Helper()
 	is := is.New(t)
 	system := webtest.NewSystem(t)
-	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
-	session := turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
-	all = append([]events.Event{
-		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}),
-		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
-	}, all...)
+	all = append([]events.Event{cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}),
+		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"})}, all...)
 	_, err := system.Log.AppendAll(t.Context(), all)
 	is.NoErr(err)
-
 	var out bytes.Buffer
-	c := newConversation(client.At(system.Local(t)), Options{Chat: "chat1", Once: true, Out: &out}, nil)
-	c.working, c.caughtUp = true, true
-	over := false
-	for i, e := range all {
+	c := newConversation(client.At(system.Local(t)), Options{Chat: "chat1", Once: true, Out: &out, Err: &out}, nil)
+	c.working, c.caughtUp, c.exists = true, true, true
+	code, over := End(0), false
+	for i := 0; i < len(all) && !over; i++ {
+		e := all[i]
 		is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
-		var code turn.End
-		if code, over = c.isOver(); over {
-			is.Equal(code, turn.End(turn.Completed))
-			is.True(bytes.Contains(out.Bytes(), []byte("done")))
-		}
+		code, over = c.isOver()
 	}
 	is.True(over)
+	c.show.Finish()
+	is.NoErr(c.printEnd(t.Context(), code))
+	return code, out.String()
 }
 
-func TestInputThatEndsAfterADenialEndsAsDenied(t *testing.T) {
-	is := is.New(t)
-	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
-	c.pending, c.ended = []pendingItem{{}}, true
-	code, over := c.isOver()
-	is.Equal([]any{code, over}, []any{turn.End(turn.Pending), true})
-	c.turn.Deny("bash", "")
-	code, over = c.isOver()
-	is.Equal([]any{code, over}, []any{turn.End(turn.Denied), true})
+// The read model holds a whole turn before it is shown. Where a turn with a denial completes, the model continued.
+func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		code End
+		text string
+	}{
+		"perm-bash-once": {Completed, "done"}, "perm-bash-reject-message": {Completed, "done"},
+		"perm-bash-reject": {Denied, "was answered in OpenCode: reject"}, "child-shell": {Completed, "done"},
+		"abort-text": {Aborted, "the turn was aborted"}, "error-401": {Failed, "the turn failed: "},
+		"error-nomodel": {Failed, "the turn failed: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, _ := cmdtest.Trace(t, name)
+			session := render.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
+			bound := cmdtest.Own(t, 1, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"})
+			code, shown := followed(t, append([]events.Event{bound}, all...))
+			is.New(t).Equal(code, want.code)
+			expect.Contains(t, shown, want.text)
+		})
+	}
 }
 
 // No value of --approve decides whether a created name is kept. With all, the person answers questions.

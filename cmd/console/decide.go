@@ -14,7 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/projections"
 )
 
 // promptText returns the prompt for the next input about the item.
@@ -124,16 +123,16 @@ func (c *conversation) decide(ctx context.Context, a pendingItem, d client.Decis
 	}
 	err := c.Decide(ctx, a.permission.Content.ID, d)
 	if err == nil && d.Status == events.Denied {
-		c.turn.Deny(a.permission.Content.Permission, d.Reason) // other events of the turn's end may come before the decision
+		c.turn.deny(a.permission.Content.Permission, d.Reason) // other events of the turn's end may come before the decision
 	}
 	return c.decided(a, err)
 }
 
-// resumes notes that approving an interrupted request resumes its turn, and that approving a budget request releases
-// held messages.
+// resumes notes that approving an interrupted request resumes its turn, and that approving a budget request resumes the
+// turn that it stopped, or releases held messages.
 func (c *conversation) resumes(a pendingItem) {
-	c.turn.Grant(a.permission.Content.ID)
-	c.working = c.working || a.permission.Interrupted || c.turn.Whose() == projections.TurnAssistant
+	c.turn.approve(a.permission.Content.ID)
+	c.working = c.working || a.permission.Interrupted || a.permission.Content.Permission == events.KindBudget
 }
 
 // beginEdit lets the next line be the command that runs instead. At a terminal the line holds the requested command to

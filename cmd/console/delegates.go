@@ -6,8 +6,8 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -59,5 +59,5 @@ func (c *conversation) noteDelegate(w projections.Delegate) {
 		c.covered = c.terminal.Release() || c.covered
 	}
 	c.show.Note("", render.Yellow, "(delegate %q waits for you; decide with: pocketcoder chat %s)",
-		printable.OneLine(w.Title, 60), w.ID)
+		display.OneLine(w.Title, 60), w.ID)
 }

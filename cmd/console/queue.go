@@ -10,8 +10,8 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 )
 
 // queuedMessage is a message that waits to be sent.
@@ -86,12 +86,12 @@ func (c *conversation) showQueue(ctx context.Context) (err error) {
 		c.show.Note("", render.Dim, "(no message waits)")
 	}
 	for i, m := range c.listedQueue {
-		c.show.Note("", render.Plain, "%3d  %s", i+1, printable.OneLine(m.text(), 200))
+		c.show.Note("", render.Plain, "%3d  %s", i+1, display.OneLine(m.text(), 200))
 		if m.Delivery == events.DeliverySteer {
 			c.show.Note("", render.Dim, "     (the assistant reads it after its current step)")
 		}
 		if m.Held != "" {
-			c.show.Note("", render.Dim, "     (%s)", printable.OneLine(m.Held, 200))
+			c.show.Note("", render.Dim, "     (%s)", display.OneLine(m.Held, 200))
 		}
 	}
 	return nil

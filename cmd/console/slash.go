@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/console/terminal"
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/slash"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -27,18 +27,18 @@ To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
 // slashCommands carry out the commands that slash lists for a terminal. line handles /quit and /stop itself, because
 // scripts have them too.
 var slashCommands = map[string]func(*conversation, context.Context, string) error{
-	slash.Help:     (*conversation).slashHelp,
-	slash.Chats:    (*conversation).slashChats,
-	slash.Requests: (*conversation).slashRequests,
-	slash.Why:      (*conversation).slashWhy,
-	slash.Model:    (*conversation).slashModel,
-	slash.Agent:    (*conversation).slashAgent,
-	slash.Queue:    (*conversation).slashQueue,
-	slash.Undo:     (*conversation).slashUndo,
-	slash.Redo:     (*conversation).slashRedo,
-	slash.Omit:     (*conversation).slashOmit,
-	slash.Rename:   (*conversation).slashRename,
-	slash.Archive:  (*conversation).slashArchive,
+	chat.SlashHelp:     (*conversation).slashHelp,
+	chat.SlashChats:    (*conversation).slashChats,
+	chat.SlashRequests: (*conversation).slashRequests,
+	chat.SlashWhy:      (*conversation).slashWhy,
+	chat.SlashModel:    (*conversation).slashModel,
+	chat.SlashAgent:    (*conversation).slashAgent,
+	chat.SlashQueue:    (*conversation).slashQueue,
+	chat.SlashUndo:     (*conversation).slashUndo,
+	chat.SlashRedo:     (*conversation).slashRedo,
+	chat.SlashOmit:     (*conversation).slashOmit,
+	chat.SlashRename:   (*conversation).slashRename,
+	chat.SlashArchive:  (*conversation).slashArchive,
 }
 
 // isSlash reports whether a line is a command and no message. The command that is edited may begin with a slash.
@@ -59,7 +59,7 @@ func removeSlashEscape(line terminal.Line, text string) string {
 
 // slash runs a command. An error of the command does not end the conversation.
 func (c *conversation) slash(ctx context.Context, words string) error {
-	command, argument, ok := slash.Find(slash.Terminal, words)
+	command, argument, ok := chat.FindSlashCommand(chat.Terminal, words)
 	name, _, _ := strings.Cut(words, " ")
 	if !ok {
 		c.show.Note("", render.Red, "There is no command %s. /help lists the commands. To send a message that begins with a slash, type //.", name)
@@ -82,7 +82,7 @@ func (c *conversation) slash(ctx context.Context, words string) error {
 
 func (c *conversation) slashHelp(context.Context, string) error {
 	var list strings.Builder
-	for _, command := range slash.In(slash.Terminal) {
+	for _, command := range chat.SlashCommands(chat.Terminal) {
 		fmt.Fprintf(&list, "%-20s  %s\n", command.Usage(), command.About)
 	}
 	c.show.Line("", render.Plain, list.String()+slashHelpEnd)
@@ -91,7 +91,7 @@ func (c *conversation) slashHelp(context.Context, string) error {
 
 // completions are the commands that Tab completes, with what can follow them.
 func (c *conversation) completions() (all []string) {
-	for _, command := range slash.In(slash.Terminal) {
+	for _, command := range chat.SlashCommands(chat.Terminal) {
 		name := command.Name
 		if command.Argument != "" {
 			name += " "
@@ -103,7 +103,7 @@ func (c *conversation) completions() (all []string) {
 	}
 	for _, item := range c.pending {
 		if item.permission != nil {
-			all = append(all, slash.Why+" "+item.permission.Content.ID)
+			all = append(all, chat.SlashWhy+" "+item.permission.Content.ID)
 		}
 	}
 	return all
@@ -260,7 +260,7 @@ func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 		return err
 	}
 	c.undone = t.message
-	c.show.Note("", render.Yellow, "Undone: %s", printable.OneLine(t.text, 200))
+	c.show.Note("", render.Yellow, "Undone: %s", display.OneLine(t.text, 200))
 	c.listFiles(files)
 	about := "(" + projections.NoFiles + ")"
 	if len(files) > 0 {
@@ -277,7 +277,7 @@ func (c *conversation) listFiles(files []string) {
 			c.show.Note("", render.Yellow, "  and %d more files", len(files)-i)
 			break
 		}
-		c.show.Note("", render.Yellow, "  %s", printable.OneLine(file, 200))
+		c.show.Note("", render.Yellow, "  %s", display.OneLine(file, 200))
 	}
 }
 
@@ -326,37 +326,30 @@ func (c *conversation) revert(ctx context.Context, command, message, answer stri
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest
 // turn.
 func (c *conversation) turnBefore(ctx context.Context, before string) (turnPrompt, error) {
-	texts, removed := map[string]string{}, map[string]bool{}
-	var all []turnPrompt
-	_, err := c.Fold(ctx, c.Chat, 0, func(e events.Event, _ []byte) error {
-		switch d, _ := events.Decode(e); d := d.(type) {
-		case events.MessageSubmitted:
-			if d.Resumes == "" { // a prompt that resumes a turn belongs to it
-				texts[d.Message] = render.MessageText(d)
-			}
-		case events.MessageSending:
-			if text, ok := texts[d.Message]; ok {
-				all = append(all, turnPrompt{d.EngineMessage, text})
-			}
-		case events.OpenCode:
-			if d.Type == "message.removed" {
-				removed[turn.ReadPayload(d).MessageID] = true
-			}
+	all, err := client.List[struct {
+		Role    string
+		Engine  string `json:"ai_engine_message_id"` // a later one is higher
+		Reports []string
+		Parts   []struct {
+			events.Part
+			Synthetic bool // OpenCode has added it
 		}
-		return nil
-	})
+	}](ctx, c.System, "messages", client.Select{Sort: "-ai_engine_message_id",
+		Filter: fmt.Sprintf(`chat = %q && delivery != "" && ai_engine_message_id != ""`, c.Chat)})
 	if err != nil {
 		return turnPrompt{}, err
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		switch t := all[i]; {
-		case before != "":
-			if t.message == before {
-				before = ""
-			}
-		case !removed[t.message]:
-			return t, nil
+	for _, m := range all {
+		if m.Role == "system" && len(m.Reports) == 0 || before != "" && m.Engine >= before {
+			continue // a prompt that resumes a turn belongs to it
 		}
+		var shown events.MessageSubmitted
+		for _, part := range m.Parts {
+			if !part.Synthetic {
+				shown.Parts = append(shown.Parts, part.Part)
+			}
+		}
+		return turnPrompt{m.Engine, render.MessageText(shown)}, nil
 	}
 	return turnPrompt{}, errors.New("there is no turn to undo")
 }

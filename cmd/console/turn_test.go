@@ -1,229 +1,123 @@
-package console_test
+package console
 
 import (
-	"encoding/json"
-	"slices"
+	"io"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/events/log"
+	"pocketcoder/web/webtest"
 )
 
-func TestExitStatusOfATurn(t *testing.T) {
-	for name, want := range map[string]turn.End{
-		"perm-bash-once": turn.Completed, "perm-bash-reject": turn.Denied, "perm-bash-reject-message": turn.Completed,
-		"child-shell": turn.Completed, "abort-text": turn.Aborted, "error-401": turn.Failed, "error-nomodel": turn.Failed,
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			all, _ := cmdtest.Trace(t, name)
-			is.Equal(turnOf(t, all).End(), want)
-			is.Equal(turnOf(t, all).Whose(), projections.TurnUser)
-		})
-	}
-}
-
-// turnOf follows a trace whose first session is the chat's own.
-func turnOf(t *testing.T, all []events.Event) *turn.Turn {
-	t.Helper()
-	f := turn.New(turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID)
-	for _, e := range all {
-		f.Apply(e)
-	}
-	return f
-}
-
-func TestTurnIsTheAssistantsUntilItsEnd(t *testing.T) {
-	is := is.New(t)
-	all, _ := cmdtest.Trace(t, "abort-text")
-	idle := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.session.idle" })
-	is.Equal(turnOf(t, all[:idle+1]).Whose(), projections.TurnAssistant) // the first idle comes early
-	f := turnOf(t, all)
-	f.Apply(cmdtest.Own(t, 100, "user:u", events.MessageSubmitted{Message: "m2"}))
-	is.Equal(f.Whose(), projections.TurnAssistant)
-	f.Begin()
-	is.True(f.Apply(cmdtest.Own(t, 101, "user:u", events.MessageFailed{Message: "m2", Error: "no OpenCode"})))
-	is.Equal(f.Whose(), projections.TurnUser)
-	is.Equal(f.End(), turn.End(turn.Failed))
-}
-
 func TestExitStatusWhenADenialLeavesAnotherRequest(t *testing.T) {
+	t.Parallel()
 	deny := func(typ, reason string) events.Data {
 		return events.PermissionDecided{Permission: "per_1", Type: typ, Decision: events.Denied, Reason: reason}
 	}
 	for name, c := range map[string]struct {
 		happens []events.Data
-		want    turn.End
+		want    End
 	}{
-		"nothing was denied":          {nil, turn.Pending},
-		"denied":                      {[]events.Data{deny("bash", "")}, turn.Denied},
-		"denied with a reason":        {[]events.Data{deny("bash", "not today")}, turn.Pending},
-		"one of each":                 {[]events.Data{deny("bash", ""), deny("bash", "not today")}, turn.Denied},
-		"a created name is deleted":   {[]events.Data{deny(events.KindKeep, "")}, turn.Pending},
-		"more budget is denied":       {[]events.Data{deny(events.KindBudget, "enough")}, turn.Denied},
-		"in the turn that is resumed": {[]events.Data{deny("bash", ""), events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, turn.Pending},
+		"nothing was denied":        {nil, Pending},
+		"denied":                    {[]events.Data{deny("bash", "")}, Denied},
+		"denied with a reason":      {[]events.Data{deny("bash", "not today")}, Pending},
+		"one of each":               {[]events.Data{deny("bash", ""), deny("bash", "not today")}, Denied},
+		"a created name is deleted": {[]events.Data{deny(events.KindKeep, "")}, Pending},
+		"more budget is denied":     {[]events.Data{deny(events.KindBudget, "enough")}, Denied},
+		"in the turn that is resumed": {[]events.Data{deny("bash", ""),
+			events.MessageSubmitted{Message: "m2", Resumes: "per_2"}}, Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := turn.New("ses_1")
+			f := turn{stoppedBy: map[string]bool{}}
 			for i, d := range c.happens {
-				f.Apply(cmdtest.Own(t, i+1, "user:u", d))
+				f.apply(cmdtest.Own(t, i+1, "user:u", d), d)
 			}
-			is.New(t).Equal(f.EndWaiting(), c.want)
+			is.New(t).Equal(f.endWaiting(), c.want)
 		})
 	}
 }
 
-func TestQueueThatAStopHoldsDoesNotKeepTheTurn(t *testing.T) {
-	is := is.New(t)
-	f, seq := turn.New("ses_1"), 0
-	apply := func(d events.Data) events.Event {
-		seq++
-		e := cmdtest.Own(t, seq, "user:u", d)
-		f.Apply(e)
-		return e
-	}
-	apply(events.MessageSubmitted{Message: "m1"})
-	apply(events.MessageSending{Message: "m1", EngineMessage: "msg_1"})
-	apply(events.MessageDelivered{Message: "m1"})
-	apply(events.MessageSubmitted{Message: "m2"})
-	apply(events.MessageSubmitted{Message: "m3"})
-	stop := apply(events.AbortRequested{})
-	is.Equal(f.Whose(), projections.TurnAssistant) // until it is stopped
-	apply(events.EffectDone{Effect: stop.ID})
-	is.Equal(f.Whose(), projections.TurnUser)
-	apply(events.MessageSteered{Message: "m3"})
-	is.Equal(f.Whose(), projections.TurnAssistant)
-	apply(events.MessageWithdrawn{Message: "m3"})
-	is.Equal(f.Whose(), projections.TurnAssistant) // m2 is sent too
+// happened is an event by an actor, and how the conversation is over when it is shown.
+type happened struct {
+	by   string
+	data events.Data
+	end  string // going on, waiting for a person, or an exit status
 }
 
-func TestTurnThatIsStoppedBeforeItsMessageIsSentIsAborted(t *testing.T) {
-	is := is.New(t)
-	f := turn.New("")
-	for i, d := range []events.Data{events.MessageSubmitted{Message: "m1"}, events.AbortRequested{}} {
-		f.Apply(cmdtest.Own(t, i+1, "user:u", d))
+// In these turns the events of OpenCode are not all there is.
+func TestConversationEndsWithTheTurn(t *testing.T) {
+	t.Parallel()
+	const (
+		user, policy, engine = "user:u", events.ActorPolicy, "engine:local"
+		runs, waits          = "runs", "waits"
+	)
+	names := map[End]string{Completed: "completed", Failed: "failed", Denied: "denied", Aborted: "aborted", Lost: "lost",
+		Pending: "pending"}
+	submitted := func(id string) happened { return happened{user, events.MessageSubmitted{Message: id}, runs} }
+	sending := happened{engine, events.MessageSending{Message: "m1", Session: "ses_1", EngineMessage: "msg_1"}, runs}
+	delivered := happened{engine, events.MessageDelivered{Message: "m1", EngineMessage: "msg_1"}, runs}
+	lost := func(end string) happened { return happened{engine, events.TurnLost{Session: "ses_1"}, end} }
+	budget := happened{policy, events.PermissionRequested{Permission: "p1", Type: events.KindBudget}, runs}
+	// it runs until the policy has evaluated the request
+	held := happened{engine, events.MessageHeld{Message: "m1", Permission: "p1", Reason: "spent"}, runs}
+	referred := happened{policy, events.PermissionReferred{Permission: "p1"}, waits}
+	decided := func(d events.Decision, end string) happened {
+		return happened{user, events.PermissionDecided{Permission: "p1", Type: events.KindBudget, Decision: d}, end}
 	}
-	is.Equal(f.Whose(), projections.TurnUser)
-	is.Equal(f.End(), turn.End(turn.Aborted))
-
-	f = turn.New("ses_1") // a stop when nothing runs or waits stops no turn
-	f.Apply(cmdtest.Own(t, 1, "user:u", events.AbortRequested{}))
-	is.Equal(f.End(), turn.End(turn.Completed))
-}
-
-func TestDismissedQuestionOfAToolCountsAsADenial(t *testing.T) {
-	is := is.New(t)
-	f, seq := turn.New("ses_1"), 0
-	apply := func(e events.Event) {
-		seq++
-		f.Apply(cmdtest.Numbered(e, seq))
-	}
-	message := func(id, finish string) {
-		for _, m := range []string{`"time":{"created":1}`, `"time":{"created":1,"completed":2},"finish":"` + finish + `"`} {
-			e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: "message.updated",
-				Properties: json.RawMessage(`{"sessionID":"ses_1","info":{"id":"` + id + `","role":"assistant",` + m + `}}`)})
-			is.NoErr(err)
-			apply(e)
-		}
-	}
-	message("msg_1", "tool-calls")
-	apply(cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: "q1", Answers: []string{"yes"}}))
-	is.Equal(f.End(), turn.End(turn.Lost)) // the turn has no end yet
-	apply(cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: "q1", Rejected: true}))
-	is.Equal(f.End(), turn.End(turn.Denied))
-	message("msg_2", "stop") // the model goes on
-	is.Equal(f.End(), turn.End(turn.Completed))
-}
-
-func TestLostTurnIsResumedAsANewTurn(t *testing.T) {
-	is := is.New(t)
-	f := turn.New("ses_1")
-	is.True(f.Apply(cmdtest.Own(t, 1, "engine:local", events.TurnLost{Session: "ses_1"})))
-	is.Equal(f.End(), turn.End(turn.Lost))
-	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageSubmitted{Message: "m2", Resumes: "per_1"}))
-	is.Equal(f.End(), turn.End(turn.Completed))
-	// a subagent's is not the chat's
-	is.True(!f.Apply(cmdtest.Own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"})))
-}
-
-// OpenCode ends a message like this when it is stopped while it waits to try the provider again.
-func TestTurnStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
-	is := is.New(t)
-	f := turn.New("ses_1")
-	take := func(kind, properties string) {
-		e, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
-			events.OpenCode{Type: kind, Properties: json.RawMessage(properties)})
-		is.NoErr(err)
-		f.Apply(cmdtest.Numbered(e, 1))
-	}
-	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1}}}`)
-	take("session.status", `{"sessionID":"ses_1","status":{"type":"retry","attempt":1,"message":"no route"}}`)
-	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1,"completed":2}}}`)
-	take("session.status", `{"sessionID":"ses_1","status":{"type":"idle"}}`)
-	is.Equal(f.Whose(), projections.TurnUser)
-	is.Equal(f.End(), turn.End(turn.Lost))
-	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_2","role":"assistant","finish":"stop","time":{"created":3,"completed":4}}}`)
-	is.Equal(f.End(), turn.End(turn.Completed))
-}
-
-func TestExitStatusOfATurnWithoutAWholeAnswer(t *testing.T) {
-	for name, c := range map[string]struct {
-		finish, part string
-		want         turn.End
-	}{
-		"complete":        {"stop", `"type":"text","text":"all"`, turn.Completed},
-		"cut":             {"length", `"type":"text","text":"half"`, turn.Incomplete},
-		"empty":           {"stop", `"type":"text","text":" "`, turn.Incomplete},
-		"broken off":      {"unknown", `"type":"text","text":"half"`, turn.Lost},
-		"after a call":    {"tool-calls", `"type":"tool","tool":"bash","state":{"status":"completed"}`, turn.Lost},
-		"blocked":         {"content-filter", `"type":"text","text":"half"`, turn.Incomplete},
-		"of the provider": {"error", `"type":"text","text":"half"`, turn.Lost},
+	for name, all := range map[string][]happened{
+		"the message fails":                        {submitted("m1"), {engine, events.MessageFailed{Message: "m1", Error: "no"}, "failed"}},
+		"it is stopped before its message is sent": {submitted("m1"), {user, events.AbortRequested{}, "aborted"}},
+		"it is lost":                               {submitted("m1"), sending, delivered, lost("lost")},
+		"a loss holds the next message": {submitted("m1"), sending, delivered, submitted("m2"), lost(runs),
+			{engine, events.MessageHeld{Message: "m2", Reason: "lost"}, "lost"}},
+		"a loss holds a message that was not sent": {submitted("m1"),
+			{engine, events.MessageHeld{Message: "m1", Reason: "lost"}, "pending"}},
+		"a message that a loss held is withdrawn": {submitted("m1"), submitted("m2"),
+			{engine, events.MessageHeld{Message: "m1", Reason: "lost"}, runs}, {user, events.MessageWithdrawn{Message: "m2"}, "pending"}},
+		"it waits for more budget": {submitted("m1"), budget, held, referred},
+		"more budget is denied":    {submitted("m1"), budget, held, referred, decided(events.Denied, "denied")},
+		"more budget is approved":  {submitted("m1"), budget, held, referred, decided(events.Authorized, runs), sending},
+		"a budget stops the turn":  {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs), referred},
+		"the stopped turn goes on": {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs),
+			referred, decided(events.Authorized, runs), {user, events.MessageSubmitted{Message: "m2", Resumes: "p1"}, runs}},
+		"the approval expires": {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs), referred,
+			decided(events.Authorized, runs), {engine, events.PermissionExpired{Permission: "p1"}, "lost"}},
+		"the stopped turn does not": {submitted("m1"), sending, delivered, budget, {policy, nil, runs}, lost(runs),
+			referred, decided(events.Denied, "denied")},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			is := is.New(t)
-			f := turn.New("ses_1")
-			for i, e := range [][2]string{
-				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_0","role":"assistant","finish":"tool-calls","time":{"completed":1}}}`},
-				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_0","messageID":"msg_0","type":"text","text":"before"}}`},
-				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1}}}`},
-				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_1","messageID":"msg_1",` + c.part + `}}`},
-				{"message.part.updated", `{"sessionID":"ses_1","part":{"id":"prt_2","messageID":"msg_1","type":"step-finish"}}`},
-				{"message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","finish":"` + c.finish + `","time":{"completed":2}}}`},
-			} {
-				event, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
-					events.OpenCode{Type: e[0], Properties: json.RawMessage(e[1])})
+			system := webtest.NewSystem(t)
+			c := newConversation(client.At(system.Local(t)), Options{Chat: "chat1", Once: true, Out: io.Discard}, nil)
+			c.caughtUp, c.exists = true, true
+			chat := []happened{{user, events.ChatCreated{Engine: "local"}, ""},
+				{engine, events.SessionBound{Session: "ses_1", Directory: "/workspace"}, ""}}
+			for i, h := range append(chat, all...) {
+				e := events.Event{}
+				if h.data == nil { // the policy stops the turn
+					e = cmdtest.Own(t, 0, policy, events.AbortRequested{})
+					e.Cause = "p1"
+				} else {
+					e = cmdtest.Own(t, 0, h.by, h.data)
+				}
+				_, err := system.Log.AppendAll(t.Context(), []events.Event{e})
 				is.NoErr(err)
-				f.Apply(cmdtest.Numbered(event, i+1))
+				is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
+				got := runs
+				if code, over := c.isOver(); over {
+					got = names[code]
+				} else if len(c.pending) > 0 {
+					got = waits
+				}
+				if h.end != "" {
+					is.Equal(got, h.end)
+				}
 			}
-			is.Equal(f.End(), c.want)
 		})
 	}
-}
-
-func TestAMessageThatALossHoldsWaitsUntilAPersonSendsIt(t *testing.T) {
-	is := is.New(t)
-	f := turn.New("ses_1")
-	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
-	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1"}))
-	is.Equal(f.Whose(), projections.TurnUser)
-	f.Apply(cmdtest.Own(t, 3, "user:u", events.MessageSubmitted{Message: "m2"})) // does not send it
-	f.Apply(cmdtest.Own(t, 4, "user:u", events.MessageWithdrawn{Message: "m2"}))
-	is.Equal(f.Whose(), projections.TurnUser)
-	f.Apply(cmdtest.Own(t, 5, "user:u", events.MessageSteered{Message: "m1"}))
-	is.Equal(f.Whose(), projections.TurnAssistant)
-}
-
-func TestDeniedBudgetRequestEndsAsDenied(t *testing.T) {
-	is := is.New(t)
-	f := turn.New("ses_1")
-	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
-	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
-	is.Equal(f.End(), turn.End(turn.Pending))
-	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: events.KindBudget,
-		Decision: events.Denied}))
-	is.Equal(f.End(), turn.End(turn.Denied))
 }

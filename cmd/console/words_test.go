@@ -11,10 +11,9 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
+	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
-	"pocketcoder/handlers/slash"
 	"pocketcoder/ops/expect"
 )
 
@@ -111,17 +110,17 @@ func TestACreatedNameIsKeptOrDeletedByAPlainAnswerOnly(t *testing.T) {
 	is.True(!over) // the turn does not wait for it
 	c.working = false
 	code, over := c.isOver()
-	is.Equal([]any{code, over}, []any{turn.End(turn.Pending), true})
+	is.Equal([]any{code, over}, []any{End(Pending), true})
 }
 
 func TestEveryListedSlashCommandIsCarriedOut(t *testing.T) {
 	is := is.New(t)
-	names := []string{slash.Quit, slash.Stop} // which scripts have too
+	names := []string{chat.SlashQuit, chat.SlashStop} // which scripts have too
 	for name := range slashCommands {
 		names = append(names, name)
 	}
 	listed := 0
-	for _, c := range slash.In(slash.Terminal) {
+	for _, c := range chat.SlashCommands(chat.Terminal) {
 		listed++
 		is.True(slices.Contains(names, c.Name))
 	}

@@ -10,8 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/channel/emailtest"
-	"pocketcoder/bridge/channel/telegramtest"
+	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
@@ -32,9 +31,9 @@ func (p *process) command(t testing.TB, stdin string, args ...string) (stdout st
 }
 
 // pair adds a bot and pairs a person with the administrator. It returns the chat of their conversation.
-func (p *process) pair(t testing.TB, bot *telegramtest.Server) (chat string) {
+func (p *process) pair(t testing.TB, bot *channeltest.Telegram) (chat string) {
 	t.Helper()
-	p.command(t, telegramtest.Token+"\n", "channel", "add", "phone", "--server", bot.URL)
+	p.command(t, channeltest.BotToken+"\n", "channel", "add", "phone", "--server", bot.URL)
 	bot.Say(person, person, "/start "+p.pairingCode(t, "phone"))
 	bot.AwaitText(t, "You are paired")
 	return p.chatOfMessage(t, "You are paired")
@@ -67,14 +66,14 @@ func (p *process) chatOfMessage(t testing.TB, text string) string {
 // phoneTalk is a conversation in Telegram.
 type phoneTalk struct {
 	*process
-	bot   *telegramtest.Server
+	bot   *channeltest.Telegram
 	chat  string
-	asked telegramtest.Message // the request to approve a command
+	asked channeltest.TelegramMessage // the request to approve a command
 }
 
 // surviveIncident begins the conversation. A person presses a button while the system is down.
 func (p *phoneTalk) surviveIncident(t *testing.T, system *process) (check func(*testing.T, *process)) {
-	bot := telegramtest.New(t)
+	bot := channeltest.NewTelegram(t)
 	*p = phoneTalk{process: system, bot: bot, chat: system.pair(t, bot)}
 	expect.Contains(t, p.command(t, "", "pair", "list"), "4711")
 	bot.Say(person, person, bash("echo hello >>greeting"))
@@ -113,7 +112,7 @@ func (p *phoneTalk) goesOn(t *testing.T, _ *process) {
 	}
 	is.Equal(submitted, 2)
 	expect.Contains(t, all.String(), `channel=\"phone\" speaker=\"Person 4711\"`)
-	expect.Lacks(t, all.String(), telegramtest.Token)
+	expect.Lacks(t, all.String(), channeltest.BotToken)
 	p.command(t, "", "channel", "remove", "phone")
 }
 
@@ -132,10 +131,10 @@ func TestFilesComeAndLeaveByMail(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const carl = "Carl <carl@example.org>"
-	server := emailtest.New(t)
+	server := channeltest.NewMailServer(t)
 	p := openSystem.system(t)
-	p.command(t, emailtest.Password+"\n", "channel", "add", "mailbox for files", "--address", emailtest.Address,
-		"--imap", server.IMAP, "--smtp", server.SMTP, "--authserv-id", emailtest.Authserv)
+	p.command(t, channeltest.MailPassword+"\n", "channel", "add", "mailbox for files",
+		"--address", channeltest.MailAddress, "--imap", server.IMAP, "--smtp", server.SMTP, "--authserv-id", channeltest.Authserv)
 	defer p.command(t, "", "channel", "remove", "mailbox for files")
 	server.Say(t, carl, p.pairingCode(t, "mailbox for files"), "")
 	server.AwaitText(t, "You are paired")

@@ -12,7 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/direct"
@@ -27,11 +27,11 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 		code          int
 		output        []string // on stdout
 	}{
-		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", turn.Completed, []string{"? bash  echo", "allowed\n", "exit 4", "done"}},
-		"the provider refuses":   {"@@status 400 no credit", "", turn.Failed, nil},
-		"the answer is cut":      {"@@say half of it\n@@finish length", "", turn.Incomplete, []string{"half of it"}},
-		"a pipe stops the turn":  {longText, "/abort\n", turn.Aborted, nil},
-		"a question is answered": {twoQuestions, "2\n1, 2\n", turn.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
+		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", console.Completed, []string{"? bash  echo", "allowed\n", "exit 4", "done"}},
+		"the provider refuses":   {"@@status 400 no credit", "", console.Failed, nil},
+		"the answer is cut":      {"@@say half of it\n@@finish length", "", console.Incomplete, []string{"half of it"}},
+		"a pipe stops the turn":  {longText, "/abort\n", console.Aborted, nil},
+		"a question is answered": {twoQuestions, "2\n1, 2\n", console.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,10 +44,10 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 			}
 			ran := strings.Contains(stdout, "allowed\n")
 			is.Equal(ran, strings.Contains(strings.Join(c.output, ""), "allowed\n"))
-			if c.code == turn.Incomplete {
+			if c.code == console.Incomplete {
 				expect.Contains(t, stderr, "The answer was cut: the model reached its limit of output.")
 			}
-			if c.code == turn.Failed {
+			if c.code == console.Failed {
 				expect.Contains(t, stderr, "no credit")
 			}
 		})
@@ -59,7 +59,7 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	stdout, _, code := p.cli(t, "", "chat", "-m", bash("echo re''played"), "--approve", "all", "--title", t.Name())
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	chat, _, _ := strings.Cut(strings.TrimPrefix(stdout, "chat "), ":") // its title follows
 	stdout, stderr, code := p.cli(t, "", "replay", chat, "--json")
 	is.Equal([]any{code, stderr}, []any{0, ""})

@@ -9,9 +9,9 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
@@ -26,7 +26,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 	const edited = "printf '%s\\n' ed''ited"
 	stdout, stderr, code := p.cli(t, "e "+edited+"\n", "chat", chat)
 	t.Log(stdout, stderr)
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	is.True(strings.Contains(stdout, "-"+request.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
 	is.True(strings.Contains(stdout, "│ edited\n") && strings.Contains(stdout, "done"))
 	output := p.tools(t, chat)[0].State.Output // what the model sees
@@ -51,7 +51,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 		"exec.requested", "exec.finished"} {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
-	is.True(slices.IsSortedFunc(why.Events, func(a, b explanation.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
+	is.True(slices.IsSortedFunc(why.Events, func(a, b permission.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
 	text, _, code := p.cli(t, "", "why", store.RecordID(request.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
 	for _, words := range []string{"-" + request.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
@@ -63,7 +63,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 }
 
 // explain runs policy why about a request.
-func (p *process) explain(t testing.TB, id string) (why explanation.Why) {
+func (p *process) explain(t testing.TB, id string) (why permission.Why) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "why", id, "--json")
 	if code != 0 {
@@ -81,7 +81,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	p.awaitRequest(t, chat, 0)
 	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
 	t.Log(stdout, stderr)
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	is.True(strings.Contains(stdout, "in this chat: bash: touch") &&
 		strings.Contains(stdout, "it would have allowed 1 of the last 1 requests in this chat"))
 	stored := p.rulesOf(t, chat)

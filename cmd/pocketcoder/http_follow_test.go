@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 // frame is one event of an event stream.
@@ -128,7 +128,7 @@ type cutStream struct {
 }
 
 func newCutStream(t *testing.T, path string) *cutStream {
-	return &cutStream{path: path, random: random.Source(t), lengths: 16 << 10}
+	return &cutStream{path: path, random: expect.Rand(t), lengths: 16 << 10}
 }
 
 // until reads on to the frame that is the last.

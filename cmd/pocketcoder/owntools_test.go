@@ -5,7 +5,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console"
 	"pocketcoder/events"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/ops/expect"
@@ -77,7 +77,7 @@ func TestModelAsksAPersonAndWaitsForTheAnswer(t *testing.T) {
 	is.Equal([]string{q.Question, string(q.Choices), q.Status},
 		[]string{"Which colour?", `["Red","Blue"]`, projections.QuestionAsked})
 	stdout, _, code := p.cli(t, "2\n", "chat", chat)
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	expect.Contains(t, stdout, "Which colour?")
 	is.Equal(p.outputOf(t, chat, 0), "Blue")
 	is.Equal(p.text(t, chat), "thanks")

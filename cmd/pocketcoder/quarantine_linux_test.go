@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console"
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 )
@@ -63,7 +63,7 @@ func filesOfACommandAreKeptOrDeleted(t *testing.T, p *process) {
 	is.Equal(string(content), "export A=1\n")
 
 	stdout, _, code := p.cli(t, "what is it?\nn\n", "chat", chat)
-	is.Equal(code, turn.Pending) // .vscode still waits
+	is.Equal(code, console.Pending) // .vscode still waits
 	for _, want := range []string{"A command created .npmrc. Keep it?", "cache=x", "keep it? y keeps it, n deletes it:",
 		"(y moves it back into the workspace; n deletes it)"} {
 		expect.Contains(t, stdout, want)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/console"
 	"pocketcoder/events"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/ops/expect"
@@ -59,7 +59,7 @@ func (q partlyAnswered) checkResumed(t *testing.T, p *process) {
 	is.Equal([]any{shown[0]["question"], shown[0]["interrupted"]}, []any{"Which colour?", true})
 
 	stdout, _, code := p.cli(t, "2\n", "chat", q.chat)
-	is.Equal(code, turn.Completed)
+	is.Equal(code, console.Completed)
 	expect.Contains(t, stdout, "interrupted: OpenCode forgot it")
 	expect.Contains(t, stdout, "its question was answered")
 	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))

@@ -11,12 +11,12 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 func TestEveryStretchThatSecretsCoverIsReplaced(t *testing.T) {
 	t.Parallel()
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[ab]{0,60}`)
 		secrets := rapid.SliceOfN(rapid.StringMatching(`[ab]{8,12}`), 0, 20).Draw(t, "secrets")
 		in := text.Draw(t, "text")
@@ -95,7 +95,7 @@ func TestConcealTakesBoundedSecrets(t *testing.T) {
 
 func TestRedactedJSONStaysJSON(t *testing.T) {
 	t.Parallel()
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		secrets := rapid.SliceOfN(rapid.StringMatching(`[ab"\\,:\[\]{}\n]{8,10}`), 1, 8).Draw(t, "secrets")
 		words := rapid.OneOf(rapid.SampledFrom(secrets), rapid.String())
 		body, _ := json.Marshal(rapid.MapOf(words, rapid.SliceOf(words)).Draw(t, "value"))

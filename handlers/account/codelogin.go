@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -100,9 +99,9 @@ func (a *Accounts) makeRoomForCode(ctx context.Context, client events.Client) er
 	}
 	count := map[string]int{}
 	for _, l := range waiting {
-		count[network(l.Client)]++
+		count[l.Client.Network()]++
 	}
-	if count[network(client)] >= maxCodesOfAddress {
+	if count[client.Network()] >= maxCodesOfAddress {
 		return handlers.Refuse(handlers.Unavailable,
 			"%d logins from your address wait to be confirmed. Try again in %s.", maxCodesOfAddress, CodeLife)
 	}
@@ -114,20 +113,9 @@ func (a *Accounts) makeRoomForCode(ctx context.Context, client events.Client) er
 		return handlers.Refuse(handlers.Unavailable, "%d logins wait for their programs. Try again in %s.", maxCodes, CodeLife)
 	}
 	replaced := slices.MinFunc(waiting, func(x, y CodeLogin) int {
-		return cmp.Or(cmp.Compare(count[network(y.Client)], count[network(x.Client)]), x.Expires.Compare(y.Expires))
+		return cmp.Or(cmp.Compare(count[y.Client.Network()], count[x.Client.Network()]), x.Expires.Compare(y.Expires))
 	})
 	return a.secrets.Delete(ctx, codeKey(replaced.Code))
-}
-
-// network returns the address of a client. Of an IPv6 address it returns the first 64 bits, because one subscriber has
-// all addresses below them.
-func network(client events.Client) string {
-	address, err := netip.ParseAddr(client.Address)
-	if err != nil || address.Unmap().Is4() {
-		return client.Address
-	}
-	prefix, _ := address.Prefix(64) // every IPv6 address has one
-	return prefix.String()
 }
 
 // codeLogins returns the logins that have begun, and deletes those that have expired.

@@ -1,11 +1,13 @@
 // Package agent stores agents, with their prompts and models, as configuration records. It exports an agent as a
 // Markdown file with front matter, in the format of OpenCode's own agents, and imports such files. A file holds the
-// agent, its prompt, the name of its model, and its rules.
+// agent, its prompt, the name of its model, and its rules. The package also carries out the commands on the notes of
+// agents, and lists the versions of a note.
 //
 // Promises: an exported file that is imported again changes nothing. If an agent cannot hold a part of a file, a note
 // names that part, or the file is refused. A rule that denies is never left out. A failed import can be repeated.
+// Each version of a note is an event, and stays. A restored version is a new one with the old content.
 //
-// It must not know how files are read or shown.
+// It must not know how files are read or shown, those of the notes included.
 package agent
 
 import (

@@ -13,8 +13,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/slash"
 )
 
 // NewCode requests a code with which a person pairs an account with a messenger.
@@ -110,9 +110,9 @@ func command(word string) string {
 func commandIn(text string) string {
 	name := command(strings.TrimSpace(text))
 	if name == "/start" { // which Telegram sends for a person who opens the bot again
-		return slash.Help
+		return chat.SlashHelp
 	}
-	c, argument, _ := slash.Find(slash.Messenger, name)
+	c, argument, _ := chat.FindSlashCommand(chat.Messenger, name)
 	if argument != "" {
 		return ""
 	}
@@ -121,7 +121,7 @@ func commandIn(text string) string {
 
 func pairedNotice() string {
 	notice := "You are paired. Write a message to talk to the assistant, or a command:"
-	for _, c := range slash.In(slash.Messenger) {
+	for _, c := range chat.SlashCommands(chat.Messenger) {
 		notice += "\n" + c.Usage() + " – " + c.About
 	}
 	return notice

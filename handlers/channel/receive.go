@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
-	"pocketcoder/handlers/slash"
 )
 
 // Incoming is a message that a person wrote in a messenger.
@@ -111,9 +110,9 @@ func (in *Incoming) takeTrigger() bool {
 func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string) error {
 	by := handlers.Command{ID: updateID(in, "command"), Actor: events.UserActor(p.User)}
 	switch commandIn(in.Text) {
-	case slash.New:
+	case chat.SlashNew:
 		return h.begin(ctx, in, id)
-	case slash.Stop:
+	case chat.SlashStop:
 		seq, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: by, Chat: id})
 		if err == nil {
 			err = h.AwaitReadModels(ctx, seq)
@@ -130,7 +129,7 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 			said += " The messages that wait are sent when you send the next one."
 		}
 		return h.Notify(ctx, id, in, "stopped", said)
-	case slash.Help:
+	case chat.SlashHelp:
 		return h.Notify(ctx, id, in, "help", pairedNotice())
 	}
 	message := updateID(in, "message") // of the chat that the conversation had when the update came first

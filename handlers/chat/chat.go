@@ -1,10 +1,12 @@
 // Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, leave files out,
-// submit a message, change the queue of messages that wait, abort a turn, answer a question.
+// submit a message, change the queue of messages that wait, abort a turn, answer a question. It also lists the slash
+// commands that a person can write instead of a message, on a page, at a terminal and in a messenger.
 //
 // Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never
 // once the outbox has begun to send it, unless it is held back after a loss of events: then it waits again. The first
 // answer to a question wins. Nothing is decided in a chat that was deleted, except that its questions expire. What
-// OpenCode has to do is an event here; the outbox carries it out.
+// OpenCode has to do is an event here; the outbox carries it out. A slash command has the same name and does the same
+// in every place that has it.
 //
 // It must not know permission requests, configuration records, or how OpenCode is spoken to.
 package chat

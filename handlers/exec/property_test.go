@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -239,7 +239,7 @@ func TestOnlyAuthorizedCommandsRun(t *testing.T) {
 		dirs[i], _ = workspace.RealPath(dirs[i])
 	}
 	total := 0
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		chat, _, err := h.Chats.Create(t.Context(), chat.Create{})
 		if err != nil {
 			r.Fatal(err)

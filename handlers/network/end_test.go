@@ -11,7 +11,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/policy"
 )
 
@@ -49,7 +48,7 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	c := o.connections()[0]
 	is.Equal([]any{c.Exec, c.Allowed, c.Permission, c.Reason}, []any{"x1", true, "per_2",
 		"approved with the command by " + handlerstest.Alice})
-	why, err := explanation.Of(t.Context(), o.Gate, "c1", "per_2")
+	why, err := permission.Explain(t.Context(), o.Gate, "c1", "per_2")
 	is.NoErr(err)
 	is.Equal(why.Decision.Hosts, []string{"example.org:443"})
 	is.Equal(why.Events[len(why.Events)-1].Type, "exec.connected")

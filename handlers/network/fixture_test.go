@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log/tail"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
@@ -38,7 +38,7 @@ func (o *networkFixture) start(mode permission.NetworkMode, rules ...string) {
 	is := is.New(o.T)
 	ctx, cancel := context.WithCancel(o.T.Context())
 	o.T.Cleanup(cancel)
-	tail := tail.New(o.Log)
+	tail := log.NewTail(o.Log)
 	go tail.Run(ctx)
 	gate := o.Gate
 	h := permissiontest.New(o.Log)

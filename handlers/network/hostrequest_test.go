@@ -9,11 +9,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log/tail"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -92,7 +91,7 @@ func TestARestartKeepsTheRequestAndItsApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
-	o.network.Tail = tail.New(o.Log) // does not run, as after a kill of the process
+	o.network.Tail = log.NewTail(o.Log) // does not run, as after a kill of the process
 	o.connect(o.begin("x1"), "example.com:443")
 	request := o.hostRequest(1)
 	o.start(permission.NetworkAsks)
@@ -253,7 +252,7 @@ func TestWhyShowsTheConnection(t *testing.T) {
 	request := o.hostRequest(1)
 	o.Decide(request.Permission, events.Authorized)
 	is.NoErr(<-waiting)
-	w, err := explanation.Of(t.Context(), o.Gate, "c1", request.Permission)
+	w, err := permission.Explain(t.Context(), o.Gate, "c1", request.Permission)
 	is.NoErr(err)
 	is.Equal(w.Ask.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)

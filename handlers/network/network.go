@@ -21,7 +21,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
@@ -35,7 +34,7 @@ type Sandbox struct {
 	Gate  permission.Gate
 	Mode  permission.NetworkMode
 	Proxy string // host:port of the egress proxy, as commands reach it
-	Tail  *tail.Tail
+	Tail  *log.Tail
 
 	mu      sync.Mutex
 	running map[string]*Execution

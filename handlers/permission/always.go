@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/rule"
 )
@@ -41,9 +40,9 @@ const (
 type Proposal struct {
 	Rules []policy.Rule `json:"rules"`
 	// what the rules do not cover, though their patterns look as if they did
-	Limits []string      `json:"limits,omitempty"`
-	Chat   dryrun.Result `json:"chat"` // over this chat
-	All    dryrun.Result `json:"all"`  // over all chats
+	Limits []string     `json:"limits,omitempty"`
+	Chat   DryRunResult `json:"chat"` // over this chat
+	All    DryRunResult `json:"all"`  // over all chats
 }
 
 // ProposeAlways returns the rules that AllowAlways would store. It stores and decides nothing, and refuses what
@@ -65,20 +64,20 @@ func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error
 
 // DryRun tries a rule, together with the active rules of each chat, on the last requests of a chat, or of all chats if
 // chat is empty.
-func (g Gate) DryRun(ctx context.Context, r policy.Rule, chat string) (dryrun.Result, error) {
+func (g Gate) DryRun(ctx context.Context, r policy.Rule, chat string) (DryRunResult, error) {
 	if err := rule.Check(r); err != nil {
-		return dryrun.Result{}, err
+		return DryRunResult{}, err
 	}
 	return g.trial([]policy.Rule{r}, ScopeAll).Run(ctx, chat)
 }
 
 // trial returns a trial of rules of a scope on past requests. It assumes that an unknown session worked in the
 // workspace, and that a request was made by the agent that its chat has now.
-func (g Gate) trial(rules []policy.Rule, scope string) *dryrun.Trial {
-	return &dryrun.Trial{
+func (g Gate) trial(rules []policy.Rule, scope string) *DryRun {
+	return &DryRun{
 		History: g.History, Rules: rules, Ask: g.askOnStored,
 		Directory: func(chat, session string) string { return g.directory(chat, session, true) },
-		Active: func(ctx context.Context, chat string) (dryrun.Active, error) {
+		Active: func(ctx context.Context, chat string) (ActiveRules, error) {
 			_, agent, err := g.placeOf(ctx, chat)
 			if err != nil {
 				return nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 )
 
@@ -15,8 +15,8 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	read := 0
-	trial := dryrun.Trial{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
-		Active:    func(context.Context, string) (dryrun.Active, error) { return policy.Evaluate, nil },
+	trial := permission.DryRun{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
+		Active:    func(context.Context, string) (permission.ActiveRules, error) { return policy.Evaluate, nil },
 		Directory: func(string, string) string { return "" },
 		Ask: func(a events.PermissionAsk, _ string) policy.Input {
 			return policy.Input{Type: a.Permission, Patterns: a.Patterns}
@@ -31,7 +31,7 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	for range 2 { // the second run reuses the verdicts of the first
 		result, err := trial.Run(t.Context(), "")
 		is.NoErr(err)
-		is.Equal([]int{read, result.Asks, result.Allowed}, []int{dryrun.MaxRequests, dryrun.MaxRequests,
-			dryrun.MaxRequests})
+		is.Equal([]int{read, result.Asks, result.Allowed}, []int{permission.MaxDryRunRequests, permission.MaxDryRunRequests,
+			permission.MaxDryRunRequests})
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections"
@@ -104,7 +103,7 @@ func TestADryRunEvaluatesTheRuleTogetherWithTheActiveRulesOfEachChat(t *testing.
 	}
 	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_21", "touch a && make"))
 	touch := policy.Rule{Permission: "bash", Pattern: "touch *"}
-	allowed := func(r dryrun.Result, err error) (commands []string) {
+	allowed := func(r permission.DryRunResult, err error) (commands []string) {
 		t.Helper()
 		is.NoErr(err)
 		for _, c := range r.Commands {
@@ -168,7 +167,7 @@ func BenchmarkDryRun(b *testing.B) {
 		began := time.Now()
 		run, err := g.DryRun(b.Context(), policy.Rule{Permission: "bash", Pattern: "go test*"}, "")
 		is.NoErr(err)
-		is.Equal([]int{run.Asks, run.Allowed}, []int{dryrun.MaxRequests, dryrun.MaxRequests})
+		is.Equal([]int{run.Asks, run.Allowed}, []int{permission.MaxDryRunRequests, permission.MaxDryRunRequests})
 		b.ReportMetric(time.Since(began).Seconds()*1000, "ms")
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

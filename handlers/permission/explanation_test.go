@@ -9,7 +9,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 )
@@ -51,7 +50,7 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 		handlerstest.Fact{Data: events.ExecChanged{Exec: "x3", More: 1}},
 		handlerstest.Fact{Data: events.ExecChanged{Exec: "x9", More: 1}})
 
-	w, err := explanation.Of(t.Context(), g.Gate, "c1", "per_1")
+	w, err := permission.Explain(t.Context(), g.Gate, "c1", "per_1")
 	is.NoErr(err)
 	is.Equal([]string{w.Ask.Type, w.Ask.Command, w.Ask.Cwd, w.Ask.Agent, w.Ask.Session, w.Ask.Call},
 		[]string{"bash", "make", g.Directory, "build", "ses_1", "call_per_1"})
@@ -80,13 +79,13 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 		"exec.requested",
 		"opencode.permission.replied", "exec.started", "exec.signalled", "exec.finished", "exec.changed"})
 
-	w, err = explanation.Of(t.Context(), g.Gate, "c1", "per_0") // waits
+	w, err = permission.Explain(t.Context(), g.Gate, "c1", "per_0") // waits
 	is.NoErr(err)
 	is.Equal(w.Decision, nil)
 	is.Equal(len(w.Executions), 0)
-	_, err = explanation.Of(t.Context(), g.Gate, "c1", "per_9")
+	_, err = permission.Explain(t.Context(), g.Gate, "c1", "per_9")
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
-	_, err = explanation.Of(t.Context(), g.Gate, "*", "per_1")
+	_, err = permission.Explain(t.Context(), g.Gate, "*", "per_1")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 }
 
@@ -96,12 +95,12 @@ func TestWhySaysThatAnApprovalWasNotCarriedOut(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
 	g.Decide("per_1", events.Authorized)
-	w, err := explanation.Of(t.Context(), g.Gate, "c1", "per_1")
+	w, err := permission.Explain(t.Context(), g.Gate, "c1", "per_1")
 	is.NoErr(err)
 	is.Equal(w.Expired, nil)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_1",
 		Reason: "gone"}})
-	w, err = explanation.Of(t.Context(), g.Gate, "c1", "per_1")
+	w, err = permission.Explain(t.Context(), g.Gate, "c1", "per_1")
 	is.NoErr(err)
 	is.Equal([]string{w.Decision.Decision, w.Decision.Actor, w.Expired.Reason},
 		[]string{"authorized", handlerstest.Alice, "gone"})
@@ -125,7 +124,7 @@ func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 		"per_3": {"once", "engine:local", "", "answered in OpenCode"},
 		"i1":    {"authorized", events.ActorPolicy, "bash: git status*", ""},
 	} {
-		w, err := explanation.Of(t.Context(), g.Gate, "c1", id)
+		w, err := permission.Explain(t.Context(), g.Gate, "c1", id)
 		is.NoErr(err)
 		d := w.Decision
 		is.Equal([]string{d.Decision, d.Actor, d.Rule, d.Reason}, want)

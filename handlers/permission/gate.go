@@ -1,13 +1,18 @@
 // Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies,
 // or leaves the request to a person. Permissions carries out a person's decision. Always and the dry run build on both.
+// CardOf describes a request for the person who decides on it, and Explain explains it from the log afterwards: its
+// content, the verdict of the policy, the decision, and the executions that followed.
 //
 // Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the
 // workspace's files. Only the arguments of a tool call, and the chat and the directory of a session, come from the read
 // model; while the arguments are missing, the request is denied or a person decides. An approval of a request that
 // OpenCode forgot is used once, for exactly the same request, until the person begins another turn or reverts. After a
-// change of the rules, the pending requests that they allow now are decided, except those that OpenCode forgot.
+// change of the rules, the pending requests that they allow now are decided, except those that OpenCode forgot. A card
+// shows what an approval would allow byte for byte, or Whole is false; only a request for a command is described as a
+// command, whatever its metadata hold. An explanation shows the rules of the time of the verdict, and changes nothing.
 //
-// It must not know how a command runs, how a host is reached, or what a turn costs. Packages that know this read State.
+// It must not know how a command runs, how a host is reached, what a turn costs, or how a card is shown.
+// Packages that know this read State.
 package permission
 
 import (
@@ -23,7 +28,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -69,7 +73,7 @@ type Gate struct {
 	// returns a note on a request for the person who decides it, or ""; nil if no request has one
 	NoteOn func(ctx context.Context, chat string, a events.PermissionAsk) string
 	// of requests, for a dry run
-	History dryrun.History
+	History RequestHistory
 	Logger  *slog.Logger
 
 	// sequence of the last event about an execution; 0 while it runs

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/handlers/policy"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 // words are pieces of commands, harmless and not.
@@ -33,7 +33,7 @@ func someRules(t *rapid.T) []policy.Rule {
 }
 
 func TestTheOrderOfRulesDoesNotMatter(t *testing.T) {
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		rules, a := someRules(t), bash(someCommand(t))
 		if v, w := policy.Evaluate(rules, a), policy.Evaluate(rapid.Permutation(rules).Draw(t, "order"),
 			a); v.Action != w.Action {
@@ -44,7 +44,7 @@ func TestTheOrderOfRulesDoesNotMatter(t *testing.T) {
 
 func TestMoreRulesThatDenyNeverAllowMore(t *testing.T) {
 	strict := map[policy.Action]int{policy.Allow: 0, policy.AskPerson: 1, policy.Deny: 2}
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		rules, more, a := someRules(t), someRules(t), bash(someCommand(t))
 		for i := range more {
 			more[i].Action = rapid.SampledFrom([]policy.Action{policy.AskPerson, policy.Deny}).Draw(t, "action")
@@ -58,7 +58,7 @@ func TestMoreRulesThatDenyNeverAllowMore(t *testing.T) {
 
 func TestNothingIsAllowedBecauseOfWhatStandsBesideIt(t *testing.T) {
 	rules := append([]policy.Rule{{Permission: "write", Pattern: policy.Inside}}, policy.Defaults...)
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		joint := rapid.SampledFrom([]string{" && ", "; ", " | ", " || ", "\n", " & ", " $(", "`", " <("}).Draw(t, "joint")
 		for _, command := range []string{someCommand(t) + joint + "unknown x", "unknown x" + joint + someCommand(t)} {
 			if v := policy.Evaluate(rules, bash(command)); v.Action == policy.Allow &&
@@ -99,7 +99,7 @@ func TestAnAllowedPathIsInTheWorkspace(t *testing.T) {
 		}
 		return "", false
 	}
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		asked := rapid.SampledFrom([]string{"", "/", "/workspace/"}).Draw(t, "start") +
 			strings.Join(rapid.SliceOfN(part, 1, 7).Draw(t, "parts"), "/")
 		a := policy.Input{Type: "edit", Path: asked, Cwd: "/workspace", Root: "/workspace", Resolve: resolve}

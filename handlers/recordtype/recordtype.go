@@ -13,7 +13,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
@@ -27,7 +26,7 @@ const HealthChecks = "healthchecks"
 // All returns all types of configuration records.
 func All(programs mcpserver.Programs) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
-		model.Types, []record.Type{note.Type, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
+		model.Types, []record.Type{agent.NoteType, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/handlers"
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 )
 
 func zone(t testing.TB, name string) *time.Location {
@@ -125,7 +125,7 @@ func TestDueTimesOfAnyExpression(t *testing.T) {
 	t.Parallel()
 	zones := []string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia"}
 	field := rapid.SampledFrom([]string{"*", "0", "30", "*/7", "2", "1-3", "2,3", "29", "5"})
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		expression := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 			return strings.Join(rapid.SliceOfN(field, 5, 6).Draw(t, "fields"), " ")
 		})).Draw(t, "expression")

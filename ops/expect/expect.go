@@ -1,5 +1,7 @@
 // Package expect has assertions for tests that print the compared values, and helpers that many tests need: files,
-// programs and a buffer. For everything else, tests use matryer/is.
+// programs and a buffer. It also decides what tests try at random: each run tries the same, so that it does not depend
+// on luck whether a change passes; -random.seed=0 tries something new, which "task fuzz" does. For everything else,
+// tests use matryer/is.
 package expect
 
 import (

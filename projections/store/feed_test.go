@@ -18,7 +18,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 // next returns the changes of a feed as sorted lines, and their sequence.
@@ -250,7 +249,7 @@ func check(t testing.TB, r *rapid.T, m *Model, f *Feed, fed, read mirror) {
 func TestSubscribersKnowEveryRowWhateverTheBatchesAndTheFile(t *testing.T) {
 	t.Parallel()
 	id := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
-	random.Check(t, func(r *rapid.T) {
+	expect.Property(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)

@@ -27,6 +27,7 @@ type Step struct {
 	HasCall        bool
 	IsWhole        bool // its last part is stored; the end of a message can be reported before its text
 	IsDenied       bool // a request of one of its calls was denied
+	IsRejected     bool // such a request was rejected, maybe with a reason: then another step follows
 	IsStopped      bool // a stop was requested after it began
 }
 
@@ -68,6 +69,8 @@ func EndingOf(state string, last Step) Ending {
 	case last.Outcome == "", last.Agent == opencode.AgentCompaction,
 		last.Finish == "" && last.HasCall: // a command that a person ran in OpenCode
 		return EndComplete
+	case last.IsRejected:
+		return EndDenied
 	}
 	return EndLost
 }

@@ -33,6 +33,7 @@ func TestEndingOfATurn(t *testing.T) {
 		"after a call":                {Step{Outcome: Completed, Finish: "tool-calls", HasCall: true}, Completed, "", EndLost},
 		"stopped after a call":        {Step{Outcome: Completed, Finish: "tool-calls", IsStopped: true}, Completed, "", EndStopped},
 		"a denial":                    {Step{Outcome: Completed, Finish: "tool-calls", IsDenied: true}, Completed, EndDenied, EndDenied},
+		"rejected in OpenCode":        {Step{Outcome: Completed, Finish: "tool-calls", HasCall: true, IsRejected: true}, Completed, "", EndDenied},
 		"stopped":                     {Step{Outcome: Aborted}, Aborted, EndStopped, EndStopped},
 		"an error":                    {Step{Outcome: Failed, Error: "APIError"}, Failed, EndFailed, EndFailed},
 		"OpenCode went away":          {Step{Outcome: Failed, Infrastructure: true, Error: "TurnLost"}, Lost, EndLost, EndLost},

@@ -12,11 +12,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log/sleep"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // Collection returns the collection with a name, an alias or an id.
-func (s *Server) Collection(name string) (schema.Collection, error) {
+func (s *Server) Collection(name string) (query.Collection, error) {
 	c, ok := s.Catalogue.Get(name)
 	if !ok {
 		return c, Problem{Status: http.StatusNotFound, Message: "Missing or invalid collection context."}
@@ -44,7 +43,7 @@ func QueryOf(r *http.Request) (q query.Query, err error) {
 }
 
 // View returns one record as the caller may view it, with the expansions and fields that the request names.
-func (s *Server) View(r *http.Request, caller Caller, c schema.Collection, id string) (found query.Record, err error) {
+func (s *Server) View(r *http.Request, caller Caller, c query.Collection, id string) (found query.Record, err error) {
 	read := func(db dbx.Builder, _ uint64) (err error) {
 		found, err = s.ViewIn(db, r, caller, c, id)
 		return err
@@ -58,7 +57,7 @@ func (s *Server) View(r *http.Request, caller Caller, c schema.Collection, id st
 }
 
 // ViewIn is View with read models that are open already.
-func (s *Server) ViewIn(db dbx.Builder, r *http.Request, caller Caller, c schema.Collection,
+func (s *Server) ViewIn(db dbx.Builder, r *http.Request, caller Caller, c query.Collection,
 	id string) (query.Record, error) {
 	q, err := QueryOf(r)
 	if err != nil {
@@ -88,7 +87,7 @@ func (s *Server) Find(ctx context.Context, caller Caller, collection, id string)
 
 // FindChangeable returns a record that the caller may view and that a rule lets them change. Otherwise the error is
 // that the record is not found, as in PocketBase.
-func (s *Server) FindChangeable(ctx context.Context, caller Caller, c schema.Collection, id string,
+func (s *Server) FindChangeable(ctx context.Context, caller Caller, c query.Collection, id string,
 	rule *string) (found query.Record, err error) {
 	if rule == nil && !caller.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
@@ -129,7 +128,7 @@ func (s *Server) PersonMayWrite(r *http.Request, caller Caller, chat string) err
 }
 
 // AnswerWritten answers with a record, once the read models hold the event with the sequence seq.
-func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, caller Caller, c schema.Collection, id string,
+func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, caller Caller, c query.Collection, id string,
 	seq uint64) error {
 	if err := s.Model.Wait(r.Context(), seq); err != nil {
 		return err

@@ -76,7 +76,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request, caller Caller) er
 	if err != nil {
 		return err
 	}
-	if err := s.Limit(caller.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Network()); err != nil {
 		return err
 	}
 	var body passwordLogin
@@ -107,7 +107,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, caller Caller) 
 	if collection != caller.Collection {
 		return Forbidden("The authorized record is not of this collection.")
 	}
-	if err := s.Limit(caller.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Network()); err != nil {
 		return err
 	}
 	token, err := s.Accounts.Refresh(r.Context(), *caller.Identity, caller.Client)
@@ -118,7 +118,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, caller Caller) 
 }
 
 func (s *Server) setUp(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	if err := s.Limit(caller.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Network()); err != nil {
 		return err
 	}
 	var body setupRequest

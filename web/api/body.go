@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"pocketcoder/events/log"
-	"pocketcoder/web/openapi"
 )
 
 // Limits of a request's body. A message of 1 MiB fits into maxBody even in the worst JSON escaping, so that its own
@@ -191,7 +190,7 @@ func MustJSON(v any) json.RawMessage {
 const DeadlineHeader = "Pocketcoder-Deadline"
 
 // DeadlineParam describes DeadlineHeader.
-var DeadlineParam = openapi.Param{Name: DeadlineHeader, Header: true, Integer: true,
+var DeadlineParam = Param{Name: DeadlineHeader, Header: true, Integer: true,
 	About: "deadline of the request, in milliseconds since 1970 by the server's clock (header Date of its answers); a request that arrives later, or waits in the server until then, is refused with 412"}
 
 // late refuses a request whose deadline has passed.

@@ -10,8 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/openapi"
-	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query"
 )
 
 // Caller is the account that sends a request, or a guest.
@@ -96,7 +95,7 @@ func (s *Server) address(r *http.Request) string {
 }
 
 // IdempotencyParam is the header with which a client repeats a request whose answer it has lost.
-var IdempotencyParam = openapi.Param{Name: "Idempotency-Key", Header: true,
+var IdempotencyParam = Param{Name: "Idempotency-Key", Header: true,
 	About: "an id that the client has made for the request; a repetition with the same id has no second effect"}
 
 // Command returns what the commands of a request have in common. A request of several commands must not use it: they
@@ -125,10 +124,10 @@ func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == rol
 func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
 // Request returns the data that rules can read besides the record.
-func (c Caller) Request() filter.Request {
-	q := filter.Request{Superuser: c.Superuser()}
+func (c Caller) Request() query.Request {
+	q := query.Request{Superuser: c.Superuser()}
 	if c.Identity != nil {
-		q.Auth = &filter.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
+		q.Auth = &query.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
 	}
 	return q
 }
@@ -138,10 +137,10 @@ func AccountKey(identity account.Identity) string {
 	return identity.Collection + "/" + identity.Account
 }
 
-// Key is the AccountKey of the caller, or names the address of a guest.
+// Key is the AccountKey of the caller, or names the network of a guest.
 func (c Caller) Key() string {
 	if c.Identity == nil {
-		return "guest/" + c.Client.Address
+		return "guest/" + c.Client.Network()
 	}
 	return AccountKey(*c.Identity)
 }

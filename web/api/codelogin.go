@@ -18,7 +18,7 @@ type codeLogin struct {
 }
 
 func (s *Server) beginCodeLogin(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	if err := s.Limit(caller.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Network()); err != nil {
 		return err
 	}
 	l, err := s.Accounts.BeginCodeLogin(r.Context(), caller.Client)
@@ -41,7 +41,7 @@ type codeToken struct {
 
 func (s *Server) completeCodeLogin(r *http.Request, caller Caller, body codeSecret) (a codeToken, err error) {
 	// this limit is not that of passwords, so that programs that wait do not prevent other logins from their address
-	if err := s.Limit("code " + caller.Client.Address); err != nil {
+	if err := s.Limit("code " + caller.Client.Network()); err != nil {
 		return a, err
 	}
 	token, confirmed, err := s.Accounts.CompleteCodeLogin(r.Context(), r.PathValue("code"), body.Secret, caller.Client)

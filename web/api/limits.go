@@ -26,8 +26,8 @@ type limits struct {
 	by map[string]*rate.Limiter
 }
 
-// Limit refuses an address that has used routes which check a password or a token too often.
-func (s *Server) Limit(address string) error { return s.limits.allow(address) }
+// Limit refuses a network that has used routes which check a password or a token too often.
+func (s *Server) Limit(network string) error { return s.limits.allow(network) }
 
 func (l *limits) allow(address string) error {
 	l.mu.Lock()

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // Problem is PocketBase's error answer. Routes return it as an error. Any other error becomes a 500 without details.
@@ -80,7 +79,7 @@ func ProblemOf(err error) Problem {
 	var (
 		p       Problem
 		refused handlers.Refused
-		invalid schema.Invalid
+		invalid query.Invalid
 		backoff account.ErrBackoff
 		tooLong *http.MaxBytesError
 		closed  log.Unavailable

@@ -140,7 +140,7 @@ type actAnswer struct {
 // act does what a button of a notification says. The token in the path is the only credential, so the address is
 // limited as for logins.
 func (s *Server) act(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	if err := s.Limit(caller.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Network()); err != nil {
 		return err
 	}
 	decision, err := s.Push.Act(r.Context(), r.PathValue("token"), caller.Client.Address)

@@ -1,12 +1,15 @@
 // Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, and the
 // routes of the system itself (health, login, setup, notifications).
 //
-// The packages above it pass their routes as values. Handler serves them and Document describes them.
+// The packages above it pass their routes as values. Handler serves them. Document describes them in OpenAPI 3.1
+// (https://spec.openapis.org/oas/v3.1.1.html): the forms of bodies follow from Go types, and those of records from
+// their collections.
 //
 // Promises: a route is public only if its Access allows it. A caller reads a record only if the rules of its collection
 // allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at
 // fault. No request makes a 500. A request that comes after its deadline has no effect. A slow client is dropped;
-// nothing waits for it. Lists and other slow queries of an account run at most two at a time.
+// nothing waits for it. Lists and other slow queries of an account run at most two at a time. Equal routes give equal
+// bytes of the description.
 //
 // It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing:
 // handlers do.
@@ -22,19 +25,17 @@ import (
 	"strings"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
-	"pocketcoder/web/openapi"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // Server has what all routes need to identify a caller, check access and answer.
 type Server struct {
 	Model     *projections.Model
-	Tail      *tail.Tail
+	Tail      *log.Tail
 	Accounts  *account.Accounts
-	Catalogue schema.Catalogue
+	Catalogue query.Catalogue
 	Health    func() Health
 	Loading   func() error // why most routes cannot be served yet, nil when they can; a nil function for always ready
 	Push      Push
@@ -180,11 +181,11 @@ type Route struct {
 	About        string
 	Access       func(Caller) error
 	WhileLoading bool // served also while the read models are computed
-	Query        []openapi.Param
-	Body         any                     // a value of the type of the request's body, or an openapi.Form; nil for none
-	Answer       any                     // a value of the type of the answer's body; nil for none
-	Media        string                  // of the answer, when it is not JSON
-	Forms        map[string]openapi.Form // those that Body refers to, by name
+	Query        []Param
+	Body         any             // a value of the type of the request's body, or a Form; nil for none
+	Answer       any             // a value of the type of the answer's body; nil for none
+	Media        string          // of the answer, when it is not JSON
+	Forms        map[string]Form // those that Body refers to, by name
 	Serve        func(http.ResponseWriter, *http.Request, Caller) error
 }
 
@@ -229,16 +230,16 @@ func Admins(caller Caller) error {
 }
 
 // ViewQuery are the parameters of every route that answers with a record.
-var ViewQuery = []openapi.Param{{Name: "expand", About: "relations to include"},
+var ViewQuery = []Param{{Name: "expand", About: "relations to include"},
 	{Name: "fields", About: "fields to answer with"}}
 
 // AnyMethod is the method of a route that accepts every method. The description shows it as a GET.
 const AnyMethod = "ANY"
 
-// describe returns the route in the form of package openapi. It calls Access with sample callers to find out which
+// describe returns the route as Describe takes it. It calls Access with sample callers to find out which
 // roles are admitted.
-func (r Route) describe() openapi.Route {
-	d := openapi.Route{Method: r.Method, Path: r.Path, About: r.About, Access: openapi.Admin, Query: r.Query,
+func (r Route) describe() routeDescription {
+	d := routeDescription{Method: r.Method, Path: r.Path, About: r.About, Access: accessAdmin, Query: r.Query,
 		Body: r.Body, Answer: r.Answer, Media: r.Media, Forms: r.Forms}
 	if r.Method == AnyMethod {
 		d.Method = http.MethodGet
@@ -248,22 +249,22 @@ func (r Route) describe() openapi.Route {
 	}
 	switch {
 	case r.Access(Caller{}) == nil:
-		d.Access = openapi.Public
+		d.Access = accessPublic
 	case admits("user"):
-		d.Access = openapi.Account
+		d.Access = accessAccount
 	case admits("agent"):
-		d.Access = openapi.Staff
+		d.Access = accessStaff
 	}
 	return d
 }
 
 // Document returns the OpenAPI description of the routes of this package and of the others.
-func (s *Server) Document(others ...Route) openapi.Document {
-	var all []openapi.Route
+func (s *Server) Document(others ...Route) Document {
+	var all []routeDescription
 	for _, r := range s.routes(others) {
 		all = append(all, r.describe())
 	}
-	return openapi.Describe(s.Catalogue, Problem{}, all)
+	return Describe(s.Catalogue, Problem{}, all)
 }
 
 const EventStream = "text/event-stream"
@@ -296,6 +297,6 @@ func (s *Server) routes(others []Route) []Route {
 		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Access: Accounts, Answer: pushKey{}, Serve: s.pushKey},
 		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: PushAnswer{}, Serve: s.sendPush},
 		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: PushAnswer{}, Serve: s.testPush},
-		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []openapi.Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Query: []Param{DeadlineParam}, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

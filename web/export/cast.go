@@ -19,7 +19,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
-	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
@@ -75,7 +74,7 @@ func (c *cast) print(at time.Duration, text string) error {
 func (c Chat) Cast(ctx context.Context, w io.Writer) error {
 	var runs []projections.ShownExecution
 	title := ""
-	err := moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, _ events.Event) (err error) {
+	err := projections.MomentAt(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, _ events.Event) (err error) {
 		row := db.NewQuery("SELECT title FROM chats WHERE id={:id}").Bind(dbx.Params{"id": c.ID})
 		if err = row.WithContext(ctx).Row(&title); err != nil {
 			return err

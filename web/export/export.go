@@ -22,7 +22,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
-	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/requests"
@@ -76,13 +75,13 @@ func (c Chat) JSONLines(ctx context.Context, w io.Writer) error {
 
 // HTML writes the conversation as one HTML page with its style sheet.
 func (c Chat) HTML(ctx context.Context, w io.Writer) error {
-	return moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, last events.Event) error {
+	return projections.MomentAt(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, last events.Event) error {
 		chats, err := timeline.Chats(ctx, db, "", []string{c.ID})
 		if err != nil {
 			return err
 		}
 		if len(chats) == 0 {
-			return moments.ErrNoChat
+			return projections.ErrNoChat
 		}
 		return document(chats[0], last, c.entries(db)).Render(ctx, w)
 	})

@@ -11,9 +11,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections/moments"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/stream"
 )
 
@@ -52,7 +51,7 @@ var Formats = []format{
 const castMedia = "application/x-asciicast"
 
 func (x *Exports) Routes() []api.Route {
-	at := []openapi.Param{{Name: "at", Integer: true,
+	at := []api.Param{{Name: "at", Integer: true,
 		About: "sequence of the last event that counts; the newest when absent"}}
 	routes := []api.Route{
 		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Access: api.Accounts, Media: castMedia, Serve: x.Execution},
@@ -157,7 +156,7 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller
 }
 
 func problemOf(err error) error {
-	if errors.Is(err, moments.ErrNoChat) {
+	if errors.Is(err, projections.ErrNoChat) {
 		return api.NotFound()
 	}
 	return err

@@ -14,9 +14,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections/store"
-	"pocketcoder/projections/timeline"
-	"pocketcoder/projections/turnstate"
-	"pocketcoder/web/pages/site"
 	"pocketcoder/web/webtest"
 )
 
@@ -251,10 +248,34 @@ func TestAFileOfTheAssistantIsALinkAfterItsCall(t *testing.T) {
 // What a person denied has not failed.
 func TestTheListSaysThatATurnWasDenied(t *testing.T) {
 	t.Parallel()
-	var shown strings.Builder
-	state := site.TurnState(timeline.Chat{State: turnstate.Failed, Ending: string(turnstate.EndDenied)})
-	is.New(t).NoErr(state.Render(t.Context(), &shown))
-	expect.Contains(t, shown.String(), `<span class="turn denied">denied</span>`)
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	session := "ses_" + chat
+	status := func(of string) {
+		s.AppendOpenCode(t, chat, "session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":%q}}`, session, of))
+	}
+	message := func(more string) {
+		s.AppendOpenCode(t, chat, "message.updated", fmt.Sprintf(
+			`{"sessionID":%q,"info":{"id":"msg_1","role":"assistant","parentID":"msg_0"%s}}`, session, more))
+	}
+	ending := func() any {
+		_, c := s.Call(t, token, "GET", webtest.RecordsPath("chats")+"/"+chat, nil)
+		return c["ending"]
+	}
+	s.Append(t, chat, events.SessionBound{Session: session, Directory: "/workspace"})
+	status("busy")
+	message("")
+	id := needed(t, s, chat, "per_1", "make everything")
+	code, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+id, webtest.Object{"status": "denied"})
+	is.Equal(code, http.StatusOK)
+	is.Equal(ending(), "")
+	message(`,"time":{"created":1,"completed":2},"finish":"tool-calls"`)
+	status("idle")
+	expect.Contains(t, element(t, b.visit(t, "/").body, "chat-"+chat), `<span class="turn denied">denied</span>`)
+	is.Equal(ending(), "denied")
 }
 
 func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -37,7 +37,7 @@ func TestCodeIsSplitIntoTokens(t *testing.T) {
 
 func TestCodeKeepsEveryCharacter(t *testing.T) {
 	t.Parallel()
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"go", "py", "sql", "html", "json", ""}).Draw(t, "language")
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab1_ \n\t\"'`\\/*#-<>!é{}"))).Draw(t, "text")
 		var whole strings.Builder

@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 	"pocketcoder/web/pages/visible"
 )
 
@@ -46,7 +46,7 @@ func TestNothingOfOutputIsLost(t *testing.T) {
 	t.Parallel()
 	piece := rapid.SampledFrom([]string{"a", "ü", "\x00", "\x1b", "[", "31", "m", ";", "\n", "\x1b[1m", "\u202e",
 		"\x1b]8;;x\x07", "\xff"})
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		text, shown := strings.Join(rapid.SliceOf(piece).Draw(t, "text"), ""), ""
 		for _, token := range visible.Colored(text) {
 			shown += token.Text

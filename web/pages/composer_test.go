@@ -10,7 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/slash"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
 )
@@ -78,13 +78,13 @@ func TestAPageCarriesOutTheCommandsThatItLists(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")
 	b := loggedIn(t, s, "ada")
-	chat := s.ChatWithAnswer(t, token)
-	path := "/chats/" + chat
+	id := s.ChatWithAnswer(t, token)
+	path := "/chats/" + id
 	write := func(text string) shown { return b.submit(t, path+"/messages", url.Values{"text": {text}}) }
 	help := write("/help")
 	is.Equal(help.path, "/help")
 	page := b.visit(t, path).body
-	for _, c := range slash.In(slash.Page) {
+	for _, c := range chat.SlashCommands(chat.Page) {
 		expect.Contains(t, page, `data-command="`+c.Name+`"`)
 		expect.Contains(t, help.body, "<dt>"+c.Usage()+"</dt>")
 		write(c.Name)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/web/openapi"
+	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
 
 // serveDocs shows the description of the API, also while the read models are loaded.
-func serveDocs(d openapi.Document) http.Handler {
+func serveDocs(d api.Document) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site.SetHeaders(w.Header())
 		if err := site.Render(w, r, http.StatusOK, docs(d)); err != nil {
@@ -50,12 +50,12 @@ curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' \
 
 // operationEntry is an operation with where it is found.
 type operationEntry struct {
-	openapi.Operation
+	api.Operation
 	method, path string
 }
 
 // operationsOf are the operations of a group, by path.
-func operationsOf(d openapi.Document, tag string) (list []operationEntry) {
+func operationsOf(d api.Document, tag string) (list []operationEntry) {
 	for _, path := range sorted(d.Paths) {
 		for _, method := range sorted(d.Paths[path]) {
 			if o := d.Paths[path][method]; slices.Contains(o.Tags, tag) {
@@ -67,7 +67,7 @@ func operationsOf(d openapi.Document, tag string) (list []operationEntry) {
 }
 
 // words say a form that has no parts.
-func words(f openapi.Form) string {
+func words(f api.Form) string {
 	text := cmp.Or(f.Type, "any value")
 	if f.Format != "" {
 		text += " (" + f.Format + ")"
@@ -82,7 +82,7 @@ func words(f openapi.Form) string {
 }
 
 // presence says whether a property may be absent or written.
-func presence(f openapi.Form, name string) string {
+func presence(f api.Form, name string) string {
 	switch {
 	case f.Properties[name].ReadOnly:
 		return "read only"
@@ -92,7 +92,7 @@ func presence(f openapi.Form, name string) string {
 	return ""
 }
 
-func formName(f openapi.Form) string { return f.Ref[strings.LastIndex(f.Ref, "/")+1:] }
+func formName(f api.Form) string { return f.Ref[strings.LastIndex(f.Ref, "/")+1:] }
 
 func formID(name string) string { return "form-" + name }
 

@@ -5,18 +5,19 @@
 // a form takes the path that the same command takes over the API. The pages have no state besides the cookie of the
 // login. They run no script but ours, and show every text from outside as text: nothing in it runs, hides or reorders
 // what a person reads. A password, the token of a login and the code of a pairing are shown at most once, to their
-// account. What is too large for a page is left out as a whole or cut, and the page says so.
+// account. What is too large for a page is left out as a whole or cut, and the page says so. A replay shows each moment
+// as the chat's page showed it, and changes nothing.
 //
-// It must not decide anything, and must not know how events are stored or how OpenCode is reached.
+// It must not decide anything, who may see a chat included, and must not know how events are stored or how OpenCode is
+// reached.
 package pages
 
 import (
 	"net/http"
 
+	"pocketcoder/web/api"
 	"pocketcoder/web/export"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages/conversation"
-	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
@@ -26,11 +27,11 @@ import (
 type Pages struct{ *site.Site }
 
 // Handle adds all pages to a mux.
-func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api openapi.Document) {
+func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, document api.Document) {
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
-	replay.New(s, exports).Handle(mux)
+	newReplay(s, exports).Handle(mux)
 
 	p := Pages{s}
 	mux.Handle("GET /login", p.Open(p.showLogin))
@@ -56,7 +57,7 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports, api opena
 	mux.Handle("GET /operations", p.Page(p.showOperations))
 	mux.Handle("GET "+offlinePath, p.Open(p.showOffline))
 	mux.Handle("GET /sw.js", p.Open(p.serveServiceWorker))
-	mux.Handle("GET /docs", serveDocs(api))
+	mux.Handle("GET /docs", serveDocs(document))
 	mux.HandleFunc("GET /static/{file}", site.ServeStatic)
 	mux.Handle("GET /", s.NoPage())
 }

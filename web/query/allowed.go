@@ -9,32 +9,30 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Allowed reports whether a record exists, is not deleted, and matches a rule. A nil rule matches for superusers only.
-func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, rule *string,
-	req filter.Request) (bool, error) {
+func Allowed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string, rule *string,
+	req Request) (bool, error) {
 	if rule == nil && !req.Superuser {
 		return false, nil
 	}
-	q := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
+	q := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
 	q.where = append(q.where, c.IDColumn("t")+" = "+q.Bind(id))
 	return q.matches(rule)
 }
 
 // AllowedNew reports whether a record that does not exist yet, with these field values, matches a rule.
-func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, values map[string]any,
-	rule *string, req filter.Request) (bool, error) {
+func AllowedNew(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, values map[string]any,
+	rule *string, req Request) (bool, error) {
 	if rule == nil || req.Superuser {
 		return req.Superuser, nil
 	}
-	q := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
+	q := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
 	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
 	var columns []string
 	for _, f := range c.AllFields() {
-		columns = append(columns, q.Bind(columnForm(f, values[f.Name], q.Statement))+` AS "`+f.Name+`"`)
+		columns = append(columns, q.Bind(columnForm(f, values[f.Name], q.statement))+` AS "`+f.Name+`"`)
 		f.SQL = ""
 		q.c.Fields = append(q.c.Fields, f)
 	}
@@ -55,7 +53,7 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 }
 
 // columnForm returns a value in the form in which its column holds it.
-func columnForm(f schema.Field, v any, s *filter.Statement) any {
+func columnForm(f Field, v any, s *statement) any {
 	switch {
 	case v == nil && f.Kind == record.Autodate:
 		return s.Now.Format(events.TimeFormat)

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Change is a record in its current state. First and Last are the sequences in the log of its first and its last
@@ -22,14 +19,14 @@ type Change struct {
 // Changed returns the records that have changed after a sequence, in the order of their changes. It includes removed
 // records. It returns only records that match the rule and the query's filter, and only those in ids unless ids is nil.
 // Errors are Invalid, ErrSuperusers, or errors of the database.
-func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
+func Changed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req Request,
 	rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
 	if rule == nil && !req.Superuser {
 		return nil, ErrSuperusers
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.Tombstones = true
 		if ids == nil {
 			query.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + query.Bind(since) + ") AS k_ CROSS JOIN " +

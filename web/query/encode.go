@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/schema"
 )
 
 // MarshalJSON returns the page in PocketBase's form. AppendJSON does the same and is faster.
@@ -102,7 +101,7 @@ func (r Record) appendExpanded(b []byte) []byte {
 }
 
 // appendField appends a value in the form of its field's kind. Invalid JSON becomes null.
-func appendField(b []byte, f schema.Field, v any) []byte {
+func appendField(b []byte, f Field, v any) []byte {
 	switch {
 	case f.Kind == record.JSON:
 		return appendJSON(b, toText(v), "null")

@@ -8,9 +8,6 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // branches are the relations to expand. Below each relation are those to expand in its related records.
@@ -18,8 +15,8 @@ type branches map[string]branches
 
 // parseExpand reads a list like "chat.user,prompt".
 func parseExpand(text string) (branches, error) {
-	if len(text) > filter.MaxText {
-		return nil, filter.TooLong("expand", text)
+	if len(text) > maxText {
+		return nil, tooLong("expand", text)
 	}
 	root, n := branches{}, 0
 	for path := range strings.SplitSeq(text, ",") {
@@ -28,10 +25,10 @@ func parseExpand(text string) (branches, error) {
 			continue
 		}
 		if n++; n > maxExpand {
-			return nil, schema.NewInvalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
+			return nil, newInvalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
 		}
-		if strings.Count(path, ".") >= filter.MaxPath {
-			return nil, schema.NewInvalid("expand", "too_deep", "a path follows more than %d relations", filter.MaxPath)
+		if strings.Count(path, ".") >= maxPath {
+			return nil, newInvalid("expand", "too_deep", "a path follows more than %d relations", maxPath)
 		}
 		at := root
 		for name := range strings.SplitSeq(path, ".") {
@@ -49,8 +46,8 @@ func parseExpand(text string) (branches, error) {
 type expander struct {
 	ctx       context.Context
 	db        dbx.Builder
-	cat       schema.Catalogue
-	req       filter.Request
+	cat       Catalogue
+	req       Request
 	remaining int // number of records that may still be read
 	maxBytes  int // limit in bytes of each read; 0 for none
 }
@@ -64,13 +61,13 @@ func pointers(list []Record) []*Record {
 }
 
 // expand follows the branches from records of a collection. It ignores relations that do not exist, as PocketBase does.
-func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *fieldSelection) error {
+func (e *expander) expand(c Collection, parents []*Record, tree branches, shown *fieldSelection) error {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		p, ok := shown.selected(name)
 		if !ok || len(parents) == 0 {
 			continue
 		}
-		var to schema.Collection
+		var to Collection
 		var links map[string][]*Record
 		var err error
 		f, forward := c.Field(name)
@@ -96,7 +93,7 @@ func (e *expander) expand(c schema.Collection, parents []*Record, tree branches,
 }
 
 // attach expands the related records, and adds them to their parents. The parents are found by id.
-func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record,
+func (e *expander) attach(to Collection, name string, several bool, parents []*Record,
 	links map[string][]*Record, tree branches, shown *fieldSelection) error {
 	below, ok := shown.selected("expand")
 	if len(tree) > 0 && ok {
@@ -126,7 +123,7 @@ func unique(list []*Record) []*Record {
 }
 
 // forward reads the records to which a relation of the parents points.
-func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Record, tree branches,
+func (e *expander) forward(to Collection, f Field, parents []*Record, tree branches,
 	shown *fieldSelection) (map[string][]*Record, error) {
 	wanted := map[string]bool{}
 	for _, parent := range parents {
@@ -154,7 +151,7 @@ func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Reco
 }
 
 // back reads the records whose relation points to the parents. The oldest record of each parent comes first.
-func (e *expander) back(from schema.Collection, f schema.Field, parents []*Record, tree branches,
+func (e *expander) back(from Collection, f Field, parents []*Record, tree branches,
 	shown *fieldSelection) (map[string][]*Record, error) {
 	ids := make([]string, len(parents))
 	for i, parent := range parents {
@@ -179,7 +176,7 @@ func (e *expander) back(from schema.Collection, f schema.Field, parents []*Recor
 }
 
 // read reads the records of a collection that match a condition on a list of ids and the view rule.
-func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelection, ids []string,
+func (e *expander) read(c Collection, tree branches, shown *fieldSelection, ids []string,
 	on func(q *snapshotQuery, list string) string) ([]*Record, error) {
 	if c.View == nil && !e.req.Superuser || len(ids) == 0 {
 		return nil, nil
@@ -188,7 +185,7 @@ func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelectio
 	if err != nil {
 		return nil, err
 	}
-	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, maxBytes: e.maxBytes}
+	q := snapshotQuery{ctx: e.ctx, db: e.db, statement: newStatement(e.cat, e.req), c: c, maxBytes: e.maxBytes}
 	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.Bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err
@@ -198,7 +195,7 @@ func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelectio
 		return nil, err
 	}
 	if e.remaining -= len(found); e.remaining < 0 {
-		return nil, schema.NewInvalid("expand", codeTooMany, "it leads to more than %d records: request smaller pages",
+		return nil, newInvalid("expand", codeTooMany, "it leads to more than %d records: request smaller pages",
 			maxExpanded)
 	}
 	return pointers(found), nil

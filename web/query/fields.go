@@ -8,8 +8,6 @@ import (
 	"unicode"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // fieldSelection selects the parts of a record that are shown. Nil selects all.
@@ -24,13 +22,13 @@ func parseFields(text string) (*fieldSelection, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	if len(text) > filter.MaxText {
-		return nil, filter.TooLong("fields", text)
+	if len(text) > maxText {
+		return nil, tooLong("fields", text)
 	}
 	root, n := &fieldSelection{parts: map[string]*fieldSelection{}}, 0
 	for field := range splitFields(text) {
 		if n++; n > maxFields {
-			return nil, schema.NewInvalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
+			return nil, newInvalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
 		}
 		path, modifier, modified := strings.Cut(strings.TrimSpace(field), ":")
 		at := root
@@ -101,7 +99,7 @@ func (p *fieldSelection) text(s string) string {
 }
 
 // append appends the selected parts of a field's value. Only JSON has parts, and only text has excerpts.
-func (p *fieldSelection) append(b []byte, f schema.Field, v any) []byte {
+func (p *fieldSelection) append(b []byte, f Field, v any) []byte {
 	if f.Kind != record.JSON {
 		if p.excerpt != nil && f.Kind != record.Bool && f.Kind != record.Number {
 			v = p.excerpt.of(toText(v))
@@ -158,17 +156,17 @@ type excerpt struct {
 func parseExcerpt(modifier string) (*excerpt, error) {
 	name, args, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(modifier), ")"), "(")
 	if name != "excerpt" || !ok {
-		return nil, schema.NewInvalid("fields", "unknown_modifier", "unknown modifier %q", modifier)
+		return nil, newInvalid("fields", "unknown_modifier", "unknown modifier %q", modifier)
 	}
 	length, ellipsis, _ := strings.Cut(args, ",")
 	runes, err := strconv.Atoi(strings.TrimSpace(length))
 	if err != nil || runes <= 0 {
-		return nil, schema.NewInvalid("fields", "invalid_arguments", "excerpt takes a length above 0, got %q", length)
+		return nil, newInvalid("fields", "invalid_arguments", "excerpt takes a length above 0, got %q", length)
 	}
 	e := &excerpt{runes: runes}
 	if ellipsis = strings.TrimSpace(ellipsis); ellipsis != "" {
 		if e.ellipsis, err = strconv.ParseBool(ellipsis); err != nil {
-			return nil, schema.NewInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q",
+			return nil, newInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q",
 				ellipsis)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
-
-	"pocketcoder/web/query/schema"
 )
 
 // filters lists filters and the ids that match. The caller is a superuser, unless the row names another in who.
@@ -222,7 +220,7 @@ func TestInvalidFiltersAreRefused(t *testing.T) {
 	} {
 		is := is.New(t)
 		_, err := list(t.Context(), t, db, "chats", requestOf(f.who), Query{Filter: f.filter})
-		i, ok := err.(schema.Invalid)
+		i, ok := err.(Invalid)
 		if !ok {
 			t.Errorf("%s: got %v", f.filter, err)
 			continue

@@ -18,8 +18,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/record"
 	"pocketcoder/ops/expect"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 const tables = `
@@ -79,60 +77,60 @@ var (
 	readerOnly    = record.Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
 )
 
-func column(name string, kind record.Kind) schema.Field {
-	return schema.Field{Field: record.Field{Name: name, Kind: kind}}
+func column(name string, kind record.Kind) Field {
+	return Field{Field: record.Field{Name: name, Kind: kind}}
 }
 
-func configTable(name string, rules record.Access, fields ...schema.Field) schema.Collection {
+func configTable(name string, rules record.Access, fields ...Field) Collection {
 	for i, f := range fields {
 		fields[i].SQL = "json_extract(t.fields,'$." + f.Name + "')"
 		if f.Kind == record.JSON {
 			fields[i].SQL = "t.fields -> '$." + f.Name + "'"
 		}
 	}
-	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record",
+	return Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record",
 		Where: "t.collection='" + name + "'", Live: "NOT t.removed", Access: rules, Fields: fields}
 }
 
-func table(name string, rules record.Access, fields ...schema.Field) schema.Collection {
-	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed",
+func table(name string, rules record.Access, fields ...Field) Collection {
+	return Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed",
 		Access: rules, Fields: fields}
 }
 
 // reads counts how often the parts of a message were read.
 var reads atomic.Int64
 
-func testCatalogue() schema.Catalogue {
+func testCatalogue() Catalogue {
 	all := func(r *string) record.Access { return record.Access{List: r, View: r, Create: r, Update: r, Delete: r} }
-	subagents := configTable("subagents", all(authed), schema.Field{Field: record.Field{Name: "chat", Kind: record.Relation,
+	subagents := configTable("subagents", all(authed), Field{Field: record.Field{Name: "chat", Kind: record.Relation,
 		Relation: "chats"}})
 	subagents.Alias = "sandbox_agents"
-	return schema.Catalogue{
+	return Catalogue{
 		table("users", all(record.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)),
 			column("email", record.Email), column("name", record.Text),
-			schema.Field{Field: record.Field{Name: "role", Kind: record.Select, Values: []string{"user", "agent", "admin"}}},
-			schema.Field{Field: record.Field{Name: "favourite", Kind: record.Relation, Relation: "chats", Nullable: true}}),
+			Field{Field: record.Field{Name: "role", Kind: record.Select, Values: []string{"user", "agent", "admin"}}},
+			Field{Field: record.Field{Name: "favourite", Kind: record.Relation, Relation: "chats", Nullable: true}}),
 		table("chats", all(ownerOnly), column("title", record.Text),
-			schema.Field{Field: record.Field{Name: "user", Kind: record.Relation, Relation: "users"}},
+			Field{Field: record.Field{Name: "user", Kind: record.Relation, Relation: "users"}},
 			column("archived", record.Bool), column("n", record.Number)),
-		table("messages", all(chatOwnerOnly), schema.Field{Field: record.Field{Name: "chat", Kind: record.Relation, Relation: "chats"}},
+		table("messages", all(chatOwnerOnly), Field{Field: record.Field{Name: "chat", Kind: record.Relation, Relation: "chats"}},
 			column("role", record.Text), column("status", record.Text),
-			schema.Field{Field: record.Field{Name: "parts", Kind: record.JSON},
+			Field{Field: record.Field{Name: "parts", Kind: record.JSON},
 				SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
 			column("error", record.JSON)),
-		table("permissions", all(chatOwnerOnly), schema.Field{Field: record.Field{Name: "chat", Kind: record.Relation, Relation: "chats"}},
+		table("permissions", all(chatOwnerOnly), Field{Field: record.Field{Name: "chat", Kind: record.Relation, Relation: "chats"}},
 			column("patterns", record.JSON), column("metadata", record.JSON),
 			column("status", record.Select)),
 		configTable("agents", all(authed), column("name", record.Text),
-			schema.Field{Field: record.Field{Name: "prompt", Kind: record.Relation, Relation: "prompts"}},
+			Field{Field: record.Field{Name: "prompt", Kind: record.Relation, Relation: "prompts"}},
 			column("temperature", record.Number),
 			column("on", record.Bool), column("notes", record.JSON)),
 		configTable("prompts", record.Access{List: authed, View: public}, column("name", record.Text),
 			column("body", record.Text)),
 		configTable("docs", all(readerOnly), column("title", record.Text),
 			column("tags", record.JSON), column("readers", record.JSON),
-			schema.Field{Field: record.Field{Name: "owner", Kind: record.Relation, Relation: "users"}}),
-		configTable("keys", record.Access{}, schema.Field{Field: record.Field{Name: "user", Kind: record.Relation, Relation: "users"}},
+			Field{Field: record.Field{Name: "owner", Kind: record.Relation, Relation: "users"}}),
+		configTable("keys", record.Access{}, Field{Field: record.Field{Name: "user", Kind: record.Relation, Relation: "users"}},
 			column("value", record.Text)),
 		subagents,
 	}
@@ -172,21 +170,21 @@ func at(seconds int) string {
 }
 
 // requestOf returns a request of a user, of a guest, or of a superuser.
-func requestOf(who string) filter.Request {
-	r := filter.Request{Now: noon}
+func requestOf(who string) Request {
+	r := Request{Now: noon}
 	switch who {
 	case "":
 	case "super":
 		r.Superuser = true
 	default:
 		role := map[string]string{"ann": "user", "bob": "user", "root": "admin", "bot": "agent"}[who]
-		r.Auth = &filter.Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role,
+		r.Auth = &Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role,
 			Collection: "users"}
 	}
 	return r
 }
 
-func get(t testing.TB, name string) schema.Collection {
+func get(t testing.TB, name string) Collection {
 	t.Helper()
 	c, ok := testCatalogue().Get(name)
 	if !ok {
@@ -204,7 +202,7 @@ func ids(list []Record) string {
 }
 
 // list returns a page of a collection.
-func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req filter.Request, q Query) (Page, error) {
+func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req Request, q Query) (Page, error) {
 	t.Helper()
 	return List(ctx, db, testCatalogue(), get(t, name), req, q)
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"pocketcoder/web/query/schema"
 )
 
 // FuzzFilter looks for filters that crash, that SQLite rejects, or that show records of others.
@@ -24,7 +22,7 @@ func FuzzFilter(f *testing.F) {
 		for _, name := range []string{"messages", "docs", "permissions", "chats", "agents"} {
 			c, _ := cat.Get(name)
 			page, err := List(t.Context(), db, cat, c, requestOf("ann"), Query{Filter: filter, Sort: sort, Expand: expand})
-			var i schema.Invalid
+			var i Invalid
 			if errors.As(err, &i) {
 				if i.Field == "" || i.Code == "" || i.Message == "" {
 					t.Errorf("the error says nothing: %+v", i)

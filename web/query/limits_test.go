@@ -13,8 +13,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // longPath is a path of n steps to end.
@@ -61,7 +59,7 @@ func TestParametersBeyondALimitAreRefused(t *testing.T) {
 		{"a megabyte of expand", Query{Expand: strings.Repeat("a.", 500_000) + "a"}, "expand", "too_long"},
 	} {
 		_, err := list(t.Context(), t, db, "chats", requestOf("ann"), c.q)
-		i, _ := err.(schema.Invalid)
+		i, _ := err.(Invalid)
 		if i.Field != c.field || i.Code != c.code || err != nil && i.Message == "" {
 			t.Errorf("%s: got %v", c.name, err)
 		}
@@ -76,7 +74,7 @@ func TestRelationsInAFilterAreLimited(t *testing.T) {
 	var parts []string
 	for i := range 21 {
 		name := fmt.Sprintf("r%d", i)
-		wide.Fields = append(wide.Fields, schema.Field{SQL: "t.user",
+		wide.Fields = append(wide.Fields, Field{SQL: "t.user",
 			Field: record.Field{Name: name, Kind: record.Relation, Relation: "users"}})
 		parts = append(parts, name+`.name = "Ann"`)
 	}
@@ -84,7 +82,7 @@ func TestRelationsInAFilterAreLimited(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(ids(page.Items), "c1 c2")
 	_, err = List(t.Context(), db, cat, wide, requestOf("ann"), Query{Filter: strings.Join(parts, "&&")})
-	is.Equal(err.(schema.Invalid).Code, "too_many_relations")
+	is.Equal(err.(Invalid).Code, "too_many_relations")
 }
 
 func TestSlowQueryIsCancelled(t *testing.T) {
@@ -96,7 +94,7 @@ func TestSlowQueryIsCancelled(t *testing.T) {
 		return db.NewQuery("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n").WithContext(ctx).Row(&n)
 	}
 	err := within(t.Context(), 20*time.Millisecond, endless)
-	i, ok := err.(schema.Invalid)
+	i, ok := err.(Invalid)
 	is.True(ok)
 	is.Equal(i.Code, "too_slow")
 
@@ -129,7 +127,7 @@ func TestHostileTextsAreBoundAsValues(t *testing.T) {
 		} {
 			collection := []string{"chats", "permissions", "docs"}[(i+k)%3]
 			page, err := list(t.Context(), t, db, collection, requestOf("ann"), q)
-			var i schema.Invalid
+			var i Invalid
 			if err != nil && !errors.As(err, &i) {
 				t.Errorf("%s %+v: %v", collection, q, err)
 			}
@@ -142,7 +140,7 @@ func TestHostileTextsAreBoundAsValues(t *testing.T) {
 		_, err := View(t.Context(), db, testCatalogue(), get(t, "chats"), text, requestOf("ann"), Query{})
 		is.True(errors.Is(err, ErrNotFound))
 		_, err = Allowed(t.Context(), db, testCatalogue(), get(t, "chats"), text, ownerOnly,
-			filter.Request{Auth: &filter.Auth{ID: text, Role: text, Collection: text}})
+			Request{Auth: &Auth{ID: text, Role: text, Collection: text}})
 		is.NoErr(err)
 		ok, err := AllowedNew(t.Context(), db, testCatalogue(), get(t, "chats"),
 			map[string]any{"title": text, text: text, "id": text, "user": "ann"}, ownerOnly, requestOf("ann"))
@@ -150,7 +148,7 @@ func TestHostileTextsAreBoundAsValues(t *testing.T) {
 		is.True(ok)
 		_, err = Changed(t.Context(), db, testCatalogue(), get(t, "chats"), requestOf("ann"), ownerOnly,
 			Query{Filter: "title = " + quoted(text)}, []string{text}, 0, 10)
-		var i schema.Invalid
+		var i Invalid
 		is.True(err == nil || errors.As(err, &i))
 		_, known := testCatalogue().Get(text)
 		is.True(!known)
@@ -194,7 +192,7 @@ func TestTooLargeAnswerIsRefused(t *testing.T) {
 	is.NoErr(ask("chats", Query{})) // 9 MB
 	_, err = db.NewQuery("UPDATE chats SET title = (SELECT max(title) FROM chats) WHERE NOT removed").Execute()
 	is.NoErr(err)
-	var i schema.Invalid
+	var i Invalid
 	many := func(err error) bool { return errors.As(err, &i) && i.Field == "perPage" && i.Code == "too_large" }
 	page, err := list(t.Context(), t, db, "chats", requestOf("super"), Query{Fields: "id"})
 	is.NoErr(err) // only selected fields count

@@ -11,7 +11,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/ops/expect"
-	"pocketcoder/web/query/schema"
 )
 
 func TestListsAreSorted(t *testing.T) {
@@ -36,7 +35,7 @@ func TestListsAreSorted(t *testing.T) {
 	for _, sort := range []string{"nothing", "-", ",", "created,", "@now", "@request.auth.id", "@collection.users.id",
 		"null", "1", "created;drop table users", "chat.nothing", "secret", "(created)", "created desc", "\x00"} {
 		if _, err := list(t.Context(), t, db, "users", requestOf("ann"), Query{Sort: sort}); err == nil ||
-			err.(schema.Invalid).Field != "sort" {
+			err.(Invalid).Field != "sort" {
 			t.Errorf("sort by %q: %v", sort, err)
 		}
 	}
@@ -212,7 +211,7 @@ func TestFieldsSelectPartsOfRecords(t *testing.T) {
 	for _, fields := range []string{"id:upper", "id:excerpt", "id:excerpt()", "id:excerpt(0)", "id:excerpt(-1)",
 		"id:excerpt(1,2,3)", "id:excerpt(x)", strings.Repeat("a,", 101)} {
 		if _, err := list(t.Context(), t, db, "chats", requestOf("ann"), Query{Fields: fields}); err == nil ||
-			err.(schema.Invalid).Field != "fields" {
+			err.(Invalid).Field != "fields" {
 			t.Errorf("%s: %v", fields, err)
 		}
 	}
@@ -260,7 +259,7 @@ func TestRecordsReadByExpandAreLimited(t *testing.T) {
 		e := expander{ctx: t.Context(), db: db, cat: testCatalogue(), req: requestOf("super"), remaining: left}
 		// 7 messages, 2 users, their 3 chats
 		err = e.expand(c, pointers(page.Items), branches{"messages_via_chat": nil, "user": {"chats_via_user": nil}}, nil)
-		i, _ := err.(schema.Invalid)
+		i, _ := err.(Invalid)
 		is.Equal(i.Code, want)
 	}
 }

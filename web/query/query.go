@@ -1,10 +1,15 @@
 // Package query reads records as PocketBase does: pages of a list, single records, their expanded relations, and their
-// JSON. It also evaluates the rules for changes, and finds the records that have changed.
+// JSON. It also evaluates the rules for changes, and finds the records that have changed. A Collection says where the
+// rows of records are in SQL. A statement compiles PocketBase's filter and sort languages to conditions over them;
+// access rules are written in the same language.
 //
 // Promises: every value of a client is bound, never written into SQL; names are looked up in the catalogue, never
 // copied. A client's filter, sort or expand never reveals a record that the client may not list: a relation to it
 // reads as empty. (PocketBase excludes the whole row.) Any input returns an answer, or an Invalid that names the
-// parameter at fault, within limited time and memory.
+// parameter at fault, within limited time and memory. The SQL in a Collection and the access rules are trusted.
+//
+// Two things differ from PocketBase on purpose. No field equals @request.auth.… for a guest, so a record without an
+// owner is not public. :each and :length work on JSON fields. The only request data is the account: @request.auth.
 //
 // It must not write, and must not know HTTP.
 package query
@@ -16,9 +21,6 @@ import (
 	"time"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Query selects records and their order. The texts are PocketBase's query parameters of the same names.
@@ -52,7 +54,7 @@ type Page struct {
 
 // List returns a page of the records that match the list rule and the query's filter. Errors are Invalid,
 // ErrSuperusers, or errors of the database.
-func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
+func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req Request,
 	q Query) (Page, error) {
 	if c.List == nil && !req.Superuser {
 		return Page{}, ErrSuperusers
@@ -65,7 +67,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		if err := query.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -94,14 +96,14 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 
 // View returns one record. Errors are Invalid, ErrSuperusers, ErrNotFound if there is no such record or the view rule
 // hides it, or errors of the database.
-func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string,
-	req filter.Request, q Query) (Record, error) {
+func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string,
+	req Request, q Query) (Record, error) {
 	if c.View == nil && !req.Superuser {
 		return Record{}, ErrSuperusers
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
+		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
 		if err := query.conditions(c.View, ""); err != nil {
 			return err
@@ -124,13 +126,13 @@ func within(parent context.Context, limit time.Duration, run func(context.Contex
 	defer cancel()
 	err := run(ctx)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil {
-		return schema.NewInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
+		return newInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
 	}
 	return err
 }
 
-func describeError(verb string, c schema.Collection, err error) error {
-	var i schema.Invalid
+func describeError(verb string, c Collection, err error) error {
+	var i Invalid
 	if errors.As(err, &i) {
 		return i
 	}
@@ -156,7 +158,7 @@ const (
 // TooLarge reports whether an error means that the records of a response are too large or expand to too many. A smaller
 // page, or the same page without expand, may succeed.
 func TooLarge(err error) bool {
-	var i schema.Invalid
+	var i Invalid
 	return errors.As(err, &i) && (i.Code == codeTooLarge || i.Code == codeTooMany)
 }
 
@@ -165,7 +167,7 @@ const (
 	codeTooMany  = "too_many_records"
 )
 
-func tooLarge() schema.Invalid {
-	return schema.NewInvalid("perPage", codeTooLarge,
+func tooLarge() Invalid {
+	return newInvalid("perPage", codeTooLarge,
 		"the records have more than %d bytes: request fewer records, or fewer fields", maxAnswer)
 }

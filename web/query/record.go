@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // Record is a record that was read. It holds only what the client selected and may see.
@@ -33,17 +31,17 @@ type expansion struct {
 
 // shape is what the records of one response have in common.
 type shape struct {
-	c        schema.Collection
-	fields   []schema.Field
+	c        Collection
+	fields   []Field
 	openings []string // for each field, the JSON before its value
 	pick     *fieldSelection
 }
 
 // newShape selects the fields to read: those that are shown and that the caller may see, and those to expand.
-func newShape(c schema.Collection, req filter.Request, p *fieldSelection, expand branches) *shape {
+func newShape(c Collection, req Request, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
-		builtIn := slices.ContainsFunc(schema.Builtin, func(b schema.Field) bool { return b.Name == f.Name })
+		builtIn := slices.ContainsFunc(builtin, func(b Field) bool { return b.Name == f.Name })
 		if builtIn || !req.Shows(f) {
 			continue
 		}
@@ -129,7 +127,7 @@ func (r Record) Get(name string) any {
 	if r.shape == nil {
 		return nil
 	}
-	i := slices.IndexFunc(r.shape.fields, func(f schema.Field) bool { return f.Name == name })
+	i := slices.IndexFunc(r.shape.fields, func(f Field) bool { return f.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -161,13 +159,13 @@ func (r Record) IsSet(name string) bool {
 	if r.shape == nil {
 		return false
 	}
-	i := slices.IndexFunc(r.shape.fields, func(f schema.Field) bool { return f.Name == name })
+	i := slices.IndexFunc(r.shape.fields, func(f Field) bool { return f.Name == name })
 	return i >= 0 && r.values[i] != nil
 }
 
 // related returns the id in a relation, empty for none.
-func (r *Record) related(f schema.Field) string {
-	i := slices.IndexFunc(r.shape.fields, func(own schema.Field) bool { return own.Name == f.Name })
+func (r *Record) related(f Field) string {
+	i := slices.IndexFunc(r.shape.fields, func(own Field) bool { return own.Name == f.Name })
 	if i < 0 {
 		return ""
 	}

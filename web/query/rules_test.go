@@ -7,7 +7,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/query/schema"
 )
 
 func TestListFollowsTheListRules(t *testing.T) {
@@ -101,7 +100,7 @@ func TestAllowedFollowsTheRules(t *testing.T) {
 		}
 	}
 	_, err := Allowed(t.Context(), db, cat, get(t, "chats"), "c1", record.Rule("nothing = 1"), requestOf("ann"))
-	var i schema.Invalid
+	var i Invalid
 	if err == nil || errors.As(err, &i) {
 		t.Errorf("a mistake in a rule is not the client's: %v", err)
 	}

@@ -7,17 +7,14 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // snapshotQuery is one statement that reads rows of a collection as t.
 type snapshotQuery struct {
-	*filter.Statement
+	*statement
 	ctx context.Context
 	db  dbx.Builder
-	c   schema.Collection
+	c   Collection
 	// the table that SQLite must read first, with t joined to it. If empty, SQLite chooses, and would begin with the
 	// caller's chats
 	driver   string
@@ -55,7 +52,7 @@ func (q *snapshotQuery) conditions(rule *string, filter string) error {
 	return nil
 }
 
-func (q *snapshotQuery) narrow(sc *filter.Scope) {
+func (q *snapshotQuery) narrow(sc *scope) {
 	from, conditions := sc.Where()
 	q.from += from
 	q.where = append(q.where, conditions...)

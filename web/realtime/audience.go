@@ -7,7 +7,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // audience is all subscriptions of one account to one topic. A change is read and encoded once for all of them.
@@ -67,7 +66,7 @@ func (s *Realtime) failSubscriptions(ctx context.Context, from *source, err erro
 	if ctx.Err() != nil {
 		return
 	}
-	if !errors.As(err, new(schema.Invalid)) { // a slow filter is the client's error: do not log it
+	if !errors.As(err, new(query.Invalid)) { // a slow filter is the client's error: do not log it
 		s.API.Logger.Error("follow changes", "err", err)
 	}
 	s.registry.mu.Lock()

@@ -14,8 +14,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/realtime/transcript"
 )
 
 // The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant
@@ -39,10 +37,10 @@ import (
 type liveChat struct {
 	source
 	chat       string
-	rows       map[string]bool       // records of messages that changed; guarded by registry.mu
-	upTo       uint64                // changes up to this sequence are in rows; guarded by registry.mu
-	owner      string                // owner of the chat when it was last read; used by the live chat's goroutine alone
-	transcript transcript.Transcript // used by the live chat's goroutine alone
+	rows       map[string]bool // records of messages that changed; guarded by registry.mu
+	upTo       uint64          // changes up to this sequence are in rows; guarded by registry.mu
+	owner      string          // owner of the chat when it was last read; used by the live chat's goroutine alone
+	transcript transcript      // used by the live chat's goroutine alone
 }
 
 // newLiveChat starts a live chat. registry.mu must be held.
@@ -50,7 +48,7 @@ func (s *Realtime) newLiveChat(ctx context.Context, chat string, now uint64) *li
 	ctx, end := context.WithCancel(ctx)
 	h := &liveChat{
 		source: source{key: chat, subs: map[*subscription]bool{}, done: now, wake: make(chan struct{}, 1), end: end},
-		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: transcript.New(now),
+		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: newTranscript(now),
 	}
 	s.registry.liveChats[chat] = h
 	go func() {
@@ -116,7 +114,7 @@ func (s *Realtime) startLiveChat(ctx context.Context, h *liveChat) (since time.T
 	since = time.Now()
 	messages, _ := s.API.Catalogue.Get("messages")
 	err = s.API.SlowView(ctx, "", func(db dbx.Builder, _ uint64) error {
-		page, err := query.List(ctx, db, s.API.Catalogue, messages, filter.Request{Superuser: true}, query.Query{
+		page, err := query.List(ctx, db, s.API.Catalogue, messages, query.Request{Superuser: true}, query.Query{
 			Filter: chatFilter(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {
@@ -134,7 +132,7 @@ func (s *Realtime) startLiveChat(ctx context.Context, h *liveChat) (since time.T
 func chatFilter(id string) string { return `chat = "` + id + `"` }
 
 // send queues events for the subscribers that have their snapshots.
-func (rt *registry) send(h *liveChat, all []transcript.Event) {
+func (rt *registry) send(h *liveChat, all []liveEvent) {
 	if len(all) == 0 {
 		return
 	}
@@ -148,7 +146,7 @@ func (rt *registry) send(h *liveChat, all []transcript.Event) {
 	}
 }
 
-func messagesOf(all []transcript.Event) (messages []*message) {
+func messagesOf(all []liveEvent) (messages []*message) {
 	for _, e := range all {
 		messages = append(messages, &message{last: e.Last, data: e.Data, replaces: e.Replaces})
 	}
@@ -206,8 +204,8 @@ func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (ma
 // messages returns the newest changes of messages after since: at most limit, only of the chat, and only of ids
 // unless ids is nil.
 func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int,
-	fields string) (rows []transcript.Record, err error) {
-	t := topic{request: filter.Request{Superuser: true}, query: map[string]string{"fields": fields}}
+	fields string) (rows []liveRecord, err error) {
+	t := topic{request: query.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {
 		t.query["filter"] = chatFilter(chat)
@@ -218,7 +216,7 @@ func (s *Realtime) messages(ctx context.Context, chat string, ids []string, sinc
 			return nil, err
 		}
 		for _, m := range page {
-			r := transcript.Record{First: m.first, Last: m.last, Removed: m.removed}
+			r := liveRecord{First: m.first, Last: m.last, Removed: m.removed}
 			if err := json.Unmarshal(m.record, &r); err != nil {
 				return nil, err
 			}
@@ -251,7 +249,7 @@ func (s *Realtime) refreshLiveChat(ctx context.Context, h *liveChat) error {
 		}
 		later = h.transcript.AddRecords(rows, upTo)
 	}
-	var missed []transcript.Record
+	var missed []liveRecord
 	if len(come) > 0 {
 		if missed, err = s.messages(ctx, h.chat, nil, since, maxMissed, ""); err != nil {
 			return err
@@ -286,7 +284,7 @@ func (rt *registry) takeChanges(h *liveChat) (ids map[string]bool, upTo uint64, 
 // accounts that may no longer see the chat.
 func (s *Realtime) checkChat(ctx context.Context, h *liveChat, upTo uint64, come []*subscription) (
 	turn string, err error) {
-	t := topic{request: filter.Request{Superuser: true}, id: h.chat}
+	t := topic{request: query.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = s.API.Catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
 	if err != nil || len(page) == 0 {
@@ -336,7 +334,7 @@ func (rt *registry) mute(sub *subscription) {
 
 // sendMissed queues missed events and snapshots for new subscribers. From then on they get the same events as all
 // others.
-func (rt *registry) sendMissed(h *liveChat, upTo uint64, come []*subscription, missed []transcript.Record) {
+func (rt *registry) sendMissed(h *liveChat, upTo uint64, come []*subscription, missed []liveRecord) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, sub := range come {

@@ -15,19 +15,17 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
 )
 
 // topic is what a client follows: the text, and what it means.
 type topic struct {
 	text       string
-	collection schema.Collection // without a table if the topic is not about records
+	collection query.Collection  // without a table if the topic is not about records
 	id         string            // of one record; empty for all
 	query      map[string]string // of the options
 	slotKey    string            // the key whose query slots it uses; empty for the server's
-	request    filter.Request    // on whose behalf it is followed
+	request    query.Request     // on whose behalf it is followed
 	chat       string            // set for a hot stream
 	admitted   bool              // the account may see events of the topic
 }
@@ -39,7 +37,7 @@ const (
 )
 
 // parseTopics parses the topics of a request, each once. It ignores empty ones, as PocketBase does.
-func parseTopics(catalogue schema.Catalogue, texts []string) (topics []topic, err error) {
+func parseTopics(catalogue query.Catalogue, texts []string) (topics []topic, err error) {
 	if len(texts) > maxTopics {
 		return nil, api.BadField("subscriptions", "validation_length_too_long", "the length must be no more than %d",
 			maxTopics)
@@ -65,7 +63,7 @@ func parseTopics(catalogue schema.Catalogue, texts []string) (topics []topic, er
 	return topics, nil
 }
 
-func parseTopic(catalogue schema.Catalogue, text string) topic {
+func parseTopic(catalogue query.Catalogue, text string) topic {
 	t := topic{text: text}
 	what, options, _ := strings.Cut(text, "?")
 	if chat, ok := strings.CutPrefix(what, "chats:"); ok {
@@ -152,7 +150,7 @@ func (t topic) includes() query.Query {
 }
 
 // groupOfCollection names the rows of a collection, as groupOfChange names rows that changed.
-func groupOfCollection(c schema.Collection) string {
+func groupOfCollection(c query.Collection) string {
 	if c.Table == records.ConfigTable {
 		return c.Table + "/" + c.ID
 	}

@@ -13,8 +13,6 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
-	"pocketcoder/web/query/schema"
 )
 
 // ignoredFields are fields that clients send along with a cached record. They are ignored.
@@ -43,7 +41,7 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 			normal, err := f.Normalize(value)
 			if wrong := (record.Fault{}); errors.As(err, &wrong) {
 				if wrong.Code == record.CodeTooLarge { // it has a status of its own
-					return nil, schema.Invalid{Field: name, Code: wrong.Code, Message: wrong.Message}
+					return nil, query.Invalid{Field: name, Code: wrong.Code, Message: wrong.Message}
 				}
 				faults[name] = wrong
 			}
@@ -78,7 +76,7 @@ func checkRequired(caller api.Caller, c collection, set map[string]json.RawMessa
 
 // checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
 func (s *Records) checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage,
-	req filter.Request, fresh createdRecords) error {
+	req query.Request, fresh createdRecords) error {
 	for _, f := range c.Fields {
 		to := textValue(set[f.Name])
 		if f.Kind != record.Relation || to == "" || fresh.has(f.Relation, to) {

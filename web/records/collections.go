@@ -10,12 +10,13 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/projections/turnstate"
+	"pocketcoder/web/query"
 )
 
 // collection is all that this package knows about one collection.
 type collection struct {
-	schema.Collection
+	query.Collection
 	write         writer
 	options       []record.Field // fields of a body that no record shows
 	notInBatch    bool           // its writes also change data outside the log, which a transaction cannot undo
@@ -51,7 +52,7 @@ func CollectionsOf(types []record.Type) (all Collections) {
 }
 
 // Catalogue returns the schemas of the collections.
-func (all Collections) Catalogue() (catalogue schema.Catalogue) {
+func (all Collections) Catalogue() (catalogue query.Catalogue) {
 	for _, c := range all {
 		catalogue = append(catalogue, c.Collection)
 	}
@@ -65,7 +66,7 @@ const ConfigTable = "config"
 func ofType(t record.Type) collection {
 	c := collection{write: configuration, ofAllUsers: t.AllUsers, title: t.Title, about: t.About, defaults: t.Defaults,
 		taken: t.Taken,
-		Collection: schema.Collection{Name: t.Name,
+		Collection: query.Collection{Name: t.Name,
 			Alias: t.Alias, Table: ConfigTable, Key: "t.record", Where: "t.collection = '" + t.Name + "'", Access: t.Access}}
 	for _, f := range t.Fields {
 		sql := "json_extract(t.fields, '$." + f.Name + "')"
@@ -80,7 +81,7 @@ func ofType(t record.Type) collection {
 		case f.Kind == record.JSON:
 			sql = "t.fields -> '$." + f.Name + "'"
 		}
-		c.Fields = append(c.Fields, schema.Field{Field: f, SQL: sql})
+		c.Fields = append(c.Fields, query.Field{Field: f, SQL: sql})
 	}
 	if write, ok := writers[t.Name]; ok {
 		c.write = write
@@ -134,10 +135,15 @@ const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS livin
 const ofLivingTarget = "NOT t.removed AND EXISTS (SELECT 1 FROM config AS living WHERE living.id = '" + channel.Targets +
 	"/' || t.target AND NOT living.removed)"
 
+// endings are how a turn, or a step of it, can end.
+var endings = []string{string(turnstate.EndComplete), string(turnstate.EndCut), string(turnstate.EndEmpty),
+	string(turnstate.EndFiltered), string(turnstate.EndLost), string(turnstate.EndStopped), string(turnstate.EndDenied),
+	string(turnstate.EndFailed)}
+
 // readModels lists the collections that are no configuration records. A new one is a new value here.
 var readModels = []collection{
 	{
-		Collection: schema.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(self, self, record.Admins, self, record.Admins),
+		Collection: query.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(self, self, record.Admins, self, record.Admins),
 			Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
 				choice("role", "admin", "agent", "user"), flag("disabled"))},
 		write: writer{createUser, updateUser, deleteUser}, notInBatch: true, title: "Accounts",
@@ -146,18 +152,23 @@ var readModels = []collection{
 			of("oldPassword", record.Secret), raw("emailVisibility")),
 	},
 	{
-		Collection: schema.Collection{Name: "chats", Table: "chats", Access: record.Rules(record.OwnOrStaff, record.OwnOrStaff, record.OwnOrAdmin, record.OwnOrAdmin, record.OwnOrAdmin),
+		Collection: query.Collection{Name: "chats", Table: "chats", Access: record.Rules(record.OwnOrStaff, record.OwnOrStaff, record.OwnOrAdmin, record.OwnOrAdmin, record.OwnOrAdmin),
 			Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
 				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
 				fixed(text("preview")),
-				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"),
+				fixed(choice("turn", "user", "assistant")),
+				about(fixed(number("turn_position")), "Sequence of the event since which it is this side's turn."),
+				about(as(fixed(choice("ending", endings...)),
+					"coalesce((SELECT ending FROM turns WHERE id = t.current), '')"),
+					"How the last turn ended. It is empty while a turn goes on."),
+				text("description"), flag("archived"), text("tags"),
 				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")),
 				admins(text("engine")), admins(text("directory")), admins(text("worktree")), admins(text("branch")),
 				admins(text("kept")), admins(flag("adopted")), admins(flag("awaited")))},
 		write: writer{createChat, updateChat, deleteChat},
 	},
 	{
-		Collection: schema.Collection{Name: "messages", Table: "messages", Where: "t.role <> ''", Live: ofLivingChat,
+		Collection: query.Collection{Name: "messages", Table: "messages", Where: "t.role <> ''", Live: ofLivingChat,
 			Access: record.Rules(chatMember, chatMember, chatOwner, chatOwner, chatOwner),
 			Fields: fields(required(relation("chat", "chats")), required(choice("role", "user", "assistant", "system")),
 				fixed(choice("engine_message_status", "processing", "completed", "failed", "aborted")),
@@ -173,7 +184,7 @@ var readModels = []collection{
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")),
-				fixed(choice("ending", "complete", "cut", "empty", "filtered", "lost", "stopped", "denied", "failed")),
+				fixed(choice("ending", endings...)),
 				fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
@@ -182,7 +193,7 @@ var readModels = []collection{
 		options: options(text("before")), // see chat.ChangeMessage
 	},
 	{
-		Collection: schema.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Staff, chatOwnerNotAgent, record.Never),
+		Collection: query.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Staff, chatOwnerNotAgent, record.Never),
 			Fields: fields(text("ai_engine_permission_id"), as(text("opencode_id"), "t.ai_engine_permission_id"), text("session_id"),
 				required(text("permission")), raw("patterns"), raw("metadata"), fixed(raw("always")),
 				choice("status", events.Draft, events.Authorized, events.Denied, events.Expired), text("message"), text("reason"),
@@ -205,7 +216,7 @@ var readModels = []collection{
 			about(text("shown_files"), shownFiles)),
 	},
 	{
-		Collection: schema.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, chatOwnerNotAgent, record.Never),
+		Collection: query.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, chatOwnerNotAgent, record.Never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("question")), fixed(text("header")), fixed(raw("choices")), fixed(raw("descriptions")),
 				fixed(flag("multiple")), fixed(flag("custom")), as(text("reply"),
 					`coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
@@ -218,7 +229,7 @@ var readModels = []collection{
 		write: writer{nil, answerQuestion, nil},
 	},
 	{
-		Collection: schema.Collection{Name: "executions", Table: "executions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
+		Collection: query.Collection{Name: "executions", Table: "executions", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(text("original")), fixed(relation("chat", "chats")),
 				fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
 				fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory",
@@ -233,16 +244,16 @@ var readModels = []collection{
 				fixed(number("position")))},
 	},
 	{
-		Collection: schema.Collection{Name: "artifacts", Table: "artifacts", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
+		Collection: query.Collection{Name: "artifacts", Table: "artifacts", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(relation("execution", "executions")), fixed(text("path")), fixed(number("size")), fixed(text("sha256")),
 				fixed(text("blob")), fixed(text("caption")))},
 	},
 	{
-		Collection: schema.Collection{Name: "commands", Table: "commands", Access: record.Rules(ranInOwnChat, ranInOwnChat, record.Never, record.Never, record.Never),
+		Collection: query.Collection{Name: "commands", Table: "commands", Access: record.Rules(ranInOwnChat, ranInOwnChat, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(text("hash")), fixed(text("command")), fixed(number("uses")))},
 	},
 	{
-		Collection: schema.Collection{Name: "subagents", Alias: "sandbox_agents", Table: "subagents", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, chatOwnerNotAgent),
+		Collection: query.Collection{Name: "subagents", Alias: "sandbox_agents", Table: "subagents", Live: ofLivingChat, Access: record.Rules(chatMember, chatMember, record.Never, record.Never, chatOwnerNotAgent),
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
@@ -251,7 +262,7 @@ var readModels = []collection{
 		write: writer{nil, nil, stopSubagent},
 	},
 	{
-		Collection: schema.Collection{Name: "usage", Type: "view", Table: "usage", Live: ofLivingChat,
+		Collection: query.Collection{Name: "usage", Type: "view", Table: "usage", Live: ofLivingChat,
 			Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("provider")), fixed(text("model")), fixed(number("messages")), fixed(dollars(number("cost"))),
 				fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")),
@@ -259,13 +270,13 @@ var readModels = []collection{
 	},
 
 	{
-		Collection: schema.Collection{Name: "seen_positions", Table: "seen_positions", Live: ofLivingChat, Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Never),
+		Collection: query.Collection{Name: "seen_positions", Table: "seen_positions", Live: ofLivingChat, Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Never),
 			Fields: fields(required(relation("user", "users")), required(relation("chat", "chats")), required(number("seq")))},
 		write: writer{createSeenPosition, updateSeenPosition, nil},
 	},
 
 	{
-		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Access: record.Rules(runOfOwnSchedule, runOfOwnSchedule, record.Never, record.Never, record.Never),
+		Collection: query.Collection{Name: "schedule_runs", Table: "schedule_runs", Access: record.Rules(runOfOwnSchedule, runOfOwnSchedule, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("schedule", projections.ScheduleCollection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
 				fixed(flag("manual")),
 				fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost",
@@ -275,7 +286,7 @@ var readModels = []collection{
 				as(fixed(dollars(number("cost"))), projections.RunCost))},
 	},
 	{
-		Collection: schema.Collection{Name: "channel_messages", Table: "channel_messages", Live: ofLivingChat,
+		Collection: query.Collection{Name: "channel_messages", Table: "channel_messages", Live: ofLivingChat,
 			Access: record.Rules(chatMember, chatMember, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(relation("channel", channel.Collection)),
 				fixed(text("place")), fixed(choice("type", "answer", "error", "permission", "question", "file", "notice")),
@@ -285,7 +296,7 @@ var readModels = []collection{
 		title: "Sent messages", about: "that were sent, wait or failed",
 	},
 	{
-		Collection: schema.Collection{Name: "webhook_failures", Table: "webhook_failures", Live: ofLivingTarget,
+		Collection: query.Collection{Name: "webhook_failures", Table: "webhook_failures", Live: ofLivingTarget,
 			Access: record.Rules(record.Admins, record.Admins, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(relation("target", channel.Targets)), fixed(number("event")), fixed(text("type")),
 				fixed(number("attempts")), fixed(text("reason")), fixed(number("position")))},
@@ -307,43 +318,43 @@ func ofLastRun(column, condition string) string {
 		" ORDER BY run.position DESC LIMIT 1), '')"
 }
 
-func about(f schema.Field, text string) schema.Field { f.About = text; return f }
-func dollars(f schema.Field) schema.Field            { f.Unit = record.Dollars; return f }
+func about(f query.Field, text string) query.Field { f.About = text; return f }
+func dollars(f query.Field) query.Field            { f.Unit = record.Dollars; return f }
 
 // options returns fields of bodies.
-func options(list ...schema.Field) (all []record.Field) {
+func options(list ...query.Field) (all []record.Field) {
 	for _, f := range list {
 		all = append(all, f.Field)
 	}
 	return all
 }
 
-func of(name string, kind record.Kind) schema.Field {
-	return schema.Field{Field: record.Field{Name: name, Kind: kind}}
+func of(name string, kind record.Kind) query.Field {
+	return query.Field{Field: record.Field{Name: name, Kind: kind}}
 }
 
 // The kinds of fields.
-func fields(list ...schema.Field) []schema.Field { return list }
+func fields(list ...query.Field) []query.Field { return list }
 
-func text(name string) schema.Field   { return of(name, record.Text) }
-func email(name string) schema.Field  { return of(name, record.Email) }
-func number(name string) schema.Field { return of(name, record.Number) }
-func flag(name string) schema.Field   { return of(name, record.Bool) }
-func date(name string) schema.Field   { return of(name, record.Date) }
-func raw(name string) schema.Field    { return of(name, record.JSON) }
-func relation(name, to string) schema.Field {
+func text(name string) query.Field   { return of(name, record.Text) }
+func email(name string) query.Field  { return of(name, record.Email) }
+func number(name string) query.Field { return of(name, record.Number) }
+func flag(name string) query.Field   { return of(name, record.Bool) }
+func date(name string) query.Field   { return of(name, record.Date) }
+func raw(name string) query.Field    { return of(name, record.JSON) }
+func relation(name, to string) query.Field {
 	f := of(name, record.Relation)
 	f.Relation = to
 	return f
 }
 
-func choice(name string, values ...string) schema.Field {
+func choice(name string, values ...string) query.Field {
 	f := of(name, record.Select)
 	f.Values = values
 	return f
 }
 
-func required(f schema.Field) schema.Field       { f.Required = true; return f }
-func fixed(f schema.Field) schema.Field          { f.ReadOnly = true; return f }
-func admins(f schema.Field) schema.Field         { f.ReadOnly, f.Admins = true, true; return f }
-func as(f schema.Field, sql string) schema.Field { f.SQL = sql; return f }
+func required(f query.Field) query.Field       { f.Required = true; return f }
+func fixed(f query.Field) query.Field          { f.ReadOnly = true; return f }
+func admins(f query.Field) query.Field         { f.ReadOnly, f.Admins = true, true; return f }
+func as(f query.Field, sql string) query.Field { f.SQL = sql; return f }

@@ -4,16 +4,16 @@ import (
 	"slices"
 
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/openapi"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
 )
 
 // inputSuffix follows the name of a collection in the name of its input form.
 const inputSuffix = "Input"
 
 // inputForms are the forms of the records that clients send, by name.
-func (all Collections) inputForms() map[string]openapi.Form {
-	forms := map[string]openapi.Form{}
+func (all Collections) inputForms() map[string]api.Form {
+	forms := map[string]api.Form{}
 	for _, c := range all {
 		if c.writable() {
 			forms[c.Name+inputSuffix] = inputForm(c)
@@ -32,16 +32,16 @@ func (c collection) inputs() (all []record.Field) {
 
 // writable reports whether clients may write any field of a collection.
 func (c collection) writable() bool {
-	return slices.ContainsFunc(c.Fields, func(f schema.Field) bool { return !f.ReadOnly })
+	return slices.ContainsFunc(c.Fields, func(f query.Field) bool { return !f.ReadOnly })
 }
 
 // inputForm is the form of a record that a client sends.
-func inputForm(c collection) openapi.Form {
-	form := openapi.Form{Type: "object", Properties: map[string]openapi.Form{"id": {Type: "string",
+func inputForm(c collection) api.Form {
+	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string",
 		Description: "of a new record, when the client makes it"}}}
 	for _, field := range c.inputs() {
 		if !field.ReadOnly {
-			form.Properties[field.Name] = openapi.FieldForm(field)
+			form.Properties[field.Name] = api.FieldForm(field)
 		}
 	}
 	return form
@@ -49,13 +49,13 @@ func inputForm(c collection) openapi.Form {
 
 // recordInput is the body of a create or an update: the input form of one of the collections that allow it. A create
 // needs all required fields.
-func (all Collections) recordInput(create bool) openapi.Form {
-	form := openapi.Form{Type: "object"}
+func (all Collections) recordInput(create bool) api.Form {
+	form := api.Form{Type: "object"}
 	for _, c := range all {
 		if !c.writable() || create && c.write.create == nil || !create && c.write.update == nil {
 			continue
 		}
-		one := openapi.Form{Ref: openapi.FormRef + c.Name + inputSuffix}
+		one := api.Form{Ref: api.FormRef + c.Name + inputSuffix}
 		for _, field := range c.Fields {
 			// default: the caller
 			if create && field.Required && !field.ReadOnly && !field.Computed && field.Name != "user" {

@@ -7,17 +7,16 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/query"
 )
 
 // page describes a list in the OpenAPI description. Package query encodes lists itself.
 type page struct {
-	Page       int                 `json:"page"`
-	PerPage    int                 `json:"perPage"`
-	TotalItems int                 `json:"totalItems"` // -1 when they were not counted
-	TotalPages int                 `json:"totalPages"`
-	Items      []openapi.AnyRecord `json:"items"`
+	Page       int             `json:"page"`
+	PerPage    int             `json:"perPage"`
+	TotalItems int             `json:"totalItems"` // -1 when they were not counted
+	TotalPages int             `json:"totalPages"`
+	Items      []api.AnyRecord `json:"items"`
 }
 
 // collectionOf returns the collection that a path names.

@@ -21,7 +21,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 )
 
 type Records struct {
@@ -35,10 +34,10 @@ type Records struct {
 	Channels     *channel.Channels
 }
 
-var listQuery = slices.Concat([]openapi.Param{
+var listQuery = slices.Concat([]api.Param{
 	{Name: "page", Integer: true, About: "from 1"}, {Name: "perPage", Integer: true, About: "records of a page, at most 1000; default 30"},
 	{Name: "sort", About: "fields, a - before one sorts it in descending order; @random"}, {Name: "filter", About: "PocketBase's filter language"},
-}, api.ViewQuery, []openapi.Param{{Name: "skipTotal", About: "1: do not count the records"}})
+}, api.ViewQuery, []api.Param{{Name: "skipTotal", About: "1: do not count the records"}})
 
 func (s *Records) Routes() []api.Route {
 	const (
@@ -50,11 +49,11 @@ func (s *Records) Routes() []api.Route {
 		{Method: "GET", Path: "/api/collections", About: "The collections, as a schema.", Access: api.Admins, Answer: collectionList{}, Serve: s.listCollections},
 		{Method: "GET", Path: collection, About: "A collection's schema.", Access: api.Admins, Answer: collectionSchema{}, Serve: s.viewCollection},
 		{Method: "GET", Path: list, About: "List records.", Access: api.Accounts, Query: listQuery, Answer: page{}, Serve: s.listRecords},
-		{Method: "POST", Path: list, About: "Create a record. The answer is the new record. That of a webhook or a webhook target also has its token, only this time.", Access: api.Accounts, Query: api.ViewQuery, Body: s.Collections.recordInput(true), Forms: s.Collections.inputForms(), Answer: openapi.AnyRecord{}, Serve: s.createRecord},
-		{Method: "GET", Path: one, About: "View a record.", Access: api.Accounts, Query: api.ViewQuery, Answer: openapi.AnyRecord{}, Serve: s.viewRecord},
-		{Method: "PATCH", Path: one, About: "Update a record. The answer is the changed record.", Access: api.Accounts, Query: append(slices.Clip(api.ViewQuery), api.DeadlineParam), Body: s.Collections.recordInput(false), Forms: s.Collections.inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
+		{Method: "POST", Path: list, About: "Create a record. The answer is the new record. That of a webhook or a webhook target also has its token, only this time.", Access: api.Accounts, Query: api.ViewQuery, Body: s.Collections.recordInput(true), Forms: s.Collections.inputForms(), Answer: api.AnyRecord{}, Serve: s.createRecord},
+		{Method: "GET", Path: one, About: "View a record.", Access: api.Accounts, Query: api.ViewQuery, Answer: api.AnyRecord{}, Serve: s.viewRecord},
+		{Method: "PATCH", Path: one, About: "Update a record. The answer is the changed record.", Access: api.Accounts, Query: append(slices.Clip(api.ViewQuery), api.DeadlineParam), Body: s.Collections.recordInput(false), Forms: s.Collections.inputForms(), Answer: api.AnyRecord{}, Serve: s.updateRecord},
 		{Method: "DELETE", Path: one, About: "Delete a record.", Access: api.Accounts, Serve: s.deleteRecord},
-		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Access: api.Accounts, Query: []openapi.Param{api.DeadlineParam}, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
+		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Access: api.Accounts, Query: []api.Param{api.DeadlineParam}, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
 		{Method: "POST", Path: "/api/pocketcoder/webhooks/{id}/token", About: "Make a new token of a webhook. It replaces the old token. Only this answer shows it.", Access: api.Accounts, Answer: record.NewToken{}, Serve: s.tokenOf(channel.Webhooks)},
 		{Method: "POST", Path: "/api/pocketcoder/webhook_targets/{id}/token", About: "Make a new token of a webhook target. It replaces the old token. Only this answer shows it.", Access: api.Accounts, Answer: record.NewToken{}, Serve: s.tokenOf(channel.Targets)},
 		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account, one on each line.", Access: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},

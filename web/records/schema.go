@@ -5,7 +5,7 @@ import (
 
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
-	"pocketcoder/web/query/schema"
+	"pocketcoder/web/query"
 )
 
 // collectionSchema is a collection as PocketBase describes one.
@@ -61,7 +61,7 @@ func (s *Records) viewCollection(w http.ResponseWriter, r *http.Request, _ api.C
 	return api.WriteJSON(w, http.StatusOK, schemaOf(c.Collection))
 }
 
-func schemaOf(c schema.Collection) collectionSchema {
+func schemaOf(c query.Collection) collectionSchema {
 	described := collectionSchema{
 		ID: c.ID, Name: c.Name, Type: c.Type, ListRule: c.List, ViewRule: c.View, CreateRule: c.Create, UpdateRule: c.Update, DeleteRule: c.Delete,
 		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(record.Text), Required: true, System: true, PrimaryKey: true}},

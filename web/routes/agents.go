@@ -9,10 +9,8 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
-	"pocketcoder/web/mcpstate"
 )
 
 // Agents serves agents as files, imports them, and serves the versions of their note. It also serves how the MCP
@@ -21,7 +19,7 @@ import (
 type Agents struct {
 	API   *api.Server
 	Files agent.Agents
-	Notes note.Notes
+	Notes agent.Notes
 
 	Proposals proposal.Proposals
 }
@@ -34,9 +32,9 @@ func (s Agents) Routes() []api.Route {
 		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: agentMedia, Serve: s.export},
 		{Method: "GET", Path: "/api/procedures", About: "The sealed procedures, and what is wrong with the file of the skill of each.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: s.procedures},
 		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
-		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, its last call, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: mcpstate.State{}, Serve: s.server},
-		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []note.Version{}, Serve: s.versions},
-		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: note.Content{}, Serve: s.version},
+		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, its last call, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: MCPState{}, Serve: s.server},
+		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []agent.NoteVersion{}, Serve: s.versions},
+		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: agent.NoteContent{}, Serve: s.version},
 		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Serve: s.restore}}
 }
 
@@ -105,8 +103,8 @@ func (s Agents) proposal(w http.ResponseWriter, r *http.Request, _ api.Caller) e
 }
 
 // noteIn returns the note that a path names.
-func noteIn(r *http.Request) note.Of {
-	return note.Of{Agent: r.PathValue("id"), Name: r.PathValue("name")}
+func noteIn(r *http.Request) agent.NoteName {
+	return agent.NoteName{Agent: r.PathValue("id"), Name: r.PathValue("name")}
 }
 
 func versionIn(r *http.Request) (uint64, error) {
@@ -130,7 +128,7 @@ func (s Agents) version(w http.ResponseWriter, r *http.Request, _ api.Caller) er
 	if err != nil {
 		return err
 	}
-	content, err := s.Notes.Read(r.Context(), note.Read{Of: noteIn(r), Version: version})
+	content, err := s.Notes.Read(r.Context(), agent.ReadNote{NoteName: noteIn(r), Version: version})
 	if err != nil {
 		return err
 	}
@@ -146,13 +144,13 @@ func (s Agents) restore(w http.ResponseWriter, r *http.Request, caller api.Calle
 }
 
 // Restore makes the version that a path names the current one.
-func (s Agents) Restore(r *http.Request, caller api.Caller, of note.Of) error {
+func (s Agents) Restore(r *http.Request, caller api.Caller, of agent.NoteName) error {
 	version, err := versionIn(r)
 	if err != nil {
 		return err
 	}
-	_, seq, err := s.Notes.Restore(r.Context(), note.Restore{Command: handlers.Command{Actor: caller.Actor()}, Of: of,
-		Version: version})
+	_, seq, err := s.Notes.Restore(r.Context(), agent.RestoreNote{Command: handlers.Command{Actor: caller.Actor()},
+		NoteName: of, Version: version})
 	if err != nil {
 		return err
 	}

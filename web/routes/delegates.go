@@ -8,7 +8,6 @@ import (
 	"pocketcoder/handlers/delegate"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 )
 
 // Delegates serves the routes of the delegates of chats: the tree of a chat, a delegate with its result, its stop, and
@@ -41,10 +40,10 @@ type (
 func (s *Delegates) Routes() []api.Route {
 	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
 	return []api.Route{
-		{Method: "GET", Path: "/api/agents/workers", About: "The delegates of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest delegates of all chats when absent"}, {Name: "limit", Integer: true, About: "at most 1000; 200 when absent"}}, Answer: []Worker{}, Serve: s.list},
+		{Method: "GET", Path: "/api/agents/workers", About: "The delegates of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []api.Param{{Name: "chat", About: "any chat of the tree; the newest delegates of all chats when absent"}, {Name: "limit", Integer: true, About: "at most 1000; 200 when absent"}}, Answer: []Worker{}, Serve: s.list},
 		{Method: "GET", Path: one + "/result", About: "A delegate, with its result once there is one.", Access: api.Accounts, Answer: Detail{}, Serve: s.one},
 		{Method: "POST", Path: one + "/stop", About: "Stop a delegate, its commands, and the delegates below it.", Access: api.Accounts, Serve: s.stop},
-		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []projections.Letter{}, Serve: s.inbox},
+		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []api.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []projections.Letter{}, Serve: s.inbox},
 		{Method: "POST", Path: inbox, About: "Write to a delegate: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Access: api.Accounts, Query: once, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
 	}
 }

@@ -1,6 +1,7 @@
 // Package routes serves the routes of the API that act on the subjects behind the records: chats and their permission
-// requests, delegates, schedules, channels, shells, agents with their notes, and the search. Each subject has a type
-// with its Routes, and the methods that the pages share with them.
+// requests, delegates, schedules, channels, shells, agents with their notes, MCP servers, and the search. Each subject
+// has a type with its Routes, and the methods that the pages share with them. MCPStates reads how MCP servers work, for
+// the pages, too.
 //
 // Promises: an action needs the right to change its subject. Answers that depend on an event come after the read models
 // hold it.
@@ -10,8 +11,7 @@ package routes
 
 import (
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 )
 
 // once are the headers of a route whose repetition would act a second time.
-var once = []openapi.Param{api.IdempotencyParam}
+var once = []api.Param{api.IdempotencyParam}

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
@@ -26,7 +25,6 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/stream"
 )
 
@@ -46,7 +44,7 @@ type Operations struct {
 	Configured func() string
 }
 
-var spendingQuery = []openapi.Param{{Name: "chat", About: "only of this chat, with its delegates"},
+var spendingQuery = []api.Param{{Name: "chat", About: "only of this chat, with its delegates"},
 	{Name: "user", About: "only in the chats of this account"}, {Name: "day", About: "only of this day in UTC, such as 2026-12-24"}}
 
 func (s *Operations) Routes() []api.Route {
@@ -57,7 +55,7 @@ func (s *Operations) Routes() []api.Route {
 	return []api.Route{
 		{Method: "GET", Path: "/api/pocketcoder/policy/rules", About: "The rules in force in every chat, with the built-in ones.", Access: api.Admins, Answer: []policy.Rule{}, Serve: api.Answers(s.rules)},
 		{Method: "GET", Path: "/api/pocketcoder/spending", About: "What chats have spent.", Access: api.Accounts, Query: spendingQuery, Answer: projections.Spending{}, Serve: api.Answers(s.spending)},
-		{Method: "GET", Path: "/api/pocketcoder/models", About: "The models that can be used, and the selected one.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "for which the model is selected"}}, Answer: model.Models{}, Serve: api.Answers(s.models)},
+		{Method: "GET", Path: "/api/pocketcoder/models", About: "The models that can be used, and the selected one.", Access: api.Accounts, Query: []api.Param{{Name: "chat", About: "for which the model is selected"}}, Answer: model.Models{}, Serve: api.Answers(s.models)},
 		{Method: "PUT", Path: "/api/pocketcoder/models/selected", About: "Select the model of a chat, of the chats of an account, or of all chats. An empty model ends the selection.", Access: api.Accounts, Body: modelRequest{}, Answer: modelAnswer{}, Serve: api.Takes(s.selectModel)},
 		{Method: "GET", Path: "/api/pocketcoder/sandbox/workers", About: "The sandbox workers, their isolation level and their load.", Access: api.Admins, Answer: []wire.WorkerInfo{}, Serve: api.Answers(s.sandboxWorkers)},
 		{Method: "GET", Path: "/api/pocketcoder/log", About: "What is wrong with the log: consumers without progress, and events that cannot be read.", Access: api.Admins, Answer: LogState{}, Serve: api.Answers(s.log)},
@@ -68,7 +66,7 @@ func (s *Operations) Routes() []api.Route {
 		{Method: "GET", Path: "/api/agents", About: "The agents.", Access: api.Accounts, Answer: []agent.Listed{}, Serve: api.Answers(s.agents)},
 		{Method: "GET", Path: "/api/proposals", About: "The proposals.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: api.Answers(s.proposals)},
 		{Method: "GET", Path: ofNotes, About: "The notes of an agent, which is named by its record or its name.", Access: api.Staff, Answer: []noteSummary{}, Serve: api.Answers(s.notes)},
-		{Method: "GET", Path: oneNote, About: "A note of an agent.", Access: api.Staff, Answer: note.Content{}, Serve: api.Answers(s.note)},
+		{Method: "GET", Path: oneNote, About: "A note of an agent.", Access: api.Staff, Answer: agent.NoteContent{}, Serve: api.Answers(s.note)},
 		{Method: "PUT", Path: oneNote, About: "Write a note of an agent, new or not.", Access: api.Admins, Body: noteContent{}, Serve: s.saveNote},
 		{Method: "DELETE", Path: oneNote, About: "Delete a note of an agent. Its versions can be restored.", Access: api.Admins, Serve: s.deleteNote},
 	}
@@ -251,16 +249,16 @@ func (s *Operations) proposals(r *http.Request, _ api.Caller) ([]proposal.Stored
 	return append([]proposal.Stored{}, all...), err
 }
 
-func (s *Operations) notes(r *http.Request, _ api.Caller) ([]note.Listed, error) {
-	return s.Agents.Notes.List(r.Context(), note.List{Agent: r.PathValue("id")})
+func (s *Operations) notes(r *http.Request, _ api.Caller) ([]agent.ListedNote, error) {
+	return s.Agents.Notes.List(r.Context(), agent.ListNotes{Agent: r.PathValue("id")})
 }
 
-func (s *Operations) note(r *http.Request, _ api.Caller) (note.Content, error) {
-	return s.Agents.Notes.Read(r.Context(), note.Read{Of: noteIn(r)})
+func (s *Operations) note(r *http.Request, _ api.Caller) (agent.NoteContent, error) {
+	return s.Agents.Notes.Read(r.Context(), agent.ReadNote{NoteName: noteIn(r)})
 }
 
 // noteSummary describes an element of a list of notes. The API's description has its name.
-type noteSummary note.Listed
+type noteSummary agent.ListedNote
 
 type noteContent struct {
 	Content string `json:"content"`
@@ -271,13 +269,13 @@ func (s *Operations) saveNote(w http.ResponseWriter, r *http.Request, caller api
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	_, seq, err := s.Agents.Notes.Save(r.Context(), note.Save{Command: commandOf(caller), Of: noteIn(r),
+	_, seq, err := s.Agents.Notes.Save(r.Context(), agent.SaveNote{Command: commandOf(caller), NoteName: noteIn(r),
 		Content: body.Content})
 	return s.noContent(w, r, seq, err)
 }
 
 func (s *Operations) deleteNote(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	seq, err := s.Agents.Notes.Delete(r.Context(), note.Delete{Command: commandOf(caller), Of: noteIn(r)})
+	seq, err := s.Agents.Notes.Delete(r.Context(), agent.DeleteNote{Command: commandOf(caller), NoteName: noteIn(r)})
 	return s.noContent(w, r, seq, err)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/query"
 )
 
@@ -33,7 +32,7 @@ type answer struct {
 func (s Search) Routes() []api.Route {
 	return []api.Route{{
 		Method: "GET", Path: "/api/pocketcoder/search", About: "Find texts: all words of the query, the last one as the beginning of a word, in any case.", Access: api.Accounts,
-		Query: []openapi.Param{{Name: "q", About: "text, at most 200 characters"}}, Answer: answer{}, Serve: s.serve,
+		Query: []api.Param{{Name: "q", About: "text, at most 200 characters"}}, Answer: answer{}, Serve: s.serve,
 	}}
 }
 

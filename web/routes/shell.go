@@ -18,7 +18,6 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 )
 
 const (
@@ -53,7 +52,7 @@ const aboutShell = "A WebSocket to a shell of the caller's own in the sandbox of
 func (s *Shells) Routes() []api.Route {
 	return []api.Route{{
 		Method: "GET", Path: "/api/chats/{id}/shell", About: aboutShell, Access: api.Accounts, Answer: ending{}, Serve: s.Serve,
-		Query: []openapi.Param{
+		Query: []api.Param{
 			{Name: "cols", About: "columns of the terminal, 80 without it", Integer: true}, {Name: "rows", About: "rows of the terminal, 24 without it", Integer: true},
 			{Name: "term", About: "what the terminal is like for programs in the shell: " + defaultKind + " without it"},
 			{Name: "private", About: "true does not record what the shell prints"},

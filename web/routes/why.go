@@ -5,8 +5,6 @@ import (
 	"net/http"
 
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
-	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/web/api"
 )
@@ -17,7 +15,7 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 	if err != nil {
 		return err
 	}
-	why, err := explanation.Of(r.Context(), s.Gate, found.Text("chat"), found.Text("ai_engine_permission_id"))
+	why, err := permission.Explain(r.Context(), s.Gate, found.Text("chat"), found.Text("ai_engine_permission_id"))
 	if err != nil {
 		return err
 	}
@@ -28,9 +26,9 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 type Proposal struct {
 	Rules []policy.Rule `json:"rules"`
 	// what the rules do not cover, though their patterns look as if they did
-	Limits []string       `json:"limits,omitempty"`
-	Chat   dryrun.Result  `json:"chat"`          // over the chat's history
-	All    *dryrun.Result `json:"all,omitempty"` // over that of all chats, for administrators
+	Limits []string                 `json:"limits,omitempty"`
+	Chat   permission.DryRunResult  `json:"chat"`          // over the chat's history
+	All    *permission.DryRunResult `json:"all,omitempty"` // over that of all chats, for administrators
 }
 
 // AlwaysRequest describes a rule to make of a permission request.
@@ -166,10 +164,11 @@ func (s *Chats) mayReplay(r *http.Request, caller api.Caller, chat string) error
 	return nil
 }
 
-func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule, chat string) (dryrun.Result, error) {
+func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule policy.Rule,
+	chat string) (permission.DryRunResult, error) {
 	give, err := s.API.AcquireQuerySlot(ctx, caller.Key())
 	if err != nil {
-		return dryrun.Result{}, err
+		return permission.DryRunResult{}, err
 	}
 	defer give()
 	return s.Gate.DryRun(ctx, rule, chat)

@@ -8,22 +8,20 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections/moments"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/filter"
 )
 
 // moment describes a chat at an event in the OpenAPI description. Package query encodes its records.
 type moment struct {
-	Sequence    uint64              `json:"sequence"` // of the last event included
-	Chat        openapi.AnyRecord   `json:"chat"`
-	Messages    []openapi.AnyRecord `json:"messages"`
-	Permissions []openapi.AnyRecord `json:"permissions"`
-	Questions   []openapi.AnyRecord `json:"questions"`
-	Executions  []openapi.AnyRecord `json:"executions"`
-	Subagents   []openapi.AnyRecord `json:"subagents"`
+	Sequence    uint64          `json:"sequence"` // of the last event included
+	Chat        api.AnyRecord   `json:"chat"`
+	Messages    []api.AnyRecord `json:"messages"`
+	Permissions []api.AnyRecord `json:"permissions"`
+	Questions   []api.AnyRecord `json:"questions"`
+	Executions  []api.AnyRecord `json:"executions"`
+	Subagents   []api.AnyRecord `json:"subagents"`
 }
 
 // momentLists are the collections of a moment and their sort.
@@ -34,8 +32,10 @@ var momentLists = map[string]string{
 // replayChat answers with a chat as it was at an event, computed from the log.
 func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	chat := r.PathValue("id")
-	if err := s.API.MayView(r.Context(), caller, "chats", chat); err != nil {
-		return err
+	if !caller.IsOperator { // who may read the events of a deleted chat too
+		if err := s.API.MayView(r.Context(), caller, "chats", chat); err != nil {
+			return err
+		}
 	}
 	at, err := s.momentOf(r)
 	if err != nil {
@@ -48,9 +48,9 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.
 }
 
 // momentAt returns a chat as it was at an event.
-func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request filter.Request) (any, error) {
+func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request query.Request) (any, error) {
 	answer := map[string]any{"sequence": at}
-	err := moments.At(ctx, s.Log, chat, at, func(db dbx.Builder, _ events.Event) (err error) {
+	err := projections.MomentAt(ctx, s.Log, chat, at, func(db dbx.Builder, _ events.Event) (err error) {
 		c, _ := s.API.Catalogue.Get("chats")
 		if answer["chat"], err = query.View(ctx, db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request 
 		}
 		return nil
 	})
-	if errors.Is(err, moments.ErrNoChat) {
+	if errors.Is(err, projections.ErrNoChat) {
 		err = api.NotFound()
 	}
 	return answer, err
@@ -84,7 +84,7 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 }
 
 func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string,
-	request filter.Request) ([]query.Record, error) {
+	request query.Request) ([]query.Record, error) {
 	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}
 	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {

@@ -14,7 +14,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -114,7 +113,7 @@ const (
 )
 
 // serve returns when the command has ended. The end comes after the sequence since.
-func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) error {
+func (l *liveOutput) serve(ctx context.Context, tail *log.Tail, since uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	woken, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
@@ -148,7 +147,7 @@ func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) e
 	}
 }
 
-func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint64,
+func (l *liveOutput) followEnd(ctx context.Context, tail *log.Tail, since uint64,
 	ended chan<- events.ExecFinished) error {
 	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
 		body, _ := events.Decode(e) // any other event does not end this execution

@@ -17,7 +17,6 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
-	"pocketcoder/web/openapi"
 )
 
 // Streams serves event streams, replayed chats, output and files.
@@ -33,14 +32,14 @@ type Streams struct {
 const maxStreams = 200
 
 var (
-	streamQuery = []openapi.Param{
+	streamQuery = []api.Param{
 		{Name: "after", Integer: true, About: "sequence after which to begin; default 0"},
 		{Name: "deltas", About: "1: also send live deltas, as events without an id; only: send nothing but deltas"},
 		{Name: "since", About: "with deltas=only: also send the deltas that are stored since this time (RFC 3339)"},
 		{Name: "Last-Event-ID", Header: true, About: "as after, and has precedence over it; a reconnecting client sends it"},
 	}
-	kindsQuery   = []openapi.Param{{Name: "kinds", About: "only events of these kinds, such as permission.*,exec.finished"}}
-	subjectQuery = []openapi.Param{{Name: "subject", About: "filter, such as evt.chat.*.opencode.permission.>"}}
+	kindsQuery   = []api.Param{{Name: "kinds", About: "only events of these kinds, such as permission.*,exec.finished"}}
+	subjectQuery = []api.Param{{Name: "subject", About: "filter, such as evt.chat.*.opencode.permission.>"}}
 )
 
 func (s *Streams) Routes() []api.Route {
@@ -48,11 +47,11 @@ func (s *Streams) Routes() []api.Route {
 	return []api.Route{
 		{Method: "GET", Path: "/api/chats/{id}/events", About: "The stored and the new events of a chat, resumable by sequence.", Access: api.Accounts, Query: slices.Concat(kindsQuery, streamQuery), Media: api.EventStream, Serve: s.chatEvents},
 		{Method: "GET", Path: "/api/events", About: "The stored and the new events of the log, resumable by sequence.", Access: api.Admins, Query: slices.Concat(subjectQuery, streamQuery), Media: api.EventStream, Serve: s.allEvents},
-		{Method: "GET", Path: "/api/chats/{id}/replay", About: "A chat as it was after an event.", Access: api.Accounts, Query: []openapi.Param{{Name: "at", Integer: true, About: "sequence"}}, Answer: moment{}, Serve: s.replayChat},
-		{Method: "GET", Path: execution + "/output", About: "The output of a command, also while it runs. Stored output can be read in byte ranges.", Access: api.Accounts, Query: []openapi.Param{{Name: "stream", About: "stdout (default) or stderr"}, {Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionOutput},
-		{Method: "GET", Path: execution + "/deltas", About: "The deltas of the output of a command that are stored, with their offsets.", Access: api.Accounts, Query: []openapi.Param{{Name: "follow", About: "1: go on with new ones until the client ends"}}, Media: api.EventStream, Serve: s.executionDeltas},
-		{Method: "GET", Path: execution + "/artifacts/{path...}", About: "A file that a command created or changed, as the command left it.", Access: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionArtifact},
-		{Method: "GET", Path: "/api/artifacts/{id}/content", About: "A file that the assistant sent, or that a command left.", Access: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.artifactContent},
+		{Method: "GET", Path: "/api/chats/{id}/replay", About: "A chat as it was after an event.", Access: api.Accounts, Query: []api.Param{{Name: "at", Integer: true, About: "sequence"}}, Answer: moment{}, Serve: s.replayChat},
+		{Method: "GET", Path: execution + "/output", About: "The output of a command, also while it runs. Stored output can be read in byte ranges.", Access: api.Accounts, Query: []api.Param{{Name: "stream", About: "stdout (default) or stderr"}, {Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionOutput},
+		{Method: "GET", Path: execution + "/deltas", About: "The deltas of the output of a command that are stored, with their offsets.", Access: api.Accounts, Query: []api.Param{{Name: "follow", About: "1: go on with new ones until the client ends"}}, Media: api.EventStream, Serve: s.executionDeltas},
+		{Method: "GET", Path: execution + "/artifacts/{path...}", About: "A file that a command created or changed, as the command left it.", Access: api.Accounts, Query: []api.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionArtifact},
+		{Method: "GET", Path: "/api/artifacts/{id}/content", About: "A file that the assistant sent, or that a command left.", Access: api.Accounts, Query: []api.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.artifactContent},
 		{Method: "GET", Path: api.FilesRoot + "{path...}", About: "The entries of a directory of the workspace.", Access: api.Accounts, Answer: directory{}, Serve: s.listFiles},
 		{Method: "GET", Path: "/api/pocketcoder/artifact/{path...}", About: "A file of the workspace.", Access: api.Accounts, Media: "*/*", Serve: s.artifact},
 	}

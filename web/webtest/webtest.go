@@ -27,11 +27,9 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"pocketcoder/bridge/push"
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -120,7 +118,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
 	Check(t, err)
 	s.Web = web.New(web.Options{
-		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
+		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: log.NewTail(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Delegates:    &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
 		Schedules:    &schedule.Schedules{Log: s.Log, Chats: s.Chats, Accounts: s.Accounts},
 		Previews:     schedule.Previews{Gate: gate, ChatsOf: s.Model.ChatsOf},
@@ -144,7 +142,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	s.Server.Config.Handler = s.Web.Ports.PortOrigins(s.Web.Routes())
 	pushes := &push.Push{
 		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Records: s.Records, Decide: gate.Decide, Logger: s.Web.API.Logger,
-		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
+		Sender:  push.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
 		Present: s.Web.Realtime.IsViewing, AwayAfter: 50 * time.Millisecond,
 	}
 	s.Web.API.Push = api.Push{Key: "public", Send: pushes.SendNotice, Test: pushes.Test, Act: pushes.Act}

@@ -1,5 +1,10 @@
 // Package channeltest starts a channel with a real log, real read models and a real hub. Tests connect it to a server
-// that stands for a messenger, and append the events of OpenCode.
+// that stands for a messenger, and append the events of OpenCode. The servers are:
+//
+//	Telegram    speaks the part of the Bot API that a bot needs, https://core.telegram.org/bots/api. An update is repeated
+//	            until a request for updates has a larger offset. A message that Telegram would refuse is refused
+//	MailServer  has one mailbox, that of the assistant: IMAP over go-imap's memory store, and SMTP over go-smtp. A mail
+//	            remains unseen until a client marks it as seen. What the assistant sends is parsed as mail
 package channeltest
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	bridge "pocketcoder/bridge/channel"
-	"pocketcoder/bridge/channel/emailtest"
+	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
 )
@@ -47,10 +47,10 @@ func (m *Mailbox) Distrust() { m.local = func(net.Conn) bool { return false } }
 
 func TestThePasswordLeavesThisMachineOnlyEncrypted(t *testing.T) {
 	t.Parallel()
-	for name, server := range map[string]*emailtest.Server{
-		"without STARTTLS":            emailtest.New(t),
-		"with an unknown certificate": emailtest.NewStartTLS(t),
-		"encrypted, and unknown too":  emailtest.NewTLS(t),
+	for name, server := range map[string]*channeltest.MailServer{
+		"without STARTTLS":            channeltest.NewMailServer(t),
+		"with an unknown certificate": channeltest.NewMailServerStartTLS(t),
+		"encrypted, and unknown too":  channeltest.NewMailServerTLS(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -60,8 +60,8 @@ func TestThePasswordLeavesThisMachineOnlyEncrypted(t *testing.T) {
 				}
 				return nil
 			})
-			m, err := New(channel.Channel{Address: emailtest.Address, Server: server.IMAP, SMTP: server.SMTP},
-				emailtest.Password, true, slog.New(slog.DiscardHandler))
+			m, err := New(channel.Channel{Address: channeltest.MailAddress, Server: server.IMAP, SMTP: server.SMTP},
+				channeltest.MailPassword, true, slog.New(slog.DiscardHandler))
 			is.NoErr(err)
 			m.Distrust()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

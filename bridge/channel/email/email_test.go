@@ -12,7 +12,6 @@ import (
 
 	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/bridge/channel/email"
-	"pocketcoder/bridge/channel/emailtest"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -52,7 +51,7 @@ func TestAThreadFromPairingToAnswer(t *testing.T) {
 	got = s.mail.AwaitText(t, "It went wrong: the provider says no")
 	is.Equal(got.InReplyTo, "<4@client.example.org>")
 	is.Equal(strings.Fields(got.Header.Get("References")), []string{"<3@client.example.org>", "<4@client.example.org>"})
-	expect.Lacks(t, s.Lines.String(), emailtest.Password)
+	expect.Lacks(t, s.Lines.String(), channeltest.MailPassword)
 }
 
 func TestACodePairsOnceAndOnlyAnAuthenticSender(t *testing.T) {
@@ -84,7 +83,7 @@ func TestOnlyTheServersResultForTheDomainOfFromAuthenticates(t *testing.T) {
 		"spf of a domain":           {"Authentication-Results: MX.example.org 1; spf = pass (ok) smtp.mailfrom=example.org\n" + from + to, true},
 		"dkim of an identity":       {"Authentication-Results: mx.example.org;\n dkim=pass header.i=@Example.org header.s=k1;\n spf=fail\n" + from + to, true},
 		"one signature of two":      {"Authentication-Results: mx.example.org; dkim=fail header.d=example.org; dkim=pass header.d=example.org\n" + from + to, true},
-		"several recipients":        {emailtest.Pass(ann) + from + "To: bob@example.net, The Assistant <Assistant@example.org>\n", true},
+		"several recipients":        {channeltest.Pass(ann) + from + "To: bob@example.net, The Assistant <Assistant@example.org>\n", true},
 		"no result":                 {from + to, false},
 		"dkim fails":                {"Authentication-Results: mx.example.org; dkim=fail header.d=example.org; spf=softfail smtp.mailfrom=ann@example.org\n" + from + to, false},
 		"dkim of another domain":    {"Authentication-Results: mx.example.org; dkim=pass header.d=example.com\n" + from + to, false},
@@ -93,7 +92,7 @@ func TestOnlyTheServersResultForTheDomainOfFromAuthenticates(t *testing.T) {
 		"spf of another domain":     {"Authentication-Results: mx.example.org; spf=pass smtp.mailfrom=ann@example.com\n" + from + to, false},
 		"dmarc alone":               {"Authentication-Results: mx.example.org; dmarc=pass header.from=example.org\n" + from + to, false},
 		"another server":            {"Authentication-Results: mx.example.com; dkim=pass header.d=example.org\n" + from + to, false},
-		"forged below":              {"Authentication-Results: mx.example.org; dkim=none\nReceived: x\n" + emailtest.Pass(ann) + from + to, false},
+		"forged below":              {"Authentication-Results: mx.example.org; dkim=none\nReceived: x\n" + channeltest.Pass(ann) + from + to, false},
 		"forged by another server":  {"Authentication-Results: mx.example.com; dkim=pass header.d=example.org\nAuthentication-Results: mx.example.org; spf=none\n" + from + to, false},
 		"in a comment":              {"Authentication-Results: mx.example.org; spf=pass (by ; dkim=pass header.d=example.org) smtp.mailfrom=m@example.com\n" + from + to, false},
 		"in a quoted local part":    {"Authentication-Results: mx.example.org; spf=pass smtp.mailfrom=\"a; dkim=pass header.d=example.org \"@example.com\n" + from + to, false},
@@ -101,15 +100,15 @@ func TestOnlyTheServersResultForTheDomainOfFromAuthenticates(t *testing.T) {
 		"a comment without end":     {"Authentication-Results: mx.example.org; dkim=pass header.d=example.org (\n" + from + to, false},
 		"a property twice":          {"Authentication-Results: mx.example.org; dkim=pass header.d=example.com header.d=example.org\n" + from + to, false},
 		"another version":           {"Authentication-Results: mx.example.org 2; dkim=pass header.d=example.org\n" + from + to, false},
-		"two From fields":           {emailtest.Pass(ann) + from + "From: Mallory <mallory@example.com>\n" + to, false},
-		"two addresses in From":     {emailtest.Pass(ann) + "From: ann@example.org, mallory@example.com\n" + to, false},
+		"two From fields":           {channeltest.Pass(ann) + from + "From: Mallory <mallory@example.com>\n" + to, false},
+		"two addresses in From":     {channeltest.Pass(ann) + "From: ann@example.org, mallory@example.com\n" + to, false},
 		"the address as a name":     {"Authentication-Results: mx.example.org; dkim=pass header.d=example.com\nFrom: \"ann@example.org\" <m@example.com>\n" + to, false},
-		"a letter that looks alike": {emailtest.Pass(ann) + "From: \u0430nn@example.org\n" + to, false},
-		"sent on by a third":        {emailtest.Pass(ann) + from + "To: mallory@example.com\n", false},
+		"a letter that looks alike": {channeltest.Pass(ann) + "From: \u0430nn@example.org\n" + to, false},
+		"sent on by a third":        {channeltest.Pass(ann) + from + "To: mallory@example.com\n", false},
 		"a blank in a field name":   {"Authentication-Results : mx.example.org; dkim=pass header.d=example.org\n" + from + to, false},
 		"a tab in a field name":     {"Authentication-Results\t: mx.example.org; dkim=pass header.d=example.org\n" + from + to, false},
-		"a blank in From":           {emailtest.Pass(ann) + "From : Ann <ann@example.org>\n" + to, false},
-		"two To fields":             {emailtest.Pass(ann) + from + "To: mallory@example.com\n" + to, false},
+		"a blank in From":           {channeltest.Pass(ann) + "From : Ann <ann@example.org>\n" + to, false},
+		"two To fields":             {channeltest.Pass(ann) + from + "To: mallory@example.com\n" + to, false},
 	}
 	taken := 0
 	for name, c := range cases {
@@ -132,7 +131,7 @@ func TestAutomaticMailsHaveNoEffect(t *testing.T) {
 		"Precedence: bulk", "Precedence: list", "List-Id: <l.example.org>", "Return-Path: <>", "Content-Type: multipart/report; boundary=x"} {
 		s.confirmed(s.mail.Deliver(t, s.mail.Compose(ann, field+"\n", "I am away")))
 	}
-	s.confirmed(s.mail.Deliver(t, s.mail.Compose(emailtest.Address, "", "to myself")))
+	s.confirmed(s.mail.Deliver(t, s.mail.Compose(channeltest.MailAddress, "", "to myself")))
 	s.confirmed(s.mail.Deliver(t, s.mail.Compose(ann, "Auto-Submitted: no\nReturn-Path: <ann@example.org>\n", "by hand")))
 	is.Equal(s.Submitted(), []string{"by hand"})
 	is.Equal(len(s.mail.Mails()), 1) // about the pairing
@@ -313,7 +312,7 @@ func TestASendingThatFailsIsTriedAgainOrHasFailed(t *testing.T) {
 	var tries atomic.Int64
 	s.mail.Before(func(command string) error {
 		if (command == "MAIL" || command == "END") && tries.Add(1) < 4 {
-			return emailtest.Status(451)
+			return channeltest.Status(451)
 		}
 		return nil
 	})
@@ -324,7 +323,7 @@ func TestASendingThatFailsIsTriedAgainOrHasFailed(t *testing.T) {
 
 	s.mail.Before(func(command string) error {
 		if command == "RCPT" {
-			return emailtest.Status(550)
+			return channeltest.Status(550)
 		}
 		return nil
 	})
@@ -345,14 +344,14 @@ func TestAMailboxNeedsTheNameOfItsServer(t *testing.T) {
 		"mx.example.org;": "Must be the first word", "spf=pass": "Microsoft 365 adds headers without"} {
 		_, _, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
 			Collection: channel.Collection, Role: account.Admin, Set: record.Fields(map[string]any{"name": "other", "kind": channel.Email, "server": s.mail.IMAP,
-				"smtp": s.mail.SMTP, "address": emailtest.Address, "authserv_id": name})})
+				"smtp": s.mail.SMTP, "address": channeltest.MailAddress, "authserv_id": name})})
 		expect.Contains(t, fmt.Sprint(err), reason)
 	}
 }
 
 func TestAWrongPasswordIsNotTriedAgainAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newSystemAt(t, emailtest.New(t), "zqkv-hjxr-wbdq-tfmv")
+	s := newSystemAt(t, channeltest.NewMailServer(t), "zqkv-hjxr-wbdq-tfmv")
 	expect.Eventually(t, "the log says so", func() bool {
 		return strings.Contains(s.Lines.String(), "log in to the IMAP server as assistant@example.org") &&
 			strings.Contains(s.Lines.String(), "again=5m0s")
@@ -362,11 +361,11 @@ func TestAWrongPasswordIsNotTriedAgainAtOnce(t *testing.T) {
 
 func TestAConversationIsEncrypted(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB) *emailtest.Server{"TLS": emailtest.NewTLS,
-		"STARTTLS": emailtest.NewStartTLS} {
+	for name, start := range map[string]func(testing.TB) *channeltest.MailServer{"TLS": channeltest.NewMailServerTLS,
+		"STARTTLS": channeltest.NewMailServerStartTLS} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSystemAt(t, start(t), emailtest.Password)
+			s := newSystemAt(t, start(t), channeltest.MailPassword)
 			s.pair(ann, s.User("ann", account.User)) // a mail comes in, and one leaves
 		})
 	}
@@ -392,7 +391,7 @@ func TestAFileOfTheAssistantIsAnAttachment(t *testing.T) {
 	var refused atomic.Bool
 	s.mail.Before(func(command string) error {
 		if command == "END" && !refused.Swap(true) {
-			return emailtest.Status(552) // too large
+			return channeltest.Status(552) // too large
 		}
 		return nil
 	})

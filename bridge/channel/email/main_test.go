@@ -9,7 +9,6 @@ import (
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/bridge/channel/email"
-	"pocketcoder/bridge/channel/emailtest"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
 )
@@ -17,7 +16,7 @@ import (
 // system has a mailbox.
 type system struct {
 	*channeltest.System
-	mail *emailtest.Server
+	mail *channeltest.MailServer
 }
 
 const (
@@ -26,12 +25,14 @@ const (
 	stranger = "mallory@example.com"
 )
 
-func newSystem(t *testing.T) *system { return newSystemAt(t, emailtest.New(t), emailtest.Password) }
+func newSystem(t *testing.T) *system {
+	return newSystemAt(t, channeltest.NewMailServer(t), channeltest.MailPassword)
+}
 
-func newSystemAt(t *testing.T, server *emailtest.Server, password string) *system {
+func newSystemAt(t *testing.T, server *channeltest.MailServer, password string) *system {
 	t.Helper()
 	fields := map[string]any{"name": "mail", "kind": channel.Email, "server": server.IMAP, "smtp": server.SMTP,
-		"address": emailtest.Address, "authserv_id": emailtest.Authserv, "token": password}
+		"address": channeltest.MailAddress, "authserv_id": channeltest.Authserv, "token": password}
 	return &system{mail: server, System: channeltest.New(t, fields,
 		func(c channel.Channel, token string, l *slog.Logger) (bridge.Platform, error) {
 			m, err := email.New(c, token, true, l)
@@ -44,7 +45,7 @@ func newSystemAt(t *testing.T, server *emailtest.Server, password string) *syste
 }
 
 // pair pairs the sender of a mail with an account, and returns the answer and the chat of the thread.
-func (s *system) pair(from, user string) (paired emailtest.Mail, chat string) {
+func (s *system) pair(from, user string) (paired channeltest.Mail, chat string) {
 	s.T.Helper()
 	before := len(s.mail.Mails())
 	s.confirmed(s.mail.Say(s.T, from, "Please pair me", s.Code(user)))

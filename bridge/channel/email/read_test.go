@@ -16,7 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	bridge "pocketcoder/bridge/channel"
-	"pocketcoder/bridge/channel/emailtest"
+	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
 )
@@ -56,7 +56,7 @@ func TestReadingAMailEndsWithItsContext(t *testing.T) {
 func TestOfAStrangersMailOnlyTheBeginningIsRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m := mailbox(t, emailtest.New(t), nil)
+	m := mailbox(t, channeltest.NewMailServer(t), nil)
 	mixed := "Content-Type: multipart/mixed; boundary=b\r\n"
 	file := "\r\n--b\r\nContent-Disposition: attachment; filename=a\r\n\r\n" + strings.Repeat("x\r\n", maxStart)
 	for _, raw := range []string{
@@ -79,18 +79,18 @@ func TestOfAStrangersMailOnlyTheBeginningIsRead(t *testing.T) {
 
 // compose returns a mail of an authentic sender with further headers and a body.
 func compose(headers, body string) string {
-	return strings.ReplaceAll(emailtest.Pass("a@example.org"), "\n", "\r\n") + "From: a@example.org\r\nTo: " +
-		emailtest.Address + "\r\n" + headers + "\r\n" + body
+	return strings.ReplaceAll(channeltest.Pass("a@example.org"), "\n", "\r\n") + "From: a@example.org\r\nTo: " +
+		channeltest.MailAddress + "\r\n" + headers + "\r\n" + body
 }
 
-func mailbox(t *testing.T, server *emailtest.Server, lines io.Writer) *Mailbox {
+func mailbox(t *testing.T, server *channeltest.MailServer, lines io.Writer) *Mailbox {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	if lines != nil {
 		logger = slog.New(slog.NewTextHandler(lines, nil))
 	}
-	m, err := New(channel.Channel{Address: emailtest.Address, Server: server.IMAP, SMTP: server.SMTP,
-		Authserv: emailtest.Authserv}, emailtest.Password, true, logger)
+	m, err := New(channel.Channel{Address: channeltest.MailAddress, Server: server.IMAP, SMTP: server.SMTP,
+		Authserv: channeltest.Authserv}, channeltest.MailPassword, true, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func (r *receiver) Receive(ctx context.Context, in channel.Incoming) error {
 func TestAMailThatFailsEachTimeIsSkipped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	server := emailtest.New(t)
+	server := channeltest.NewMailServer(t)
 	var lines expect.Buffer
 	m, to := mailbox(t, server, &lines), &receiver{refuses: "bad"}
 	bad := server.Say(t, "a@example.org", "", "bad")
@@ -143,7 +143,7 @@ func TestAMailThatFailsEachTimeIsSkipped(t *testing.T) {
 func TestAMailThatCannotBeFetchedIsSkipped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	server := emailtest.New(t)
+	server := channeltest.NewMailServer(t)
 	var lines expect.Buffer
 	m, to := mailbox(t, server, &lines), &receiver{}
 	bad := server.Say(t, "a@example.org", "", "bad")

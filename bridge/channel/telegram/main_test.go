@@ -8,14 +8,13 @@ import (
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/bridge/channel/telegram"
-	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/handlers/channel"
 )
 
 // system has a bot.
 type system struct {
 	*channeltest.System
-	telegram *telegramtest.Server
+	telegram *channeltest.Telegram
 }
 
 const (
@@ -26,8 +25,8 @@ const (
 
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	server := telegramtest.New(t)
-	fields := map[string]any{"name": "bot", "kind": channel.Telegram, "server": server.URL, "token": telegramtest.Token,
+	server := channeltest.NewTelegram(t)
+	fields := map[string]any{"name": "bot", "kind": channel.Telegram, "server": server.URL, "token": channeltest.BotToken,
 		"trigger": "poco"}
 	return &system{telegram: server, System: channeltest.New(t, fields,
 		func(c channel.Channel, token string, l *slog.Logger) (bridge.Platform, error) {
@@ -54,7 +53,7 @@ func (s *system) say(place, from int64, text string) {
 	s.telegram.AwaitConfirmed(s.T, s.telegram.Say(place, from, text))
 }
 
-func count(all []telegramtest.Message, text string) (n int) {
+func count(all []channeltest.TelegramMessage, text string) (n int) {
 	for _, m := range all {
 		if strings.Contains(m.Text, text) {
 			n++

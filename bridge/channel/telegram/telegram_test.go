@@ -12,7 +12,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/channel/channeltest"
-	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -37,7 +36,7 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 	is.Equal(s.Submitted(), []string{"fix the build"})
 	s.Answer(c, 1, "<internal>the key is x</internal>*done* <b> https://example.org", channeltest.Finished)
 	got := s.telegram.AwaitText(t, "done")
-	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "*done* <b> https://example.org"})
+	is.Equal(got, channeltest.TelegramMessage{ID: got.ID, Chat: "4711", Text: "*done* <b> https://example.org"})
 	s.Answer(c, 2, "a step", channeltest.ToolCalls)
 	s.Answer(c, 3, "", `,"error":{"name":"APIError","data":{"message":"the provider says no"}}`)
 	s.telegram.AwaitText(t, "It went wrong: the provider says no")
@@ -46,7 +45,7 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 		return strings.Join(slices.Sorted(strings.FieldsSeq(s.ChannelEvents(c))), " ") ==
 			"queued queued queued sending sending sending sent sent sent"
 	})
-	expect.Lacks(t, s.Lines.String(), telegramtest.Token)
+	expect.Lacks(t, s.Lines.String(), channeltest.BotToken)
 }
 
 func TestAnAnswerIsSentOnceItsTextIsThere(t *testing.T) {
@@ -289,7 +288,7 @@ func TestAMessageThatMayHaveArrivedIsNotSentAgain(t *testing.T) {
 		Text: "of another process"})
 	s.Append(c, events.ChannelSending{Message: "o1"})
 	s.Start()
-	s.telegram.Await(t, "it is said", func(all []telegramtest.Message) bool {
+	s.telegram.Await(t, "it is said", func(all []channeltest.TelegramMessage) bool {
 		return count(append(all[:0:0], all...), "may not have") == 2
 	})
 	is.Equal(count(s.telegram.Messages(), "of another process"), 0)
@@ -328,9 +327,9 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 			return false
 		}
 		if refused.Load() == 1 {
-			telegramtest.Refuse(w, http.StatusTooManyRequests, "Too Many Requests: retry after 1", 1)
+			channeltest.Refuse(w, http.StatusTooManyRequests, "Too Many Requests: retry after 1", 1)
 		} else {
-			telegramtest.Refuse(w, http.StatusBadGateway, "Bad Gateway", 0)
+			channeltest.Refuse(w, http.StatusBadGateway, "Bad Gateway", 0)
 		}
 		return true
 	})
@@ -363,7 +362,7 @@ func TestTheReasonOfAFailureIsShort(t *testing.T) {
 		},
 		func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat(" ", 5<<20), `{"ok":true}`) },
 		func(w http.ResponseWriter) {
-			telegramtest.Refuse(w, http.StatusBadRequest, strings.Repeat("Bad\nRequest ", 1000), 0)
+			channeltest.Refuse(w, http.StatusBadRequest, strings.Repeat("Bad\nRequest ", 1000), 0)
 		},
 	} {
 		s.telegram.Before(func(method string, w http.ResponseWriter) bool {
@@ -428,7 +427,7 @@ func TestAFloodOfMessagesIsRefused(t *testing.T) {
 		s.telegram.Say(me, me, fmt.Sprint("message ", n))
 	}
 	s.say(me, me, "one more")
-	s.telegram.Await(t, "three are refused", func(all []telegramtest.Message) bool {
+	s.telegram.Await(t, "three are refused", func(all []channeltest.TelegramMessage) bool {
 		return count(all, "20 messages wait already, so this one was refused.") == 3
 	})
 	is.Equal(len(s.Submitted()), 20)
@@ -539,7 +538,7 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 }
 
 // deliveries counts the documents with a name that the bot has sent.
-func deliveries(all []telegramtest.Message, name string) (n int) {
+func deliveries(all []channeltest.TelegramMessage, name string) (n int) {
 	for _, m := range all {
 		if m.File == name {
 			n++
@@ -573,7 +572,7 @@ func TestAFileOfTheAssistantIsADocument(t *testing.T) {
 	s.Answer(c, 1, "", channeltest.ToolCalls)
 	s.SendFile(c, 1, "out/plän \"b\".txt", "<plan>", "The *plan*<internal>, a draft</internal>")
 	got := s.telegram.AwaitText(t, "plan")
-	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "The *plan*", File: "plän \"b\".txt",
+	is.Equal(got, channeltest.TelegramMessage{ID: got.ID, Chat: "4711", Text: "The *plan*", File: "plän \"b\".txt",
 		Content: "<plan>"})
 	s.Answer(c, 2, "", channeltest.ToolCalls)
 	s.SendFile(c, 2, "large", strings.Repeat("x", chat.MaxSentFile), "")

@@ -12,8 +12,8 @@ import (
 	"github.com/matryer/is"
 
 	bridge "pocketcoder/bridge/channel"
+	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/bridge/channel/telegram"
-	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/ops/expect"
 )
@@ -39,9 +39,9 @@ func (r *receiver) Receive(_ context.Context, in channel.Incoming) error {
 func TestAnUpdateThatFailsEachTimeIsSkipped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	server := telegramtest.New(t)
+	server := channeltest.NewTelegram(t)
 	var lines expect.Buffer
-	b, err := telegram.New(channel.Channel{Server: server.URL}, telegramtest.Token, true,
+	b, err := telegram.New(channel.Channel{Server: server.URL}, channeltest.BotToken, true,
 		slog.New(slog.NewTextHandler(&lines, nil)))
 	is.NoErr(err)
 	b.Tries = bridge.Tries{Most: 3, Each: time.Minute, Pause: time.Millisecond}

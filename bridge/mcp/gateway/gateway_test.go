@@ -28,7 +28,7 @@ import (
 	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
-	"pocketcoder/events/log/tail"
+	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -78,7 +78,7 @@ func open(t *testing.T) *fixture {
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: l}, Records: records, Logger: quiet}
-	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: tail.New(l), Proxy: proxy.Addr().String()}}
+	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: log.NewTail(l), Proxy: proxy.Addr().String()}}
 	f := &fixture{t: t}
 	f.Gateway = &gateway.Gateway{Engine: "local", Log: l, Records: records, Conn: nc, Pool: "local", Workspace: workspace,
 		Programs: pinned,

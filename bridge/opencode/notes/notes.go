@@ -35,7 +35,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/record"
 	"pocketcoder/sandbox/realdir"
 )
@@ -64,7 +63,8 @@ const Consumer = "notes"
 
 // Run keeps the files until ctx ends.
 func (n *Notes) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(note.Collection, "*", "*"), events.ChatOpenCodeSubject("*", "session.idle")}
+	filters := []string{events.ConfigSubject(agent.NotesCollection, "*", "*"),
+		events.ChatOpenCodeSubject("*", "session.idle")}
 	failed := func(e events.Event, err error) { n.Logger.Error("keep the notes of agents", "seq", e.Seq, "err", err) }
 	synced, err := n.Log.Last(ctx)
 	if err == nil {
@@ -136,11 +136,11 @@ func (n *Notes) syncAgent(ctx context.Context, root *os.Root, agent string, know
 }
 
 // stored returns the notes of an agent by the names of their files.
-func (n *Notes) stored(ctx context.Context, agent string) (map[string]note.Note, error) {
-	all, err := record.All[note.Note](ctx, n.Records, note.Collection)
-	notes := map[string]note.Note{}
+func (n *Notes) stored(ctx context.Context, of string) (map[string]agent.Note, error) {
+	all, err := record.All[agent.Note](ctx, n.Records, agent.NotesCollection)
+	notes := map[string]agent.Note{}
 	for _, r := range all {
-		if r.Value.Agent == agent {
+		if r.Value.Agent == of {
 			notes[r.Value.Name+extension] = r.Value
 		}
 	}
@@ -148,7 +148,7 @@ func (n *Notes) stored(ctx context.Context, agent string) (map[string]note.Note,
 }
 
 // read makes a version of a file that was changed.
-func (n *Notes) read(ctx context.Context, dir *os.Root, agent, file string, notes map[string]note.Note,
+func (n *Notes) read(ctx context.Context, dir *os.Root, of, file string, notes map[string]agent.Note,
 	known map[string]string) error {
 	content, hash, err := readFile(dir, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,16 +158,16 @@ func (n *Notes) read(ctx context.Context, dir *os.Root, agent, file string, note
 		return err
 	}
 	now, exists := notes[file]
-	if hash != known[agent+"/"+file] && (!exists || content != now.Content) {
-		changed := note.Note{Agent: agent, Name: strings.TrimSuffix(file, extension), Content: content}
+	if hash != known[of+"/"+file] && (!exists || content != now.Content) {
+		changed := agent.Note{Agent: of, Name: strings.TrimSuffix(file, extension), Content: content}
 		_, _, err = n.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-			Collection: note.Collection, Record: changed.ID(), New: !exists,
-			Set: record.Fields(map[string]any{"agent": agent, "name": changed.Name, "content": content})})
+			Collection: agent.NotesCollection, Record: changed.ID(), New: !exists,
+			Set: record.Fields(map[string]any{"agent": of, "name": changed.Name, "content": content})})
 		if err != nil {
 			return err
 		}
 	}
-	known[agent+"/"+file] = hash
+	known[of+"/"+file] = hash
 	return nil
 }
 
@@ -236,10 +236,10 @@ func openFolder(workspace *os.Root, agent string, create bool) (*os.Root, error)
 }
 
 // maxFiles bounds the files of a folder that are looked at besides those of notes: more than an agent may have.
-const maxFiles = 4 * note.MaxNotes
+const maxFiles = 4 * agent.MaxNotes
 
 // filesIn returns the names of the Markdown files in a folder. Other files cannot hide those of notes.
-func filesIn(dir *os.Root, notes map[string]note.Note) []string {
+func filesIn(dir *os.Root, notes map[string]agent.Note) []string {
 	all := slices.Collect(maps.Keys(notes))
 	if d, err := dir.Open("."); err == nil {
 		defer d.Close()
@@ -273,8 +273,8 @@ func readFile(dir *os.Root, file string) (content, hash string, err error) {
 	if err != nil || !os.SameFile(named, opened) {
 		return "", "", errNoNote
 	}
-	text, err := io.ReadAll(io.LimitReader(f, note.MaxContent+1))
-	if err != nil || len(text) > note.MaxContent || !utf8.Valid(text) {
+	text, err := io.ReadAll(io.LimitReader(f, agent.MaxNoteContent+1))
+	if err != nil || len(text) > agent.MaxNoteContent || !utf8.Valid(text) {
 		return "", "", errNoNote
 	}
 	return string(text), hashOf(text), nil

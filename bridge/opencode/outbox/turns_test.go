@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
-	"pocketcoder/ops/expect/random"
+	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 )
 
@@ -60,7 +60,7 @@ func (q *queues) perUser() map[string]int {
 // account, and between two of them for one turn of each other account.
 func TestTurnsAreInOrderAndFair(t *testing.T) {
 	t.Parallel()
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		maxTurns := rapid.IntRange(1, 8).Draw(t, "max turns")
 		accounts := rapid.IntRange(1, 4).Draw(t, "accounts")
 		q := &queues{owners: map[string]string{}, waiting: map[string][]int{}, running: map[string]bool{},

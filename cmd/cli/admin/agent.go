@@ -15,7 +15,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events/atomicfile"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy/display"
@@ -69,8 +68,8 @@ func (a *agentCommand) list(ctx context.Context, _ []string) error {
 	const empty = "no agent is stored; create one with: pocketcoder agent add FILE"
 	return cli.PrintList(a.Env, a.AsJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
 		func(l agent.Listed) []string {
-			return []string{printable.OneLine(l.Name, 40), printable.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
-				printable.OneLine(l.Description, 60), l.ID}
+			return []string{display.OneLine(l.Name, 40), display.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
+				display.OneLine(l.Description, 60), l.ID}
 		})
 }
 
@@ -152,9 +151,9 @@ func (a *agentCommand) importFile(ctx context.Context, c agentImport, yes bool) 
 		return err
 	}
 	for _, note := range checked.Notes {
-		fmt.Fprintln(a.Env.Stderr, "note:", printable.VisibleLine(note))
+		fmt.Fprintln(a.Env.Stderr, "note:", display.VisibleLine(note))
 	}
-	name := printable.OneLine(checked.Name, 100)
+	name := display.OneLine(checked.Name, 100)
 	if checked.Diff == "" {
 		_, err := fmt.Fprintf(a.Env.Stdout, "agent %s is already as in the file\n", name)
 		return err

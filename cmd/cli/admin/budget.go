@@ -9,8 +9,8 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	budgets "pocketcoder/handlers/budget"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -65,7 +65,7 @@ func listBudgets(ctx context.Context, r *cli.Records) error {
 				cost, tokens = budgets.Dollars(s.Spent.Cost)+" of ", count(float64(s.Spent.Tokens))+" of "
 			}
 			state := map[bool]string{true: "active", false: "paused"}[s.Active]
-			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost, budgets.Dollars),
+			return []string{display.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost, budgets.Dollars),
 				formatSpent(tokens, s.Tokens, count), state}
 		})
 }

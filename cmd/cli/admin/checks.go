@@ -20,8 +20,8 @@ import (
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events/recovery"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/web/routes"
@@ -207,8 +207,8 @@ func checkDisk(d datadir.Dir) check {
 		return c
 	}
 	free := int64(fs.Bavail) * int64(fs.Bsize)
-	if c.Found = printable.Size(free) + " free"; free < enoughDisk {
-		c.State, c.Found = checkWrong, c.Found+", less than "+printable.Size(enoughDisk)
+	if c.Found = display.Size(free) + " free"; free < enoughDisk {
+		c.State, c.Found = checkWrong, c.Found+", less than "+display.Size(enoughDisk)
 	}
 	return c
 }

@@ -18,10 +18,10 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/web/api"
 )
 
@@ -70,7 +70,7 @@ func (d deviceCommand) add(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.Env.Stdout, "Device %s gets the notifications of %s.\n", id, printable.OneLine(owner.Email, 60))
+	fmt.Fprintf(d.Env.Stdout, "Device %s gets the notifications of %s.\n", id, display.OneLine(owner.Email, 60))
 	if len(args) == 1 {
 		fmt.Fprintf(d.Env.Stdout, "Subscribe to this topic in the ntfy app, or open it in a browser. Keep it secret:\n\n  %s\n\n", address)
 		d.showQR(address)
@@ -132,11 +132,11 @@ func (d deviceCommand) test(ctx context.Context, args []string) error {
 		return err
 	case result.Sent:
 		_, err = fmt.Fprintf(d.Env.Stdout, "%s accepted the notification; the device should show it now.\n",
-			printable.OneLine(host, 60))
+			display.OneLine(host, 60))
 		return err
 	case result.Failed != "":
-		return fmt.Errorf("the notification was not sent: %s", printable.OneLine(result.Failed, 200))
+		return fmt.Errorf("the notification was not sent: %s", display.OneLine(result.Failed, 200))
 	}
 	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes",
-		printable.OneLine(host, 60))
+		display.OneLine(host, 60))
 }

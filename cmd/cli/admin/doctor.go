@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -112,9 +112,9 @@ func printChecks(w io.Writer, checks []check) error {
 	for _, c := range checks {
 		found := cmp.Or(c.Found, "not found")
 		first, more, _ := strings.Cut(found, "\n")
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.State, c.Name, printable.OneLine(first, 200))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.State, c.Name, display.OneLine(first, 200))
 		for line := range strings.Lines(more) {
-			fmt.Fprintf(t, "\t\t%s\n", printable.OneLine(line, 200))
+			fmt.Fprintf(t, "\t\t%s\n", display.OneLine(line, 200))
 		}
 		fmt.Fprintf(t, "\t\tfor %s\n", c.For)
 		if c.State != checkOK && c.Get != "" {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/sshkey"
 )
 
@@ -64,7 +64,7 @@ func addKey(ctx context.Context, r *cli.Records, path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(r.Env.Stdout, "Key %s logs in as %s.\n", id, printable.OneLine(owner.Email, 60))
+	_, err = fmt.Fprintf(r.Env.Stdout, "Key %s logs in as %s.\n", id, display.OneLine(owner.Email, 60))
 	return err
 }
 

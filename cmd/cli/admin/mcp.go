@@ -13,11 +13,10 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/mcpstate"
+	"pocketcoder/web/routes"
 )
 
 const mcpUsage = `
@@ -149,8 +148,8 @@ func (m mcpCommand) list(ctx context.Context, _ []string) error {
 		if s.Difference != "" {
 			problem = "it has changed; see: pocketcoder mcp show " + s.Name
 		}
-		return []string{printable.OneLine(s.Name, 24), s.State(), fmt.Sprint(len(s.Tools)),
-			printable.OneLine(s.Command+s.URL, 50), printable.OneLine(problem, 60)}
+		return []string{display.OneLine(s.Name, 24), s.State(), fmt.Sprint(len(s.Tools)),
+			display.OneLine(s.Command+s.URL, 50), display.OneLine(problem, 60)}
 	})
 }
 
@@ -170,12 +169,12 @@ func (m mcpCommand) show(ctx context.Context, args []string) error {
 		{"definition", s.Definition},
 	} {
 		if line[1] != "" {
-			fmt.Fprintf(&b, "%-12s %s\n", line[0], printable.VisibleLine(line[1]))
+			fmt.Fprintf(&b, "%-12s %s\n", line[0], display.VisibleLine(line[1]))
 		}
 	}
 	for _, t := range s.Tools {
-		fmt.Fprintf(&b, "\n%s  %s\n  %s\n  %s\n", printable.VisibleLine(s.OfferedName(t.Name)), t.SHA256,
-			printable.VisibleLine(t.Description), printable.VisibleLine(string(t.InputSchema)))
+		fmt.Fprintf(&b, "\n%s  %s\n  %s\n  %s\n", display.VisibleLine(s.OfferedName(t.Name)), t.SHA256,
+			display.VisibleLine(t.Description), display.VisibleLine(string(t.InputSchema)))
 	}
 	if s.NotOffered != "" {
 		fmt.Fprintf(&b, "\nNot offered:\n%s\n", display.Exact(s.NotOffered))
@@ -192,13 +191,13 @@ func (m mcpCommand) show(ctx context.Context, args []string) error {
 
 // printState prints the last call of a server, and the hosts that it reached or was refused.
 func (m mcpCommand) printState(ctx context.Context, to *strings.Builder, id string) error {
-	state, err := client.Read[mcpstate.State](ctx, m.System, "/api/mcp/"+id)
+	state, err := client.Read[routes.MCPState](ctx, m.System, "/api/mcp/"+id)
 	if err != nil {
 		return err
 	}
 	if c := state.LastCall; c != nil {
-		fmt.Fprintf(to, "\nLast call:\n%s %s %s (%d ms): %s\n", c.Called, printable.VisibleLine(c.Tool), c.State,
-			c.DurationMS, printable.VisibleLine(c.Result))
+		fmt.Fprintf(to, "\nLast call:\n%s %s %s (%d ms): %s\n", c.Called, display.VisibleLine(c.Tool), c.State,
+			c.DurationMS, display.VisibleLine(c.Result))
 	}
 	if len(state.Connections) > 0 {
 		fmt.Fprint(to, "\nConnections of the last seven days:\n")
@@ -208,8 +207,8 @@ func (m mcpCommand) printState(ctx context.Context, to *strings.Builder, id stri
 		if !c.Allowed {
 			what = "refused"
 		}
-		fmt.Fprintf(to, "%s %s %s:%d: %s\n", c.Last, what, printable.VisibleLine(c.Host), c.Port,
-			printable.VisibleLine(c.Reason))
+		fmt.Fprintf(to, "%s %s %s:%d: %s\n", c.Last, what, display.VisibleLine(c.Host), c.Port,
+			display.VisibleLine(c.Reason))
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/policy/display"
 )
 
 const userUsage = `pocketcoder user: manage the accounts of the running system, their passwords and logins.
@@ -122,8 +122,8 @@ func (u *userCommand) list(ctx context.Context, _ []string) error {
 			if a.Disabled {
 				state = "disabled"
 			}
-			return []string{printable.OneLine(a.Email, 60), a.Role, state,
-				minute(a.Created), a.ID, printable.OneLine(a.Name, 40)}
+			return []string{display.OneLine(a.Email, 60), a.Role, state,
+				minute(a.Created), a.ID, display.OneLine(a.Name, 40)}
 		})
 }
 
@@ -136,11 +136,11 @@ func (u *userCommand) sessions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	empty := printable.OneLine(a.Email, 60) + " is logged in nowhere"
+	empty := display.OneLine(a.Email, 60) + " is logged in nowhere"
 	return cli.PrintList(u.env, u.asJSON, all, empty, "SESSION\tOPENED\tREFRESHED\tEXPIRES\tADDRESS\tDEVICE",
 		func(s account.Session) []string {
-			return []string{s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), printable.OneLine(s.Address, 40),
-				printable.OneLine(s.Device, 60)}
+			return []string{s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), display.OneLine(s.Address, 40),
+				display.OneLine(s.Device, 60)}
 		})
 }
 

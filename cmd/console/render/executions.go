@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	execs "pocketcoder/handlers/exec"
@@ -39,7 +38,7 @@ type pendingLine struct{ stream, text string }
 
 type shownStream struct {
 	bytes   int64 // shown
-	cleaner printable.Cleaner
+	cleaner display.Cleaner
 }
 
 func (r *Renderer) exec(id string) *Execution {
@@ -110,7 +109,7 @@ func (r *Renderer) execOutput(d log.Delta) {
 func (r *Renderer) FragmentAfterGap(d log.Delta) {
 	x := r.exec(d.Subject[strings.LastIndexByte(d.Subject, '.')+1:])
 	if s := x.streams[d.Stream]; x.begun && !x.done && s != nil && d.Offset > s.bytes {
-		r.Note(x.session, Dim, "… %s of %s were missed", printable.Size(d.Offset-s.bytes), d.Stream)
+		r.Note(x.session, Dim, "… %s of %s were missed", display.Size(d.Offset-s.bytes), d.Stream)
 		s.bytes = d.Offset
 	}
 	r.Fragment(d)
@@ -223,7 +222,7 @@ func (r *Renderer) execRest(x *Execution, stream string, out events.Output) {
 func (r *Renderer) execOmitted(x *Execution, stream string, out events.Output) {
 	if out.Blob != nil {
 		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %s is %s in all (pocketcoder sandbox logs %s)", stream,
-			printable.Size(out.Bytes), display.Exact(x.id)))
+			display.Size(out.Bytes), display.Exact(x.id)))
 	}
 }
 
@@ -271,7 +270,7 @@ func (r *Renderer) execChanged(d events.ExecChanged) {
 	all := len(d.Files) + d.More
 	names := make([]string, 0, maxChangedShown)
 	for _, f := range d.Files[:min(len(d.Files), maxChangedShown)] {
-		names = append(names, fmt.Sprintf("%s (%s)", printable.OneLine(f.Path, 100), printable.Size(f.Size)))
+		names = append(names, fmt.Sprintf("%s (%s)", display.OneLine(f.Path, 100), display.Size(f.Size)))
 	}
 	text := strings.Join(names, ", ")
 	if more := all - len(names); more > 0 {

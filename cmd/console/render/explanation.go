@@ -8,12 +8,12 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 )
 
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
-func (r *Renderer) Why(w explanation.Why) {
+func (r *Renderer) Why(w permission.Why) {
 	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, formatMillis(w.Ask.At))
 	text := cmp.Or(w.Ask.Command, strings.Join(w.Ask.Patterns, "\n"))
 	r.Line("    ", Plain, display.Exact(text))
@@ -46,7 +46,7 @@ func (r *Renderer) Why(w explanation.Why) {
 }
 
 // whyRules shows every rule: those that match and those that people keep on a line each, the others together.
-func (r *Renderer) whyRules(rules []explanation.WhyRule) {
+func (r *Renderer) whyRules(rules []permission.WhyRule) {
 	others, order := map[string][]string{}, []string{}
 	for _, rule := range rules {
 		switch {
@@ -67,14 +67,14 @@ func (r *Renderer) whyRules(rules []explanation.WhyRule) {
 }
 
 // recordReference returns the record of a rule and the event that created or changed it.
-func recordReference(rule explanation.WhyRule) string {
+func recordReference(rule permission.WhyRule) string {
 	if rule.ID == "" {
 		return ""
 	}
 	return fmt.Sprintf("  [%s, event #%d]", rule.ID, rule.Version)
 }
 
-func (r *Renderer) whyDecision(d *explanation.WhyDecision) {
+func (r *Renderer) whyDecision(d *permission.WhyDecision) {
 	if d == nil {
 		r.Note("", Yellow, "It is not decided yet.")
 		return
@@ -106,7 +106,7 @@ func (r *Renderer) whyDecision(d *explanation.WhyDecision) {
 	}
 }
 
-func (r *Renderer) whyExecution(x explanation.WhyExecution) {
+func (r *Renderer) whyExecution(x permission.WhyExecution) {
 	r.Note("", Bold, "$ %s", x.Command)
 	if x.Original != "" {
 		r.Note("", Dim, "  (the model gave: %s)", x.Original)

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/policy/display"
 )
 
 // prose breaks text that comes in pieces into lines of a width, and styles its markdown: headings, lists, bold, code. A
@@ -120,16 +120,16 @@ func (p *prose) beginLine(word string, last bool) string {
 // inline returns a word with its styles, and its width.
 func (p *prose) inline(word string) (shown string, wide int) {
 	if !p.styled {
-		return word, printable.Width(word)
+		return word, display.TextWidth(word)
 	}
 	if !p.markup || p.verbatim {
-		return p.paint(word), printable.Width(word)
+		return p.paint(word), display.TextWidth(word)
 	}
 	var b strings.Builder
 	begin := 0
 	add := func(to int) {
 		b.WriteString(p.paint(word[begin:to]))
-		wide += printable.Width(word[begin:to])
+		wide += display.TextWidth(word[begin:to])
 	}
 	for i := 0; i < len(word); i++ {
 		switch {

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 )
 
 func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
@@ -25,7 +24,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		}
 		return
 	}
-	p := turn.ReadPayload(d)
+	p := ReadPayload(d)
 	switch d.Type {
 	case "session.created", "session.updated":
 		r.session(p)
@@ -59,7 +58,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 }
 
 // retry shows why OpenCode waits for the provider. A live renderer also says how to stop waiting.
-func (r *Renderer) retry(p turn.Payload) {
+func (r *Renderer) retry(p Payload) {
 	text := fmt.Sprintf("the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
 	if next := p.Status.NextTry(); !next.IsZero() {
 		text += "; next try at " + next.Local().Format("2006-01-02 15:04:05")
@@ -84,7 +83,7 @@ func (r *Renderer) addQuestions(content events.QuestionAsk) {
 }
 
 // session places a session in the tree.
-func (r *Renderer) session(p turn.Payload) {
+func (r *Renderer) session(p Payload) {
 	r.directory[p.SessionID] = p.Info.Directory
 	if _, known := r.depth[p.SessionID]; known {
 		return
@@ -100,7 +99,7 @@ func (r *Renderer) session(p turn.Payload) {
 	r.Note(p.Info.ParentID, Cyan, "↳ subagent %s: %s", p.Info.Agent, p.Info.Title)
 }
 
-func (r *Renderer) openCodePart(part turn.Part) {
+func (r *Renderer) openCodePart(part Part) {
 	switch {
 	case part.Type == "tool":
 		r.tool(part)
@@ -108,7 +107,7 @@ func (r *Renderer) openCodePart(part turn.Part) {
 	case r.roles[part.MessageID] == "user":
 		if p := r.part(part.ID); !p.done && !r.submitted[part.MessageID] && !part.Synthetic {
 			p.done = true
-			r.userText(part.SessionID, printable.FirstLines(part.Text, maxOutputLines))
+			r.userText(part.SessionID, display.FirstLines(part.Text, maxOutputLines))
 		}
 	default:
 		r.setPart(r.part(part.ID), part)
@@ -119,7 +118,7 @@ func (r *Renderer) openCodePart(part turn.Part) {
 const maxOutputLines = 12
 
 // tool shows a tool call when it begins and when it has ended. A command begins when the sandbox runs it.
-func (r *Renderer) tool(part turn.Part) {
+func (r *Renderer) tool(part Part) {
 	if r.tools[part.ID] == part.State.Status {
 		return
 	}
@@ -141,12 +140,12 @@ func (r *Renderer) tool(part turn.Part) {
 }
 
 // toolCompleted leaves out what executions, subagents and questions show themselves.
-func (r *Renderer) toolCompleted(part turn.Part, before string) {
+func (r *Renderer) toolCompleted(part Part, before string) {
 	switch {
 	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == events.KindQuestion, part.Tool == events.KindTask:
 	case part.Tool == events.KindTodowrite && r.todo(part):
 	case part.Tool == events.KindBash:
-		r.Note(part.SessionID, Bold, "$ %s", turn.Argument(part.State.Input, "command"))
+		r.Note(part.SessionID, Bold, "$ %s", Argument(part.State.Input, "command"))
 		r.toolOutput(part.SessionID, part.State.Output)
 	default:
 		if before != "running" {
@@ -157,7 +156,7 @@ func (r *Renderer) toolCompleted(part turn.Part, before string) {
 }
 
 // toolResult shows what a tool gave: what it changed, unless that was asked for, or its output.
-func (r *Renderer) toolResult(part turn.Part) {
+func (r *Renderer) toolResult(part Part) {
 	a := r.requestOfCall(part.SessionID, part.CallID)
 	switch {
 	case part.State.Metadata.Diff == "":
@@ -168,7 +167,7 @@ func (r *Renderer) toolResult(part turn.Part) {
 }
 
 // todo shows the model's todo list, and reports whether the call has one.
-func (r *Renderer) todo(part turn.Part) bool {
+func (r *Renderer) todo(part Part) bool {
 	var list struct {
 		Todos []struct{ Content, Status string }
 	}
@@ -186,14 +185,14 @@ func (r *Renderer) todo(part turn.Part) bool {
 		case "cancelled":
 			mark, st = "☒", Dim
 		}
-		r.Note(part.SessionID, st, "  %s %s", mark, printable.OneLine(item.Content, 200))
+		r.Note(part.SessionID, st, "  %s %s", mark, display.OneLine(item.Content, 200))
 	}
 	return true
 }
 
 func (r *Renderer) toolOutput(session, output string) {
 	if output != "" {
-		r.Line(r.indent(session)+"  ", Dim, printable.Clean(printable.FirstLines(output, maxOutputLines)))
+		r.Line(r.indent(session)+"  ", Dim, display.Clean(display.FirstLines(output, maxOutputLines)))
 	}
 }
 
@@ -201,14 +200,14 @@ func (r *Renderer) toolOutput(session, output string) {
 var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "description", "name", "question",
 	"message", "worker"}
 
-func toolSummary(part turn.Part) string {
+func toolSummary(part Part) string {
 	for _, name := range toolArguments {
-		if text := turn.Argument(part.State.Input, name); text != "" {
-			return printable.OneLine(text, 120)
+		if text := Argument(part.State.Input, name); text != "" {
+			return display.OneLine(text, 120)
 		}
 	}
 	if input := string(part.State.Input); input != "{}" {
-		return printable.OneLine(input, 120)
+		return display.OneLine(input, 120)
 	}
 	return ""
 }

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/policy/display"
 )
 
 // shownCommands is how many of the commands that a rule would have allowed are shown with a proposal.
@@ -40,13 +39,13 @@ func ruleScope(w permission.AllowAlways) string {
 }
 
 // Commands shows at most limit of the commands that a rule would have allowed, the most frequent first.
-func (r *Renderer) Commands(d dryrun.Result, most int) {
+func (r *Renderer) Commands(d permission.DryRunResult, most int) {
 	for i, c := range d.Commands {
 		if i == most {
 			r.Note("", Dim, "    … and %d more", len(d.Commands)-i)
 			return
 		}
-		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, printable.OneLine(c.Text, 80), decidedText(c.Decided),
+		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, display.OneLine(c.Text, 80), decidedText(c.Decided),
 			c.Last.Local().Format(time.DateOnly))
 	}
 }

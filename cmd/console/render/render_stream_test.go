@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 // streamed shows a trace live: the deltas that keep says are put in at the places at says, in order.
@@ -35,7 +34,7 @@ func streamed(all []events.Event, deltas []log.Delta, at []int) string {
 func TestStreamedTextIsCompleteForAnyOrderOfFragments(t *testing.T) {
 	all, deltas := cmdtest.Trace(t, "reasoning")
 	want := streamed(all, nil, nil)
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		at := rapid.SliceOfN(rapid.IntRange(0, len(all)), len(deltas), len(deltas)).Draw(t, "at")
 		slices.Sort(at) // fragments come in order, and the last ones never
 		if got := sortedWords(streamed(all, deltas, at)); got != sortedWords(want) {

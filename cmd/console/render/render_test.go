@@ -18,9 +18,8 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers/permission/explanation"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")
@@ -268,7 +267,7 @@ func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
 		return log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from),
 			Data: []byte(text[from:to])}
 	}
-	random.Check(t, func(t *rapid.T) {
+	expect.Property(t, func(t *rapid.T) {
 		var out bytes.Buffer
 		r := New(&Screen{Out: &out})
 		requested, _ := events.New("chat1", "engine:local", events.ExecRequested{Exec: "x1", Command: "c"})
@@ -344,15 +343,15 @@ func TestActorIsShownAsAnEmail(t *testing.T) {
 }
 
 func TestWhyReportsAnApprovedCommandThatWasNotStarted(t *testing.T) {
-	shown := func(w explanation.Why) string {
+	shown := func(w permission.Why) string {
 		var out bytes.Buffer
 		New(&Screen{Out: &out}).Why(w)
 		return out.String()
 	}
-	w := explanation.Why{Ask: explanation.WhyAsk{Type: "bash", Command: "make"},
-		Decision: &explanation.WhyDecision{Decision: "authorized"}}
+	w := permission.Why{Ask: permission.WhyAsk{Type: "bash", Command: "make"},
+		Decision: &permission.WhyDecision{Decision: "authorized"}}
 	expect.Contains(t, shown(w), "no command has been started on it")
-	w.Executions = []explanation.WhyExecution{{Command: "make", Status: "finished"}}
+	w.Executions = []permission.WhyExecution{{Command: "make", Status: "finished"}}
 	expect.Lacks(t, shown(w), "no command has been started")
 }
 
@@ -360,7 +359,7 @@ func TestWhyReportsTheSenderOfASignal(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	r.Email = func(string) string { return "a@example.org" }
-	r.whyExecution(explanation.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w",
-		Signals: []explanation.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
+	r.whyExecution(permission.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w",
+		Signals: []permission.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
 	expect.Contains(t, out.String(), "a@example.org sent TERM")
 }

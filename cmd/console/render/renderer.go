@@ -1,7 +1,7 @@
 // Package render shows a chat on a terminal, in a file or in a pipe: its events, streaming fragments, requests,
 // questions, commands with their output, and what explains a decision.
 //
-// Promises: each thing is shown once, in log order. All text of models and commands is made safe (package printable).
+// Promises: each thing is shown once, in log order. All text of models and commands is made safe (package display).
 //
 // It must not know where events come from, who answers, or flags.
 package render
@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"strings"
 
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy/display"
@@ -159,16 +157,16 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note(d.Session, Yellow, "%s asked to stop", r.Actor(e.Actor))
 	case events.OmissionRequested:
 		for _, f := range d.Files {
-			r.Note("", Yellow, "left out: %s", printable.OneLine(f.Name, 200))
+			r.Note("", Yellow, "left out: %s", display.OneLine(f.Name, 200))
 		}
 	case events.EffectDone:
 		if len(d.Kept) > 0 {
 			r.Note("", Yellow, "kept as they are, because they were changed later: %s",
-				printable.OneLine(strings.Join(d.Kept, ", "), 1000))
+				display.OneLine(strings.Join(d.Kept, ", "), 1000))
 		}
 		if d.Copies != "" {
 			r.Note("", Yellow, "some of them were changed while the undo or redo was interrupted; their earlier versions are in %s",
-				printable.OneLine(d.Copies, 1000))
+				display.OneLine(d.Copies, 1000))
 		}
 	case events.EffectFailed:
 		r.Note("", Red, "This failed: %s", d.Reason)
@@ -190,7 +188,7 @@ func (r *Renderer) message(d events.MessageSubmitted) {
 }
 
 func (r *Renderer) fileSent(d events.FileSent) {
-	text := fmt.Sprintf("[file %s, %s]", d.Path, printable.Size(d.Content.Size))
+	text := fmt.Sprintf("[file %s, %s]", d.Path, display.Size(d.Content.Size))
 	if d.Caption != "" {
 		text += " " + d.Caption
 	}
@@ -198,7 +196,7 @@ func (r *Renderer) fileSent(d events.FileSent) {
 }
 
 func (r *Renderer) userText(session, text string) {
-	r.Line(r.indent(session)+r.Paint(Cyan, "› "), Plain, printable.Clean(text))
+	r.Line(r.indent(session)+r.Paint(Cyan, "› "), Plain, display.Clean(text))
 }
 
 // Fragment shows a streaming fragment.
@@ -221,7 +219,7 @@ type shownPart struct {
 	opened  bool
 	done    bool
 	text    string // text so far; the screen shows it except for the end that cleaner and prose hold back
-	cleaner printable.Cleaner
+	cleaner display.Cleaner
 	prose   prose
 }
 
@@ -262,7 +260,7 @@ func (r *Renderer) prose(id string, p *shownPart, text string) {
 }
 
 // setPart shows the text of a part's event that its fragments lacked.
-func (r *Renderer) setPart(p *shownPart, part turn.Part) {
+func (r *Renderer) setPart(p *shownPart, part Part) {
 	if p.done {
 		return
 	}

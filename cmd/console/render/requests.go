@@ -7,10 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/card"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections/store"
 )
@@ -84,7 +82,7 @@ func (r *Renderer) ShowRequest(a *Request) {
 	}
 	a.Shown = true
 	session, in, shown := a.Content.SessionID, r.indent(a.Content.SessionID), r.card(a)
-	title, what, rows := "? "+printable.OneLine(a.Content.Permission, maxName), cmp.Or(shown.Text, shown.Title), 0
+	title, what, rows := "? "+display.OneLine(a.Content.Permission, maxName), cmp.Or(shown.Text, shown.Title), 0
 	if strings.Contains(what, "\n") {
 		r.Line(in, Yellow, title)
 		rows = r.rows(in+"    ", "", in+"    ", Bold, what)
@@ -111,16 +109,16 @@ func (r *Renderer) ShowRequest(a *Request) {
 			why = append(why, text)
 		}
 	}
-	r.Line(in+"  ", Dim, wrapped(printable.VisibleLine(strings.Join(why, " · ")), r.width(len(in)+2)))
+	r.Line(in+"  ", Dim, wrapped(display.VisibleLine(strings.Join(why, " · ")), r.width(len(in)+2)))
 	if a.Interrupted {
 		r.Note(session, Yellow, "  OpenCode restarted and forgot this request. Approving it resumes the turn.")
 	}
 }
 
 // card returns the card of a request.
-func (r *Renderer) card(a *Request) card.Card {
-	return card.Of(card.Request{PermissionAsk: a.Content, ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID),
-		Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
+func (r *Renderer) card(a *Request) permission.Card {
+	return permission.CardOf(permission.CardSource{PermissionAsk: a.Content,
+		ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID), Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
 		Arguments: r.arguments(a.Content)})
 }
 
@@ -136,15 +134,15 @@ func (r *Renderer) arguments(content events.PermissionAsk) string {
 func (a *Request) Keeps() bool { return a.Content.Permission == events.KindKeep }
 
 // requestDetails shows the rest of a card. It returns the number of rows.
-func (r *Renderer) requestDetails(a *Request, shown card.Card) (rows int) {
+func (r *Renderer) requestDetails(a *Request, shown permission.Card) (rows int) {
 	session := a.Content.SessionID
 	in := r.indent(session) + "  "
 	for _, d := range shown.Details {
-		rows += r.rows(in, "", in, Plain, printable.VisibleLine(d.Name)+": "+printable.VisibleLine(d.Value))
+		rows += r.rows(in, "", in, Plain, display.VisibleLine(d.Name)+": "+display.VisibleLine(d.Value))
 	}
 	rows += r.diffLines(session, shown.Diff)
 	for _, f := range shown.Files {
-		rows += r.rows(in, "", in, Cyan, printable.VisibleLine(f.Name)+":")
+		rows += r.rows(in, "", in, Cyan, display.VisibleLine(f.Name)+":")
 		rows += r.rows(in+"  ", "", in+"  ", Plain, f.Text)
 	}
 	if a.Content.NamesOnlyTool() && !shown.Whole {
@@ -153,7 +151,7 @@ func (r *Renderer) requestDetails(a *Request, shown card.Card) (rows int) {
 	}
 	for _, sentence := range shown.Risks {
 		rows++
-		r.Note(session, Yellow, "  %s", printable.VisibleLine(sentence))
+		r.Note(session, Yellow, "  %s", display.VisibleLine(sentence))
 	}
 	return rows
 }
@@ -163,7 +161,7 @@ func (r *Renderer) requestDetails(a *Request, shown card.Card) (rows int) {
 // its length.
 func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows int) {
 	text = strings.ReplaceAll(display.ShortenBlanks(display.Exact(text), maxBlanks), "\t", "    ")
-	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+display.Width('┊')+1))
+	width := r.width(max(display.TextWidth(prefix+title), display.TextWidth(more)+display.Width('┊')+1))
 	before := prefix + r.Paint(Yellow, title)
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		for _, row := range cutToWidth(line, width) {
@@ -205,7 +203,7 @@ func recordOf(request string) string {
 
 // cwd is where the tool call would work.
 func (r *Renderer) cwd(content events.PermissionAsk) string {
-	if dir := turn.Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
+	if dir := Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
 	return r.directory[content.SessionID]
@@ -238,7 +236,7 @@ func (r *Renderer) requestOfCall(session, call string) *Request {
 // requestName returns a short name of a request.
 func (r *Renderer) requestName(id string) string {
 	if a := r.requests[id]; a != nil {
-		return a.Content.Permission + " " + printable.OneLine(a.Content.Text(), 80)
+		return a.Content.Permission + " " + display.OneLine(a.Content.Text(), 80)
 	}
 	return id
 }
@@ -299,7 +297,7 @@ func edits(original, edited string) string {
 }
 
 // replied shows an answer that was given in OpenCode itself.
-func (r *Renderer) replied(p turn.Payload) {
+func (r *Renderer) replied(p Payload) {
 	if a := r.requests[p.RequestID]; a != nil && !a.Closed {
 		r.ShowRequest(a)
 		r.showOutcome(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.requestName(p.RequestID),
@@ -381,7 +379,7 @@ func (r *Renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
 	r.Note("", Dim, "✓ question %s by %s", text, r.Actor(e.Actor))
 }
 
-func (r *Renderer) questionReplied(p turn.Payload) {
+func (r *Renderer) questionReplied(p Payload) {
 	if r.answered[p.RequestID] {
 		return
 	}

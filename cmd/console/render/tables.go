@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/policy/display"
 )
 
 // Table writes a table to w: a header, and a row for each item. Without items it writes a line of text instead.
@@ -28,8 +28,8 @@ func Table[T any](w io.Writer, items []T, empty, header string, row func(T) []st
 func Chats(w io.Writer, chats []client.Chat) error {
 	return Table(w, chats, "no chats yet; start one with: pocketcoder chat", "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW",
 		func(c client.Chat) []string {
-			return []string{c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30),
-				printable.OneLine(c.Preview, 60)}
+			return []string{c.ID, c.NextTurn(), display.LocalTime(c.LastActive), display.OneLine(c.Title, 30),
+				display.OneLine(c.Preview, 60)}
 		})
 }
 
@@ -37,7 +37,7 @@ func Chats(w io.Writer, chats []client.Chat) error {
 func Requests(w io.Writer, pending []client.Request) error {
 	return Table(w, pending, "no request waits for a person", "CHAT\tREQUEST\tSINCE\tTYPE\tWHAT\tWHY",
 		func(r client.Request) []string {
-			return []string{r.Chat, r.ID, printable.LocalTime(r.Since), printable.OneLine(r.Type, 20),
-				printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80)}
+			return []string{r.Chat, r.ID, display.LocalTime(r.Since), display.OneLine(r.Type, 20),
+				display.OneLine(r.What, 60), display.OneLine(r.Why, 80)}
 		})
 }

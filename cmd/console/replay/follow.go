@@ -210,8 +210,8 @@ func (t *transcript) updateWindows(ctx context.Context) error {
 	return nil
 }
 
-// endWindows closes the windows of a deleted chat, and with them this program. Its own window would stay if tmux has not
-// noticed that the program has ended, and the server's own look at its data directory does not see a viewer elsewhere.
+// endWindows closes the windows of a deleted chat, and with them this program. Its own window would stay if tmux has
+// not noticed that the program has ended. A server elsewhere cannot close them.
 func (t *transcript) endWindows(ctx context.Context) error {
 	if !t.Windows {
 		return nil

@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/policy/display"
 )
 
 // event shows an event about commands, and reports whether it was the chat's last.
@@ -65,7 +64,7 @@ func (t *transcript) allowedBy(e events.Event, d events.PermissionDecided) strin
 
 // openCode tracks the sessions, and which of them are running.
 func (t *transcript) openCode(e events.Event, d events.OpenCode) {
-	p := turn.ReadPayload(d)
+	p := render.ReadPayload(d)
 	if d.Type == "session.status" {
 		t.busy[p.SessionID] = p.Status.Type != "idle"
 		return
@@ -95,7 +94,7 @@ func (t *transcript) heading(e events.Event, session, allowed, cwd string) {
 			parts = append(parts, part)
 		}
 	}
-	t.show.Note(session, render.Cyan, "── %s", printable.OneLine(strings.Join(parts, " · "), 400))
+	t.show.Note(session, render.Cyan, "── %s", display.OneLine(strings.Join(parts, " · "), 400))
 }
 
 func (t *transcript) requested(e events.Event, d events.ExecRequested) {

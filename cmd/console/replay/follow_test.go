@@ -12,7 +12,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/ops/expect"
@@ -147,7 +146,7 @@ func TestTranscriptOfASubagentEndsWithItsTurn(t *testing.T) {
 	s, all := openLogWithTrace(t, "child-shell")
 	var child string
 	for _, e := range all {
-		p := turn.ReadPayload(events.OpenCode{Properties: e.Data})
+		p := render.ReadPayload(events.OpenCode{Properties: e.Data})
 		if e.Subject.Kind == "opencode.session.created" && p.Info.ParentID != "" {
 			child = p.SessionID
 		}

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 // moment is a chat as it stood after an event.
@@ -22,29 +19,52 @@ type moment struct {
 	Turn        string                 `json:"turn"`        // user, assistant
 	Permissions []events.PermissionAsk `json:"permissions"` // that wait for a decision
 	Questions   []string               `json:"questions"`   // that wait for an answer: OpenCode's id, /, which of them
-	// of each message and part the last; nothing of what was removed
+	// those of what was not removed; of a part the last, and the updates of a tool call that has ended
 	Events []events.Event `json:"events"`
 }
 
+// records are what the server has computed from the log about a moment.
+type records struct {
+	Chat     struct{ Turn string }
+	Messages []struct {
+		ID    string                `json:"ai_engine_message_id"`
+		Parts []struct{ ID string } // OpenCode's
+	}
+	Questions []struct {
+		render.Question
+		Status string
+	}
+}
+
 func replayAt(ctx context.Context, s *client.System, o Options, show *render.Renderer, out io.Writer) error {
-	f, t := newFold(), turn.New("")
+	var all []events.Event
+	at, isDeleted := uint64(0), false // a deleted chat has no records, so at is before its deletion
 	o.To = o.At
-	err := eachEvent(ctx, s, o, func(e events.Event, _ []byte) error { f.apply(e); t.Apply(e); return nil })
+	err := eachEvent(ctx, s, o, func(e events.Event, _ []byte) error {
+		all, isDeleted = append(all, e), isDeleted || e.Subject.Kind == (events.Deleted{}).Kind()
+		if !isDeleted {
+			at = e.Seq
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	standing := f.events()
-	if len(standing) == 0 {
+	if len(all) == 0 {
 		return fmt.Errorf("chat %s begins after event #%d", o.Chat, o.At)
 	}
+	was, err := client.Read[records](ctx, s, fmt.Sprintf("/api/chats/%s/replay?at=%d", o.Chat, at))
+	if err != nil {
+		return fmt.Errorf("compute the chat as of #%d: %w", at, err)
+	}
+	m := moment{Chat: o.Chat, Sequence: o.At, Turn: was.Chat.Turn, Permissions: []events.PermissionAsk{},
+		Questions: was.pendingQuestions(), Events: was.standing(all)}
 	if o.JSON {
 		show.Out = io.Discard
 	}
-	for _, e := range standing {
+	for _, e := range m.Events {
 		show.Event(e)
 	}
-	m := moment{Chat: o.Chat, Sequence: o.At, Turn: t.Whose(), Permissions: []events.PermissionAsk{},
-		Questions: pendingQuestions(standing), Events: standing}
 	show.Finish()
 	for _, a := range show.Pending() {
 		show.ShowRequest(a)
@@ -58,96 +78,49 @@ func replayAt(ctx context.Context, s *client.System, o Options, show *render.Ren
 	return show.Err
 }
 
-// fold holds the events of a chat that are still valid. A part has the position of its last change, so that a call
-// follows its request and its command. Everything else has the position of its first event.
-type fold struct {
-	entries []entry
-	indexes map[string]int  // key -> index
-	removed map[string]bool // OpenCode's ids of removed messages and parts
-}
-
-// entry is the last event about a thing.
-type entry struct {
-	key     string // OpenCode's id of what it is about, or the event's own
-	message string // of a part
-	isEnded bool   // of a part: a tool call that has ended
-	isMoved bool   // its position has moved
-	event   events.Event
-}
-
-func newFold() *fold { return &fold{indexes: map[string]int{}, removed: map[string]bool{}} }
-
-func (f *fold) apply(e events.Event) {
-	s := entry{key: e.ID, event: e}
-	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
-		p := turn.ReadPayload(events.OpenCode{Type: typ, Properties: e.Data})
-		switch typ {
-		case "session.created", "session.updated":
-			s.key = p.SessionID
+// standing returns the events that are still valid. A part has the position of its last change, so that a call follows
+// its request and its command. OpenCode changes calls again that have ended long ago.
+func (r records) standing(all []events.Event) []events.Event {
+	exists, last := map[string]bool{"": true}, map[string]uint64{}
+	for _, m := range r.Messages {
+		exists[m.ID] = true
+		for _, p := range m.Parts {
+			exists[p.ID] = true
+		}
+	}
+	payloadOf := func(e events.Event) (string, render.Payload) {
+		typ, _ := e.Subject.OpenCodeType()
+		if typ == "" || e.Malformed != nil {
+			return "", render.Payload{}
+		}
+		return typ, render.ReadPayload(events.OpenCode{Type: typ, Properties: e.Data})
+	}
+	for _, e := range all {
+		_, p := payloadOf(e)
+		last[p.Part.ID] = e.Seq
+	}
+	return slices.DeleteFunc(all, func(e events.Event) bool {
+		switch typ, p := payloadOf(e); typ {
+		case "session.status", "session.idle", "session.diff", "message.removed", "message.part.removed":
+			return true // of no use after it
 		case "message.updated":
-			s.key = p.Info.ID
+			return !exists[p.Info.ID]
 		case "message.part.updated":
-			s.key, s.message = p.Part.ID, p.Part.MessageID
-			s.isEnded = p.Part.State.Status == "completed" || p.Part.State.Status == "error"
-		case "message.removed":
-			f.removed[p.MessageID] = true
-			return
-		case "message.part.removed":
-			f.removed[p.PartID] = true
-			return
-		case "session.status", "session.idle", "session.diff": // deltas are not part of the state
-			return
+			isEnded := p.Part.State.Status == "completed" || p.Part.State.Status == "error"
+			return !exists[p.Part.MessageID] || !exists[p.Part.ID] || last[p.Part.ID] > e.Seq && !isEnded
 		}
-	}
-	switch i, known := f.indexes[s.key]; {
-	case known && (s.message == "" || f.entries[i].isEnded):
-		f.entries[i] = s
-		return
-	case known:
-		f.entries[i].isMoved = true
-	}
-	f.indexes[s.key] = len(f.entries)
-	f.entries = append(f.entries, s)
-}
-
-func (f *fold) events() []events.Event {
-	var all []events.Event
-	for _, s := range f.entries {
-		if !s.isMoved && !f.removed[s.key] && !f.removed[s.message] {
-			all = append(all, s.event)
-		}
-	}
-	return all
+		return false
+	})
 }
 
 // pendingQuestions returns the questions that wait for an answer, sorted.
-func pendingQuestions(all []events.Event) []string {
-	open := map[string]bool{}
-	for _, e := range all {
-		ask, _ := events.QuestionAskOf(e) // one that cannot be read asks nothing
-		for i := range ask.Questions {
-			open[questionKey(ask.ID, i)] = true
-		}
-		switch d, _ := events.Decode(e); d := d.(type) {
-		case events.QuestionAnswered:
-			delete(open, questionKey(d.Question, d.Index))
-			if d.Rejected {
-				closeQuestion(open, d.Question)
-			}
-		case events.QuestionExpired:
-			closeQuestion(open, d.Question)
-		case events.OpenCode:
-			switch d.Type {
-			case events.QuestionReplied, events.QuestionRejected:
-				closeQuestion(open, turn.ReadPayload(d).RequestID)
-			}
+func (r records) pendingQuestions() []string {
+	open := []string{}
+	for _, q := range r.Questions {
+		if q.Status == projections.QuestionAsked {
+			open = append(open, fmt.Sprintf("%s/%d", q.ID, q.Index))
 		}
 	}
-	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(open))))
-}
-
-func questionKey(id string, index int) string { return id + "/" + strconv.Itoa(index) }
-
-func closeQuestion(open map[string]bool, id string) {
-	maps.DeleteFunc(open, func(key string, _ bool) bool { return strings.HasPrefix(key, id+"/") })
+	slices.Sort(open)
+	return open
 }

@@ -1,7 +1,8 @@
 // Package replay shows a chat from the log: as it was shown, as JSON, or as it was after an event. Follow shows the
 // output of its commands while they run.
 //
-// Promises: only the log is read, never the read model, but for the names of accounts.
+// Promises: what is shown comes from the log alone, but for the names of accounts. The server computes from it how the
+// chat was after an event.
 //
 // It must not know flags.
 package replay
@@ -14,9 +15,9 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log/sleep"
+	"pocketcoder/handlers/policy/display"
 )
 
 // Options selects what is shown of a chat.
@@ -95,6 +96,6 @@ func printLine(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(printable.JSON(line), '\n'))
+	_, err = w.Write(append(display.EscapeJSON(line), '\n'))
 	return err
 }

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/console/render"
-	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 	"pocketcoder/web/webtest"
@@ -25,9 +24,15 @@ import (
 // openLogWithTrace returns a connection to a system with a trace and PocketCoder's own events.
 func openLogWithTrace(t *testing.T, name string) (*client.System, []events.Event) {
 	t.Helper()
-	system := webtest.NewSystem(t)
 	all, _ := cmdtest.Trace(t, name)
-	session := turn.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
+	return openLog(t, name, all)
+}
+
+// openLog returns a connection to a system with a chat that has these events after its first ones.
+func openLog(t *testing.T, name string, all []events.Event) (*client.System, []events.Event) {
+	t.Helper()
+	system := webtest.NewSystem(t)
+	session := render.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}),
 		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
 	for i := range all {
@@ -52,6 +57,16 @@ func replayed(t *testing.T, s *client.System, o Options) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// momentAt returns chat1 as of an event.
+func momentAt(t *testing.T, s *client.System, seq int) (m moment) {
+	t.Helper()
+	body := replayed(t, s, Options{Chat: "chat1", At: uint64(seq), JSON: true})
+	if err := json.Unmarshal([]byte(body), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // renderedLive shows events as they happen.
@@ -122,13 +137,7 @@ func TestReplayAtShowsPendingRequests(t *testing.T) {
 	s, all := openLogWithTrace(t, "perm-bash-once")
 	request := 1 + slices.IndexFunc(all,
 		func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
-	at := func(seq int) (m struct {
-		Turn        string
-		Permissions []events.PermissionAsk
-	}) {
-		is.NoErr(json.Unmarshal([]byte(replayed(t, s, Options{Chat: "chat1", At: uint64(seq), JSON: true})), &m))
-		return m
-	}
+	at := func(seq int) moment { return momentAt(t, s, seq) }
 	is.Equal(len(at(request-1).Permissions), 0)
 	m := at(request)
 	is.Equal(m.Turn, "assistant")
@@ -144,59 +153,56 @@ func TestReplayAtShowsPendingRequests(t *testing.T) {
 
 func TestReplayAtShowsPendingQuestions(t *testing.T) {
 	is := is.New(t)
-	all, _ := cmdtest.Trace(t, "question")
-	request := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
-	is.Equal(len(pendingQuestions(all[:request+1])), 2)
-	is.Equal(len(pendingQuestions(all)), 0)
-	id := strings.TrimSuffix(pendingQuestions(all[:request+1])[0], "/0")
-	one := cmdtest.Own(t, 100, "user:u", events.QuestionAnswered{Question: id, Index: 0, Answers: []string{"Red"}})
-	is.Equal(pendingQuestions(append(all[:request+1:request+1], one)), []string{id + "/1"})
+	trace, _ := cmdtest.Trace(t, "question")
+	asked := slices.IndexFunc(trace, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
+	ask, err := events.QuestionAskOf(trace[asked])
+	is.NoErr(err)
+	answer := cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: ask.ID, Answers: []string{"Red"}})
+	s, all := openLog(t, "question", slices.Insert(trace, asked+1, answer))
+	request := len(all) - len(trace) + asked // without the answer
+	is.Equal(momentAt(t, s, request).Questions, []string{ask.ID + "/0", ask.ID + "/1"})
+	is.Equal(momentAt(t, s, request+1).Questions, []string{ask.ID + "/1"})
+	is.Equal(len(momentAt(t, s, len(all)).Questions), 0)
 }
 
+// An undo removes messages. A chat can be replayed after its deletion.
 func TestReplayAtOmitsRemovedMessages(t *testing.T) {
 	is := is.New(t)
-	f := newFold()
-	all, _ := cmdtest.Trace(t, "perm-bash-once")
-	last := ""
-	for _, e := range all {
-		f.apply(e)
-		if p := turn.ReadPayload(events.OpenCode{Properties: e.Data}); p.Info.Role == "assistant" {
-			last = p.Info.ID
+	trace, _ := cmdtest.Trace(t, "perm-bash-once")
+	last, session := "", ""
+	for _, e := range trace {
+		if p := render.ReadPayload(events.OpenCode{Properties: e.Data}); p.Info.Role == "assistant" {
+			last, session = p.Info.ID, p.SessionID
 		}
 	}
-	var out strings.Builder
-	for _, e := range f.events() {
-		out.Write(e.Data)
-	}
-	expect.Contains(t, out.String(), last)
-	body, err := json.Marshal(map[string]string{"sessionID": "ses_1", "messageID": last})
+	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1, events.OpenCode{Type: "message.removed",
+		Properties: events.MustEncode(map[string]string{"sessionID": session, "messageID": last})})
 	is.NoErr(err)
-	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1,
-		events.OpenCode{Type: "message.removed", Properties: body})
-	is.NoErr(err)
-	f.apply(removed)
-	for _, e := range f.events() {
-		is.True(!bytes.Contains(e.Data, []byte(`"`+last+`"`)))
+	s, all := openLog(t, "removed", append(trace, removed, cmdtest.Own(t, 1, "user:u", events.Deleted{})))
+	mentions := func(seq int) bool {
+		return slices.ContainsFunc(momentAt(t, s, seq).Events, func(e events.Event) bool {
+			return bytes.Contains(e.Data, []byte(`"`+last+`"`))
+		})
 	}
+	is.True(mentions(len(all) - 2))
+	is.True(!mentions(len(all) - 1))
+	is.True(!mentions(len(all))) // after the deletion
 }
 
 func TestReplayAtShowsACallAfterItsRequest(t *testing.T) {
 	is := is.New(t)
-	f := newFold()
-	all, _ := cmdtest.Trace(t, "perm-bash-once")
-	for _, e := range all {
-		f.apply(e)
-	}
-	request, completed := 0, 0
-	for i, e := range f.events() {
-		p := turn.ReadPayload(events.OpenCode{Properties: e.Data})
+	s, all := openLogWithTrace(t, "perm-bash-once")
+	var requests, calls []int
+	for i, e := range momentAt(t, s, len(all)).Events {
+		p := render.ReadPayload(events.OpenCode{Properties: e.Data})
 		if typ, _ := e.Subject.OpenCodeType(); typ == events.PermissionAsked {
-			request = i
+			requests = append(requests, i)
 		} else if p.Part.Type == "tool" {
-			completed = i
+			calls = append(calls, i)
 		}
 	}
-	is.True(0 < request && request < completed)
+	is.True(len(requests) == 1 && len(calls) == 1)
+	is.True(requests[0] < calls[0])
 }
 
 func TestPauseFollowsTheSpeedAndIsLimited(t *testing.T) {

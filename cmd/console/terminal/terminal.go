@@ -23,7 +23,6 @@ import (
 
 	"golang.org/x/term"
 
-	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/policy/display"
 )
 
@@ -401,7 +400,7 @@ func displayWidth(text string) int {
 	for {
 		before, rest, found := strings.Cut(text, "\x1b[")
 		if !found {
-			return printable.Width(text)
+			return display.TextWidth(text)
 		}
 		_, rest, _ = strings.Cut(rest, "m")
 		text = before + rest

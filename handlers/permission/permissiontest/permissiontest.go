@@ -28,9 +28,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
-	"pocketcoder/handlers/note"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
@@ -52,7 +50,7 @@ type Handlers struct {
 // New returns handlers on a log. types are further types of records: those of packages that the tests of others import.
 func New(l *log.Log, types ...record.Type) *Handlers {
 	types = slices.Concat(types, agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, model.Types,
-		[]record.Type{note.Type, sshkey.Type, mcpserver.Programs(nil).Type()})
+		[]record.Type{agent.NoteType, sshkey.Type, mcpserver.Programs(nil).Type()})
 	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: record.Open(l, types...),
 		Permissions: &permission.Permissions{Log: l}}
 }
@@ -98,7 +96,7 @@ func SubmitBash(id, command string) permission.Submit {
 }
 
 // history reads the requests from a read model that it makes for each call.
-func history(l *log.Log) dryrun.History {
+func history(l *log.Log) permission.RequestHistory {
 	return func(ctx context.Context, chat string, each func(events.PastRequest) bool) error {
 		return withModel(ctx, l, func(m *projections.Model) error { return m.PastRequests(ctx, chat, each) })
 	}

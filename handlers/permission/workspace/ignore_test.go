@@ -17,7 +17,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 // OpenCode's grep reads whole folders: what rules keep and what may hold secrets is asked when ripgrep would read it.
@@ -142,7 +141,7 @@ func TestRipgrepSkipsWhatIsIgnored(t *testing.T) {
 		t.Skip("ripgrep is not installed")
 	}
 	is.True(len(programs) > 0)
-	g := ignoreGenerator{random.Source(t)}
+	g := ignoreGenerator{expect.Rand(t)}
 	skipped := 0
 	for round := range *ignoreRounds {
 		above := expect.MemoryDir(t)

@@ -1,10 +1,11 @@
 // Package display makes texts from outside visible to a person: pages, notifications, messengers and the terminal show
 // them as this package says. A sign stands for each character that shows nothing, or that moves or hides what is
 // around it. The package also quotes a text for a sentence, says why a text may look different to a person than it is,
-// shortens runs of blanks, and splits a diff into its lines.
+// shortens runs of blanks, splits a diff into its lines, and writes streams, times and sizes for a terminal.
 //
 // Promises: a text of Exact, Prose or Quote holds only characters that can be seen, line ends, tabs and, in prose,
-// spaces and joiners. A shortened text shows the length of each run that it replaces.
+// spaces and joiners. A shortened text shows the length of each run that it replaces. At a terminal, no text moves the
+// cursor or changes colours.
 //
 // It must not know what the texts are.
 package display
@@ -265,8 +266,8 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// OneLine returns a text as one line of at most most runes.
-func OneLine(text string, most int) string {
+// ShortLine returns a text as one line of at most most runes, which may be invisible.
+func ShortLine(text string, most int) string {
 	line := []rune(strings.Join(strings.Fields(text), " "))
 	if len(line) > most {
 		line = append(line[:most-1], '…')

@@ -25,7 +25,6 @@ import (
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/program"
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
@@ -42,7 +41,7 @@ func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 	expect.Long(t, "runs some thousand programs")
 	r := openTestbed(t)
 	r.noticesHarm(t)
-	g := &generator{rand: random.Source(t), seeds: everyday(t)}
+	g := &generator{rand: expect.Rand(t), seeds: everyday(t)}
 	tried := 0
 	for done := 0; done < *harmlessCases; {
 		var batch []string

@@ -17,7 +17,6 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/ops/expect"
-	"pocketcoder/ops/expect/random"
 )
 
 var (
@@ -154,7 +153,7 @@ func chooseOptions(t *testing.T, checked []string) *rand.Rand {
 	if passed := expect.ReadFile(t, path); passed != sum {
 		t.Error("the tables have changed: run this test with -options.all -options.record, and commit what it writes to testdata")
 	}
-	return random.Source(t)
+	return expect.Rand(t)
 }
 
 func runHere(t *testing.T, dir, command string) string {

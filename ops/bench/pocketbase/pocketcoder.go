@@ -14,7 +14,6 @@ import (
 
 	"pocketcoder/events"
 	eventlog "pocketcoder/events/log"
-	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -105,7 +104,7 @@ func openPocketCoder(ctx context.Context, dir string, synced bool) (o web.Option
 	records := recordtype.Open(log, nil)
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
-		Log: log, Tail: tail.New(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate,
+		Log: log, Tail: eventlog.NewTail(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate,
 		Accounts: accounts, Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }

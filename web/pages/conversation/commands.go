@@ -8,7 +8,6 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/slash"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -19,32 +18,32 @@ type runCommand func(c Conversation, r *http.Request, who api.Caller, argument s
 
 // commands carry out the commands that slash lists for a page.
 var commands = map[string]runCommand{
-	slash.Help:     leadTo("/help"),
-	slash.New:      leadTo("/"),
-	slash.Chats:    leadTo("/"),
-	slash.Requests: leadTo("/requests"),
-	slash.Changes: func(_ Conversation, r *http.Request, _ api.Caller, _ string) (string, error) {
+	chat.SlashHelp:     leadTo("/help"),
+	chat.SlashNew:      leadTo("/"),
+	chat.SlashChats:    leadTo("/"),
+	chat.SlashRequests: leadTo("/requests"),
+	chat.SlashChanges: func(_ Conversation, r *http.Request, _ api.Caller, _ string) (string, error) {
 		return site.ChatPath(r.PathValue("id")) + "/changes", nil
 	},
-	slash.Model: Conversation.useModel,
-	slash.Agent: Conversation.useAgent,
-	slash.Undo:  Conversation.undoLast,
-	slash.Omit: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+	chat.SlashModel: Conversation.useModel,
+	chat.SlashAgent: Conversation.useAgent,
+	chat.SlashUndo:  Conversation.undoLast,
+	chat.SlashOmit: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
 		return c.omitAndContinue(nil, r, who)
 	},
-	slash.Redo: func(c Conversation, r *http.Request, who api.Caller, changed string) (string, error) {
+	chat.SlashRedo: func(c Conversation, r *http.Request, who api.Caller, changed string) (string, error) {
 		return c.revert(r, who, "", changed)
 	},
-	slash.Fork: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+	chat.SlashFork: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
 		return c.forkBefore(r, who, "")
 	},
-	slash.Rename: func(c Conversation, r *http.Request, who api.Caller, title string) (string, error) {
+	chat.SlashRename: func(c Conversation, r *http.Request, who api.Caller, title string) (string, error) {
 		return c.update(r, who, map[string]any{"title": title})
 	},
-	slash.Archive: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+	chat.SlashArchive: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
 		return c.update(r, who, map[string]any{"archived": true})
 	},
-	slash.Stop: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
+	chat.SlashStop: func(c Conversation, r *http.Request, who api.Caller, _ string) (string, error) {
 		return c.abortTurn(nil, r, who)
 	},
 }
@@ -56,7 +55,7 @@ func leadTo(path string) runCommand {
 // runnerOf returns the function that carries out the command in a text, and its argument. It is nil for a message. A
 // text of several lines is a message. So is a text with another first word, even one with a slash: it may name a file.
 func runnerOf(text string) (run runCommand, argument string) {
-	command, argument, ok := slash.Find(slash.Page, text)
+	command, argument, ok := chat.FindSlashCommand(chat.Page, text)
 	if !ok || strings.Contains(strings.TrimSpace(text), "\n") || command.Argument == "" && argument != "" {
 		return nil, ""
 	}

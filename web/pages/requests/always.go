@@ -14,7 +14,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
@@ -152,10 +151,12 @@ var durations = []site.Option{{Value: "1h", Text: "1 hour"}, {Value: "24h", Text
 	{Value: "720h", Text: "30 days"}, {Text: "until you revoke it"}}
 
 // resultText sums up a dry run.
-func resultText(text string, r dryrun.Result) string { return fmt.Sprintf(text, r.Allowed, r.Asks) }
+func resultText(text string, r permission.DryRunResult) string {
+	return fmt.Sprintf(text, r.Allowed, r.Asks)
+}
 
 // decided says how often something was requested, and how the requests were decided.
-func decided(c dryrun.Command) string {
+func decided(c permission.DryRunCommand) string {
 	var outcomes []string
 	for _, outcome := range slices.Sorted(maps.Keys(c.Decided)) {
 		outcomes = append(outcomes, fmt.Sprintf("%d %s", c.Decided[outcome], outcome))
@@ -167,12 +168,12 @@ func decided(c dryrun.Command) string {
 }
 
 // refused reports whether a person or a rule denied a request that the new rule would have allowed.
-func refused(c dryrun.Command) bool {
+func refused(c permission.DryRunCommand) bool {
 	return c.Decided[string(events.RequestDenied)]+c.Decided[string(events.RequestRefused)] > 0
 }
 
 // widest is the dry run over all that the account may see.
-func (v alwaysView) widest() dryrun.Result {
+func (v alwaysView) widest() permission.DryRunResult {
 	if v.proposal.All != nil && v.asked.Scope != permission.ScopeChat {
 		return *v.proposal.All
 	}

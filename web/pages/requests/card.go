@@ -11,7 +11,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/permission/card"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
@@ -20,13 +20,13 @@ import (
 )
 
 // cardOf returns the card of a request.
-func cardOf(r *timeline.Request) card.Card {
-	return card.Of(card.Request{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI, Message: r.Message,
-		Arguments: r.Arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
+func cardOf(r *timeline.Request) permission.Card {
+	return permission.CardOf(permission.CardSource{PermissionAsk: r.Ask(), ViaAPI: r.Source == projections.SourceAPI,
+		Message: r.Message, Arguments: r.Arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 
 // heading returns the title of a card. It keeps the counts of changed lines at its end on one line: "(+3 −0)".
-func heading(c card.Card) string {
+func heading(c permission.Card) string {
 	title := visible.Line(c.Title)
 	if at := strings.LastIndex(title, " −"); at >= 0 && len(c.Diff) > 0 {
 		return title[:at] + "\u00a0" + title[at+1:]
@@ -35,7 +35,7 @@ func heading(c card.Card) string {
 }
 
 // summary is the line that stays of a decided request.
-func summary(c card.Card, edited string) string {
+func summary(c permission.Card, edited string) string {
 	return cmp.Or(visible.Line(cmp.Or(edited, c.Text)), "Details") // the title names the file of a change
 }
 
@@ -48,15 +48,17 @@ func editLines(original, edited string) []visible.DiffLine {
 
 // describeServer returns the fields of a pending MCP server that an approval would accept, its name first, the lines in
 // which it differs from the approved one, and its definition.
-func describeServer(s *timeline.Server) (fields []card.Detail, difference, definition string) {
+func describeServer(s *timeline.Server) (fields []permission.CardDetail, difference, definition string) {
 	var values map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(s.Fields), &values) // the column is an object
-	text := func(name string) string { return card.Text(json.RawMessage(cmp.Or(string(values[name]), `""`))) }
-	fields = []card.Detail{{Name: "name", Value: text("name")}}
+	text := func(name string) string {
+		return permission.TextOf(json.RawMessage(cmp.Or(string(values[name]), `""`)))
+	}
+	fields = []permission.CardDetail{{Name: "name", Value: text("name")}}
 	for _, name := range []string{"command", "programs", "url", "image", "catalog", "environment", "hosts", "limits",
 		"reason", "requested_by"} {
 		if value := text(name); value != "" && value != "null" && value != "[]" && value != "{}" {
-			fields = append(fields, card.Detail{Name: strings.ReplaceAll(name, "_", " "), Value: value})
+			fields = append(fields, permission.CardDetail{Name: strings.ReplaceAll(name, "_", " "), Value: value})
 		}
 	}
 	return fields, text("difference"), text("definition")

@@ -8,11 +8,11 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/web/api"
 )
 
-func versionsPath(id string) string { return recordPath(note.Collection, id) + "/versions" }
+func versionsPath(id string) string { return recordPath(agent.NotesCollection, id) + "/versions" }
 
 func versionPath(id string, version uint64) string {
 	return versionsPath(id) + "/" + strconv.FormatUint(version, 10)
@@ -22,9 +22,9 @@ func versionPath(id string, version uint64) string {
 const maxVersions = 50
 
 // noteIn returns the note that a path names by its record.
-func (s Settings) noteIn(r *http.Request, caller api.Caller) (note.Of, error) {
-	found, err := s.API.Find(r.Context(), caller, note.Collection, r.PathValue("id"))
-	return note.Of{Agent: found.Text("agent"), Name: found.Text("name")}, err
+func (s Settings) noteIn(r *http.Request, caller api.Caller) (agent.NoteName, error) {
+	found, err := s.API.Find(r.Context(), caller, agent.NotesCollection, r.PathValue("id"))
+	return agent.NoteName{Agent: found.Text("agent"), Name: found.Text("name")}, err
 }
 
 func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Component, error) {
@@ -48,7 +48,7 @@ func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller 
 }
 
 // authorOf names the author of a version: an account, or a file.
-func authorOf(v note.Version) string {
+func authorOf(v agent.NoteVersion) string {
 	if v.Actor == events.ActorSystem {
 		return "a file of the agent"
 	}

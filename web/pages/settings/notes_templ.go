@@ -9,13 +9,13 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"pocketcoder/events"
-	"pocketcoder/handlers/note"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/visible"
 )
 
-func versionsPage(caller api.Caller, id, name string, all []note.Change) templ.Component {
+func versionsPage(caller api.Caller, id, name string, all []agent.NoteChange) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -64,9 +64,9 @@ func versionsPage(caller api.Caller, id, name string, all []note.Change) templ.C
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var3 string
-				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(visible.Line(authorOf(c.Version)))
+				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(visible.Line(authorOf(c.NoteVersion)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/notes.templ`, Line: 16, Col: 59}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/notes.templ`, Line: 16, Col: 63}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -106,9 +106,9 @@ func versionsPage(caller api.Caller, id, name string, all []note.Change) templ.C
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var4 templ.SafeURL
-					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(versionPath(id, c.Version.Version)))
+					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(versionPath(id, c.NoteVersion.Version)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/notes.templ`, Line: 27, Col: 83}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/settings/notes.templ`, Line: 27, Col: 87}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 					if templ_7745c5c3_Err != nil {
@@ -126,7 +126,7 @@ func versionsPage(caller api.Caller, id, name string, all []note.Change) templ.C
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = page("Versions", "Versions", path(note.Collection), visible.Line(name)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = page("Versions", "Versions", path(agent.NotesCollection), visible.Line(name)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

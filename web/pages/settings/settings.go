@@ -36,10 +36,10 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
-	"pocketcoder/web/mcpstate"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
 	"pocketcoder/web/records"
+	"pocketcoder/web/routes"
 )
 
 // Settings serves the configuration.
@@ -95,7 +95,7 @@ type view struct {
 	records   []query.Record
 	related   map[string][]site.Option   // by collection: what relations can point to
 	changes   map[string]proposal.Stored // proposals and sealed procedures, by record
-	servers   map[string]mcpstate.State  // how MCP servers work, by record
+	servers   map[string]routes.MCPState // how MCP servers work, by record
 	models    []string                   // that a text can name
 	more      bool                       // there are more records than are shown
 	providers []model.KnownProvider      // whose keys a form stores
@@ -377,7 +377,7 @@ func (v view) stateOf(r query.Record) string {
 }
 
 // callState says what became of a call.
-func callState(c mcpstate.Call) string {
+func callState(c routes.MCPCall) string {
 	switch c.State {
 	case projections.MCPCallCompleted:
 		return fmt.Sprintf("completed in %d ms,", c.DurationMS)

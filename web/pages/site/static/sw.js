@@ -314,7 +314,7 @@ async function receive({ claim, forget, store }) {
 self.addEventListener("push", (event) => event.waitUntil(notify(event.data.json())));
 self.addEventListener("notificationclick", (event) => event.waitUntil(act(event.notification, event.action)));
 
-// notify shows a message of bridge/push/service. A browser demands that each message is shown.
+// notify shows a message of bridge/push. A browser demands that each message is shown.
 async function notify({ id, title, message, type, click, done, actions = [] }) {
   const waits = type === "permission" || type === "question";
   await self.registration.showNotification(title, {
