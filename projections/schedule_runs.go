@@ -53,7 +53,8 @@ func addScheduleRun(t *store.Table[ScheduleRun], e events.Event, body any, at st
 		t.Put(r)
 	case events.ScheduleSkipped:
 		r, _ := t.Get(e.ID)
-		r.Schedule, r.Due, r.FirstDue, r.State = e.Subject.ID, events.FormatTime(b.Due), events.FormatTime(b.First), RunSkipped
+		r.Schedule, r.State = e.Subject.ID, RunSkipped
+		r.Due, r.FirstDue = events.FormatTime(b.Due), events.FormatTime(b.First)
 		r.Reason, r.Finished, r.Position = b.Reason, at, int64(e.Seq)
 		t.Put(r)
 	}
