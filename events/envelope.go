@@ -16,6 +16,14 @@ import (
 // PocketBase's format.
 const TimeFormat = "2006-01-02 15:04:05.000Z"
 
+// FormatTime returns a time in TimeFormat, "" for the zero time.
+func FormatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(TimeFormat)
+}
+
 // Redacted stands in a stored event where a secret stood.
 const Redacted = "[redacted]"
 

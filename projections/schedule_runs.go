@@ -3,7 +3,6 @@ package projections
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/pocketbase/dbx"
 
@@ -49,23 +48,16 @@ func addScheduleRun(t *store.Table[ScheduleRun], e events.Event, body any, at st
 		if found {
 			return // the event was appended twice
 		}
-		r.Schedule, r.Chat, r.Due, r.FirstDue = e.Subject.ID, b.Chat, formatTime(b.Due), formatTime(b.First)
+		r.Schedule, r.Chat, r.Due, r.FirstDue = e.Subject.ID, b.Chat, events.FormatTime(b.Due), events.FormatTime(b.First)
 		r.Manual, r.MaxCost, r.State, r.Position = b.Manual, b.MaxCost, turnstate.Queued, int64(e.Seq)
 		t.Put(r)
 	case events.ScheduleSkipped:
 		r, _ := t.Get(e.ID)
-		r.Schedule, r.Due, r.FirstDue, r.State = e.Subject.ID, formatTime(b.Due), formatTime(b.First), RunSkipped
+		r.Schedule, r.State = e.Subject.ID, RunSkipped
+		r.Due, r.FirstDue = events.FormatTime(b.Due), events.FormatTime(b.First)
 		r.Reason, r.Finished, r.Position = b.Reason, at, int64(e.Seq)
 		t.Put(r)
 	}
-}
-
-// formatTime returns a time in the form of records, "" for the zero time.
-func formatTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(events.TimeFormat)
 }
 
 // followRun changes the run of a turn that has changed. How the turn ended is its reason, unless it has another one.

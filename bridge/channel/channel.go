@@ -275,7 +275,7 @@ func (h *Hub) showTyping(ctx context.Context) error {
 	if !h.connected() {
 		return nil
 	}
-	all, err := h.Model.BusyConversations(ctx, time.Now().UTC().Format(events.TimeFormat))
+	all, err := h.Model.BusyConversations(ctx, events.FormatTime(time.Now()))
 	for _, at := range all {
 		if p := h.platform(at.Channel); p != nil {
 			err = errors.Join(err, p.Typing(ctx, at.Place))

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
@@ -28,7 +29,7 @@ func (h *Hub) queue(ctx context.Context) error {
 		return nil
 	}
 	seq := h.Model.Seq()
-	all, err := h.Model.PendingChannelMessages(ctx, h.looked, time.Now().UTC().Format(events.TimeFormat))
+	all, err := h.Model.PendingChannelMessages(ctx, h.looked, events.FormatTime(time.Now()))
 	if err != nil {
 		return err
 	}
@@ -121,16 +122,13 @@ func (h *Hub) describePermission(ctx context.Context, p projections.PendingChann
 	}
 	clean := string(h.Channels.Log.Redactor().Bytes([]byte(text)))
 	d.Whole = whole && clean == text && len(text) <= maxRequest
-	if len(clean) > maxRequest {
-		clean = strings.ToValidUTF8(clean[:maxRequest], "") + "…"
-	}
 	title := string(h.Channels.Log.Redactor().Bytes([]byte(oneLine(card.Line()))))
-	d.Text = cut(title, 200) + "\n\n" + clean
+	d.Text = display.Cut(title, 200) + "\n\n" + display.Cut(clean, maxRequest)
 	if request.Permission != events.KindKeep { // the assistant has done it
 		d.Text = "May the assistant do this? " + d.Text
 	}
 	if card.Why != "" {
-		d.Text += "\n\n" + cut(push.Quoted(card.Why), 300)
+		d.Text += "\n\n" + display.Cut(push.Quoted(card.Why), 300)
 	}
 	if !d.Whole {
 		d.Text += "\n\nThis is not all of it. To approve it, open " + h.requestURL(request.ID)
@@ -145,13 +143,6 @@ func oneLine(text string) string {
 	return strings.ReplaceAll(push.Visible(text), "\n", "␊")
 }
 
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
 func (h *Hub) question(ctx context.Context, id string) (projections.Question, bool, error) {
 	return store.First[projections.Question](ctx, h.Model.Model, "question "+id, "SELECT * FROM questions WHERE id={:id}",
 		map[string]any{"id": id})
@@ -163,7 +154,7 @@ func (h *Hub) describeQuestion(ctx context.Context, p projections.PendingChannel
 	if err != nil {
 		return d, err
 	}
-	d.Text = cut(push.Quoted(q.Question), maxRequest)
+	d.Text = display.Cut(push.Quoted(q.Question), maxRequest)
 	if q.Multiple || len(choicesOf(q)) == 0 {
 		d.Text += "\n\nAnswer it here: " + h.URL + "/?chat=" + url.QueryEscape(q.Chat)
 	}

@@ -46,7 +46,7 @@ func (h *Hub) deliver(ctx context.Context, e outbox.Effect[projections.ChannelMe
 		return outbox.Again{Err: errors.New("the channel has just been disabled"), After: lookAgain}
 	}
 	if m.About != "" { // a direct notice may go to a person who is not paired
-		may, err := h.Model.MaySendChannelMessage(ctx, m, time.Now().UTC().Format(events.TimeFormat))
+		may, err := h.Model.MaySendChannelMessage(ctx, m, events.FormatTime(time.Now()))
 		if err != nil {
 			return err
 		}

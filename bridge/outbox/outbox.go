@@ -49,12 +49,15 @@ type Progress struct {
 	Tried     int       // tries that failed
 	After     time.Time // when it may be tried again
 	Succeeded bool      // a try has succeeded, but the event that ends the effect has not arrived yet
+
+	woken uint64 // of Model before the try; if it has changed, After does not count. 0 if After counts
 }
 
 // Again is the error of a try that does not count. The effect may be tried again after a pause.
 type Again struct {
-	Err   error // nil if nothing failed
-	After time.Duration
+	Err     error // nil if nothing failed
+	After   time.Duration
+	OrWoken bool // earlier, if an event may have changed the open effects since the try began
 }
 
 func (a Again) Error() string { return fmt.Sprint("try again: ", a.Err) }
@@ -80,7 +83,6 @@ type Loop[T any] struct {
 	Most int
 	Drop func(ctx context.Context, e Effect[T]) error
 
-	Woken <-chan struct{} // what else may have changed the open effects; may be nil
 	// Ready waits until effects can be tried. The channel that it returns is closed when effects that failed may be
 	// tried again at once. It may be nil.
 	Ready func(ctx context.Context) (<-chan struct{}, error)
@@ -114,7 +116,7 @@ func (l *Loop[T]) Run(ctx context.Context) error {
 			l.reset = reset
 		}
 		woken := l.Model.Woken()
-		next, err := l.start(ctx)
+		next, err := l.start(ctx, woken)
 		if err != nil && ctx.Err() == nil {
 			l.Logger.Warn("list open "+l.Name, "err", err)
 			next = failPause
@@ -124,8 +126,9 @@ func (l *Loop[T]) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// start begins the tries that are due. It returns the time after which more may be due.
-func (l *Loop[T]) start(ctx context.Context) (next time.Duration, err error) {
+// start begins the tries that are due. It returns the time after which more may be due. woken is the value of
+// Model.Woken.
+func (l *Loop[T]) start(ctx context.Context, woken uint64) (next time.Duration, err error) {
 	asking, cancel := context.WithTimeout(ctx, lastTimeout)
 	last, err := l.Log.Last(asking)
 	cancel()
@@ -146,6 +149,9 @@ func (l *Loop[T]) start(ctx context.Context) (next time.Duration, err error) {
 	known, now := map[string]Progress{}, time.Now()
 	for i, e := range open {
 		open[i].Progress = l.progress[e.Key]
+		if before := open[i].woken; before != 0 && before != woken {
+			open[i].woken, open[i].After = 0, time.Time{}
+		}
 		known[e.Key] = open[i].Progress
 		if after := open[i].After; after.After(now) {
 			next = min(next, after.Sub(now))
@@ -158,7 +164,7 @@ func (l *Loop[T]) start(ctx context.Context) (next time.Duration, err error) {
 		l.trying.Go(func() {
 			err := l.Try(ctx, e)
 			select {
-			case l.ended <- func() { l.end(e, err, reset) }:
+			case l.ended <- func() { l.end(e, err, woken, reset) }:
 			case <-ctx.Done():
 			}
 		})
@@ -224,7 +230,6 @@ func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 		end()
 	case <-l.reset:
 		l.forgetPauses()
-	case <-l.Woken:
 	case <-awake:
 	}
 	for { // several tries may have ended
@@ -249,14 +254,17 @@ func (l *Loop[T]) forgetPauses() {
 	}
 }
 
-// end notes the result of a try. reset is the result of Ready before it.
-func (l *Loop[T]) end(e Effect[T], err error, reset <-chan struct{}) {
+// end notes the result of a try. woken is the value of Model.Woken before it, and reset is the result of Ready.
+func (l *Loop[T]) end(e Effect[T], err error, woken uint64, reset <-chan struct{}) {
 	delete(l.running, e.Key)
 	p := l.progress[e.Key]
 	if p.Succeeded = err == nil; !p.Succeeded {
 		pauses := l.Pauses
 		if e.Pause > 0 {
 			pauses = []time.Duration{e.Pause}
+		}
+		if again := (Again{}); errors.As(err, &again) && again.OrWoken {
+			p.woken = woken
 		}
 		p.fail(err, pauses, l.Logger.With("effect", e.Key, "target", e.Target))
 		select {

@@ -60,9 +60,9 @@ type Push struct {
 	queueing sync.Mutex // serializes queue
 	oldest   string     // when the oldest notification was queued that is sent
 
-	mu          sync.Mutex
-	withdrawals map[string]delivery // of the last hour, by row
-	woken       chan struct{}       // of a withdrawal
+	busy      sync.WaitGroup
+	mu        sync.Mutex
+	withdrawn map[string]time.Time // notifications to a device that were withdrawn, by id, so that each is once
 }
 
 // Consumer is the name of the durable consumer.
@@ -96,17 +96,16 @@ const (
 func (p *Push) Run(ctx context.Context) error {
 	seen := p.Model.Seq() // before watchPresence
 	ctx, cancel := context.WithCancel(ctx)
-	var busy sync.WaitGroup
-	defer busy.Wait()
+	defer p.busy.Wait()
 	defer cancel()
-	p.withdrawals, p.woken = map[string]delivery{}, make(chan struct{}, 1)
+	p.withdrawn = map[string]time.Time{}
 	p.oldest = time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
-	loop := outbox.Loop[delivery]{Name: "notifications", Log: p.Log, Model: p.Model, Logger: p.Logger,
-		Pauses: p.RetryAfter, Open: p.open, Plan: outbox.InOrder[delivery], Try: p.try, Most: maxQueue, Drop: p.drop,
-		Woken: p.woken}
-	busy.Go(func() { _ = loop.Run(ctx) }) // until ctx ends
-	busy.Go(func() { p.sweep(ctx) })
-	busy.Go(func() { p.watchPresence(ctx) })
+	loop := outbox.Loop[projections.Notification]{Name: "notifications", Log: p.Log, Model: p.Model, Logger: p.Logger,
+		Pauses: p.RetryAfter, Open: p.open, Plan: outbox.InOrder[projections.Notification], Try: p.try, Most: maxQueue,
+		Drop: p.drop}
+	p.busy.Go(func() { _ = loop.Run(ctx) }) // until ctx ends
+	p.busy.Go(func() { p.sweep(ctx) })
+	p.busy.Go(func() { p.watchPresence(ctx) })
 	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return seen, nil })
 	return p.Log.ConsumeAll(ctx, Consumer, filters, p.react, func(e events.Event, err error) {
 		p.Logger.Error("push", "seq", e.Seq, "err", err)

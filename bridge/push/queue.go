@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	"pocketcoder/bridge/outbox"
@@ -59,75 +59,34 @@ func (p *Push) record(ctx context.Context, about events.Subject, id, cause strin
 	return p.Model.Wait(ctx, seq)
 }
 
-// withdrawal removes a notification of a request that was decided from the device to which it was sent.
-type withdrawal struct {
-	notice events.Notice
-	event  events.Event // the decision
-	done   bool         // so that OpenCode's event about the decision does not withdraw it again
-}
-
-// delivery is a notification to send or to withdraw.
-type delivery struct {
-	projections.Notification
-	withdrawal *withdrawal // nil to send it
-}
-
-// withdraw withdraws a notification, because of e, from the devices to which it was sent or for which it is queued.
-func (p *Push) withdraw(ctx context.Context, e events.Event, id string, n events.Notice) error {
-	if time.Since(e.Time) > maxWithdrawalAge {
-		return nil
-	}
-	all, err := p.Model.Notifications(ctx, id)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	for _, sent := range all {
-		if _, known := p.withdrawals[sent.ID]; !known && sent.State != projections.NotificationFailed {
-			p.withdrawals[sent.ID] = delivery{sent, &withdrawal{notice: n, event: e}}
-		}
-	}
-	p.mu.Unlock()
-	select {
-	case p.woken <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// open lists the notifications to send and to withdraw.
-func (p *Push) open(ctx context.Context) (open []outbox.Effect[delivery], next time.Duration, err error) {
+// open lists the notifications to send.
+func (p *Push) open(ctx context.Context) (open []outbox.Effect[projections.Notification], next time.Duration,
+	err error) {
 	all, err := p.Model.OpenNotifications(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
 	for _, n := range all {
-		open = append(open, outbox.Effect[delivery]{Key: n.ID, Target: n.Device, Of: delivery{n, nil}})
+		open = append(open, outbox.Effect[projections.Notification]{Key: n.ID, Target: n.Device, Of: n})
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, w := range p.withdrawals {
-		if time.Since(w.withdrawal.event.Time) > maxWithdrawalAge {
-			delete(p.withdrawals, id)
-		} else if !w.withdrawal.done {
-			w.Position = int64(w.withdrawal.event.Seq)
-			open = append(open, outbox.Effect[delivery]{Key: "withdraw " + id, Target: w.Device, Of: w})
-		}
-	}
-	slices.SortFunc(open, func(a, b outbox.Effect[delivery]) int { return cmp.Compare(a.Of.Position, b.Of.Position) })
-	return open, time.Hour, nil
+	return open, time.Hour, err
 }
 
-// try sends or withdraws a notification, and records the outcome unless another try may help.
-func (p *Push) try(ctx context.Context, e outbox.Effect[delivery]) error {
-	if e.Of.withdrawal != nil {
-		return p.sendWithdrawal(ctx, e.Of)
+// try sends a notification, and records the outcome unless another try may help. If its request was decided meanwhile,
+// try withdraws it.
+func (p *Push) try(ctx context.Context, e outbox.Effect[projections.Notification]) error {
+	n, attempts := e.Of, e.Tried+1
+	var notice events.Notice
+	err := json.Unmarshal([]byte(n.Notice), &notice)
+	if err != nil {
+		return p.fail(ctx, n, Device{}, attempts, permanentError{Reason: "read the notice: " + err.Error()})
 	}
-	n, attempts := e.Of.Notification, e.Tried+1
-	d, err := p.send(ctx, n)
+	d, err := p.send(ctx, n, notice)
 	if err == nil {
-		return p.recordOutcome(ctx, n, events.NotificationSent{Notification: n.Notification, Device: d.ID,
+		err := p.recordOutcome(ctx, n, events.NotificationSent{Notification: n.Notification, Device: d.ID,
 			Service: d.Service, Host: p.Sender.Host(d), Attempts: attempts})
+		if waiting, failure := p.isPending(ctx, notice); err != nil || failure != nil || waiting {
+			return cmp.Or(err, failure)
+		}
+		p.withdrawOne(ctx, n, notice)
+		return nil
 	}
 	if !errors.As(err, new(permanentError)) && (attempts <= len(p.RetryAfter) || ctx.Err() != nil) {
 		return err
@@ -136,7 +95,7 @@ func (p *Push) try(ctx context.Context, e outbox.Effect[delivery]) error {
 }
 
 // send sends a notification once, if its device is active and its request is pending.
-func (p *Push) send(ctx context.Context, n projections.Notification) (Device, error) {
+func (p *Push) send(ctx context.Context, n projections.Notification, notice events.Notice) (Device, error) {
 	d, active, err := p.device(ctx, n.Device)
 	if err != nil {
 		return d, err
@@ -146,10 +105,6 @@ func (p *Push) send(ctx context.Context, n projections.Notification) (Device, er
 	}
 	if n.Created < p.oldest {
 		return d, permanentError{Reason: "it could not be sent within a day"}
-	}
-	var notice events.Notice
-	if err := json.Unmarshal([]byte(n.Notice), &notice); err != nil {
-		return d, permanentError{Reason: "read the notice: " + err.Error()}
 	}
 	waiting, err := p.isPending(ctx, notice)
 	if err != nil {
@@ -167,38 +122,42 @@ func (p *Push) send(ctx context.Context, n projections.Notification) (Device, er
 	return d, p.Sender.Send(patient, d, Message{ID: n.Notification, Notice: notice, Buttons: buttons})
 }
 
-// sendWithdrawal withdraws a notification from a device. A failure has no consequence, because the buttons of a decided
-// request do nothing.
-func (p *Push) sendWithdrawal(ctx context.Context, w delivery) error {
-	defer p.endWithdrawal(w.withdrawal)
-	now, _, err := p.Model.NotificationTo(ctx, w.Notification.Notification, w.Device)
-	if err != nil || now.State != projections.NotificationSent {
+// withdraw withdraws a notification, because of e, from the devices to which it was sent. If it is being sent, try
+// withdraws it.
+func (p *Push) withdraw(ctx context.Context, e events.Event, id string, n events.Notice) error {
+	if time.Since(e.Time) > maxWithdrawalAge {
 		return nil
 	}
-	d, active, err := p.device(ctx, w.Device)
-	if err != nil || !active {
-		return nil
+	all, err := p.Model.Notifications(ctx, id)
+	for _, sent := range all {
+		if sent.State == projections.NotificationSent {
+			p.busy.Go(func() { p.withdrawOne(ctx, sent, n) })
+		}
 	}
-	message := Message{ID: now.Notification, Notice: w.withdrawal.notice, Done: true}
+	return err
+}
+
+// withdrawOne withdraws a notification from its device, once in maxWithdrawalAge. A failure has no consequence, because
+// the buttons of a decided request do nothing.
+func (p *Push) withdrawOne(ctx context.Context, sent projections.Notification, n events.Notice) {
+	p.mu.Lock()
+	_, known := p.withdrawn[sent.ID]
+	maps.DeleteFunc(p.withdrawn, func(_ string, at time.Time) bool { return time.Since(at) > maxWithdrawalAge })
+	p.withdrawn[sent.ID] = time.Now()
+	p.mu.Unlock()
+	d, active, err := p.device(ctx, sent.Device)
+	if known || err != nil || !active {
+		return
+	}
+	n.Title, n.Message = "", ""
+	message := Message{ID: sent.Notification, Notice: n, Done: true}
 	if err := p.Sender.Send(ctx, d, message); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
 	}
-	return nil
 }
 
-func (p *Push) endWithdrawal(w *withdrawal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w.done = true
-}
-
-func (p *Push) drop(ctx context.Context, e outbox.Effect[delivery]) error {
-	if e.Of.withdrawal != nil {
-		p.endWithdrawal(e.Of.withdrawal)
-		return nil
-	}
-	return p.fail(ctx, e.Of.Notification, Device{}, 0,
-		permanentError{Reason: "the queue of the device is full"})
+func (p *Push) drop(ctx context.Context, e outbox.Effect[projections.Notification]) error {
+	return p.fail(ctx, e.Of, Device{}, 0, permanentError{Reason: "the queue of the device is full"})
 }
 
 // fail records that a notification was not sent. If the push service does not know the device any more, fail

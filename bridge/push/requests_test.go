@@ -177,6 +177,28 @@ func TestANotificationOfADecidedRequestIsWithdrawn(t *testing.T) {
 	}
 }
 
+func TestANotificationIsWithdrawnThatIsSentDuringTheDecision(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, decided := newSystem(t), make(chan struct{})
+	r := newReceiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			<-decided
+		}
+	})
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	s.appendRequest(chat, "per_1", "ls")
+	s.awaitRequest(r, 0)
+	s.decide(chat, "per_1", events.Denied)
+	s.awaitConsumer()
+	is.Equal(len(r.requests()), 1)
+	close(decided)
+	is.Equal(s.awaitRequest(r, 1).method, http.MethodPut)
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
+}
+
 func TestAdministratorsAreNotifiedOfAChatWithoutAnOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -64,7 +64,7 @@ var Pairings = Group{Name: "pair", Usage: pairUsage, Former: map[string]string{"
 	Own: func(r *Records, fs *flag.FlagSet) map[string]Verb {
 		user := fs.String("user", "", "`email` of the account")
 		return map[string]Verb{"code": Former(Takes(1, 1, func(ctx context.Context, args []string) error {
-			return pairWith(ctx, r, args[0], *user)
+			return printCode(ctx, r, args[0], *user)
 		}))}
 	}}
 
@@ -85,8 +85,8 @@ func listMessages(ctx context.Context, r *Records, limit int) error {
 		})
 }
 
-// pairWith prints a code that pairs the person who sends it through a channel.
-func pairWith(ctx context.Context, r *Records, name, user string) error {
+// printCode prints a code that pairs the person who sends it through a channel.
+func printCode(ctx context.Context, r *Records, name, user string) error {
 	owner, err := Owner(ctx, r.System, user)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/record"
@@ -215,7 +216,7 @@ func (r *Records) addFlags(fs *flag.FlagSet, verbs map[string]Verb) {
 				r.addFlag(fs, cmp.Or(r.Flags[f.Name], f.Name), f.Name, by, f)
 			}
 			for _, part := range f.Parts {
-				r.addFlag(fs, part.Name, f.Name+"."+part.Name, by, part)
+				r.addFlag(fs, part.Name, f.PartName(part), by, part)
 			}
 		}
 	}
@@ -276,39 +277,18 @@ func (r *Records) Fields(ctx context.Context) (map[string]any, error) {
 
 // fieldsOf returns the fields that the flags set. before are those of the record, nil for a new one.
 func (r *Records) fieldsOf(ctx context.Context, t record.Type, before record.Values) (map[string]any, error) {
-	set := map[string]any{}
-	for _, f := range t.Fields {
-		text, given := r.Given[f.Name]
-		var value any
-		var err error
-		if parts := r.partsOf(f); len(parts) > 0 {
-			given = true
-			value, err = f.SetParts(before.Value(f.Name), parts)
-		} else if given {
-			value, err = r.value(ctx, f, text)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if given {
-			set[f.Name] = value
-		}
+	set, err := record.ParseTexts(t.Fields, func(f record.Field) string { return string(before.Value(f.Name)) },
+		func(name, _ string) (string, bool) {
+			text, given := r.Given[name]
+			return text, given
+		}, func(f record.Field, text string) (any, error) { return r.value(ctx, f, text) })
+	if err != nil {
+		return nil, err
 	}
 	if r.Complete != nil {
 		r.Complete(set, before == nil)
 	}
 	return set, nil
-}
-
-// partsOf returns the texts of the parts of a field that the flags set.
-func (r *Records) partsOf(f record.Field) map[string]string {
-	texts := map[string]string{}
-	for _, part := range f.Parts {
-		if text, given := r.Given[f.Name+"."+part.Name]; given {
-			texts[part.Name] = text
-		}
-	}
-	return texts
 }
 
 func (r *Records) value(ctx context.Context, f record.Field, text string) (any, error) {
@@ -327,7 +307,7 @@ func (r *Records) value(ctx context.Context, f record.Field, text string) (any, 
 		return r.related(ctx, f.Relation, text)
 	case f.Kind == record.Date:
 		if d, err := time.ParseDuration(text); err == nil {
-			return record.FormatTime(time.Now().Add(d)), nil
+			return events.FormatTime(time.Now().Add(d)), nil
 		}
 	}
 	return f.Parse(text, r.Given["time_zone"])

@@ -190,7 +190,7 @@ func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Accoun
 	}
 	set := record.Fields(map[string]any{
 		"channel": in.Channel.ID, "address": in.Address, "place": in.Place, "user": who.ID, "name": shorten(in.Sender, maxNameOfPeer),
-		"group": in.Group, "expires_at": record.FormatTime(time.Now().Add(pairingLife)),
+		"group": in.Group, "expires_at": events.FormatTime(time.Now().Add(pairingLife)),
 	})
 	_, seq, err := h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Pairings, Set: set,
 		New: true, Trusted: true})

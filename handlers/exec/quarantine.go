@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/protected"
 	"pocketcoder/sandbox/wire"
 )
@@ -129,7 +130,7 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRe
 		}
 		about := events.KeepMetadata{
 			Quarantined: events.Quarantined{Item: q.ID, Name: q.Name, Kind: string(q.Kind), Bytes: q.Bytes, Files: q.Files},
-			Exec:        d.Exec, Command: cutCommand(d.Command), Text: q.Text, Cut: q.Cut,
+			Exec:        d.Exec, Command: display.Cut(d.Command, maxKeepCommand), Text: q.Text, Cut: q.Cut,
 		}
 		if d.Private {
 			about.Text, about.Cut = "", q.Cut || q.Text != ""
@@ -143,13 +144,6 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRe
 		})
 	}
 	return list, requests
-}
-
-func cutCommand(command string) string {
-	if len(command) <= maxKeepCommand {
-		return command
-	}
-	return strings.ToValidUTF8(command[:maxKeepCommand], "") + "…"
 }
 
 // keepConsumer is the name of the durable consumer of applyDecisions.

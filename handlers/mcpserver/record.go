@@ -119,7 +119,7 @@ func decide(c record.Change, shown string) error {
 			return err
 		}
 		c.Stamp("approved_by")
-		c.Put("approved_at", record.FormatTime(time.Now()))
+		c.Put("approved_at", events.FormatTime(time.Now()))
 		pinReported(c)
 	}
 	return nil

@@ -19,7 +19,6 @@ import (
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 )
 
@@ -242,7 +241,7 @@ func Connections(ctx context.Context, l *log.Log, server string) (map[string][]C
 		list := slices.DeleteFunc(all[e.Subject.ID], func(c Connection) bool {
 			return c.Host == now.Host && c.Port == now.Port
 		})
-		all[e.Subject.ID] = append(list, Connection{now, record.FormatTime(e.Time)})
+		all[e.Subject.ID] = append(list, Connection{now, events.FormatTime(e.Time)})
 		return nil
 	})
 	return all, err

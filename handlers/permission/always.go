@@ -12,7 +12,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
 )
 
@@ -260,7 +259,7 @@ func (c AllowAlways) check(proposed *ruleProposal) error {
 		return nil
 	}
 	lasts, err := duration("for", c.For)
-	proposed.expires = record.FormatTime(time.Now().Add(lasts))
+	proposed.expires = events.FormatTime(time.Now().Add(lasts))
 	return err
 }
 

@@ -50,7 +50,7 @@ type CardDetail struct{ Name, Value string }
 // Line describes the request on one line.
 func (c Card) Line() string {
 	if c.IsCommand {
-		return "Run " + oneLine(c.Text)
+		return "Run " + display.ShortLine(c.Text, maxLine)
 	}
 	return c.Title
 }
@@ -182,7 +182,7 @@ func (c *Card) change(r CardSource) {
 func (c *Card) use(r CardSource) {
 	subject := r.Subject()
 	c.Text = cmp.Or(subject, onLines(r.Patterns), r.Message, r.Permission)
-	switch name := oneLine(c.Text); r.Permission {
+	switch name := display.ShortLine(c.Text, maxLine); r.Permission {
 	case events.KindRead:
 		c.Title = "Read " + path.Base(name)
 	case events.KindWebfetch:
@@ -263,11 +263,3 @@ func indentedJSON(object string) string {
 
 // maxLine is the longest line, in runes.
 const maxLine = 200
-
-func oneLine(text string) string {
-	line := []rune(strings.Join(strings.Fields(text), " "))
-	if len(line) > maxLine {
-		return string(line[:maxLine-1]) + "…"
-	}
-	return string(line)
-}

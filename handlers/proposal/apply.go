@@ -138,7 +138,7 @@ func (h Proposals) makeChange(ctx context.Context, approved record.StoredRecord[
 	by.Actor = events.ActorSystem
 	set := record.Fields(map[string]any{
 		"name": p.Name, "description": Description(p), "content": p.Content, "proposal": approved.ID,
-		"approved_at": p.Approved, "sealed_at": record.FormatTime(approval.Time),
+		"approved_at": p.Approved, "sealed_at": events.FormatTime(approval.Time),
 		"version":   strconv.FormatUint(approval.Seq, 10),
 		"sealed_by": strings.TrimPrefix(approval.Actor, events.UserActor("")),
 	})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
@@ -120,7 +121,7 @@ func complete(c record.Change) error {
 		return err
 	}
 	if approves {
-		c.Put("approved_at", cmp.Or(c.Set.Text("approved_at"), record.FormatTime(time.Now())))
+		c.Put("approved_at", cmp.Or(c.Set.Text("approved_at"), events.FormatTime(time.Now())))
 		c.Put("effect", Pending)
 	} else if c.Changes("status") && old.Effect != "" {
 		c.Put("effect", "")
@@ -137,7 +138,7 @@ func completeProcedure(c record.Change) error {
 		c.Put("signature", fmt.Sprintf("%x", sha256.Sum256([]byte(c.Set.Text("content")))))
 		if c.ByAccount() {
 			c.Stamp("sealed_by")
-			c.Put("sealed_at", record.FormatTime(time.Now()))
+			c.Put("sealed_at", events.FormatTime(time.Now()))
 		}
 	}
 	return nil

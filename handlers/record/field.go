@@ -90,6 +90,9 @@ func (f Field) PartText(object string) string {
 	return f.Absent
 }
 
+// PartName is the name of a part of the field in a form.
+func (f Field) PartName(part Field) string { return f.Name + "." + part.Name }
+
 // SetParts returns an object with the parts that texts names, as a person wrote them. An empty text removes a part.
 func (f Field) SetParts(object []byte, texts map[string]string) (map[string]any, error) {
 	all := map[string]any{}
@@ -108,6 +111,38 @@ func (f Field) SetParts(object []byte, texts map[string]string) (map[string]any,
 		}
 	}
 	return all, nil
+}
+
+// ParseTexts returns the values of the fields that a person wrote as texts. before returns the value of a field before.
+// written returns the text of a field, or of a part by its PartName, and whether the person wrote one; it also gets the
+// text before. parse returns the value of a whole field.
+func ParseTexts(fields []Field, before func(Field) string, written func(name, before string) (string, bool),
+	parse func(f Field, text string) (any, error)) (map[string]any, error) {
+	set := map[string]any{}
+	for _, f := range fields {
+		old, parts := before(f), map[string]string{}
+		for _, part := range f.Parts {
+			if text, given := written(f.PartName(part), part.PartText(old)); given {
+				parts[part.Name] = text
+			}
+		}
+		text, given := written(f.Name, old)
+		var value any
+		var err error
+		switch {
+		case len(parts) > 0:
+			value, err = f.SetParts([]byte(old), parts)
+		case given:
+			value, err = parse(f, text)
+		default:
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		set[f.Name] = value
+	}
+	return set, nil
 }
 
 // Fault is what is wrong with the value of a field: a code of PocketBase, and a sentence.

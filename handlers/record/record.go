@@ -558,14 +558,6 @@ func canonical(v json.RawMessage) []byte {
 	return b
 }
 
-// FormatTime returns a time as records hold it, "" for the zero time.
-func FormatTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(events.TimeFormat)
-}
-
 // ParseDate reads a date of a record, or one that a client wrote in RFC 3339.
 func ParseDate(s string) (time.Time, error) {
 	if s == "" {

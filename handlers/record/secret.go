@@ -119,7 +119,7 @@ func (h *Records) conceal(t Type, key string, values ...[]byte) error {
 // announce changes the field of a record that changes after its secret, so that a running connection learns of it.
 func (h *Records) announce(ctx context.Context, t Type, by handlers.Command, id string) (uint64, error) {
 	f, _ := t.Field(t.Secret.Changed)
-	value := FormatTime(time.Now())
+	value := events.FormatTime(time.Now())
 	if f.Kind == Text {
 		value = events.NewID()
 	}

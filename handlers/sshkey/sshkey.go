@@ -86,7 +86,7 @@ func (c Use) CarryOut(ctx context.Context, h *record.Records) (uint64, error) {
 		return keys[i].Seq, nil
 	}
 	_, seq, err := h.Save(ctx, record.Save{
-		Command: c.Command, Collection: Collection, Record: c.Key, Set: record.Fields(map[string]any{"last_used": record.FormatTime(now)}),
+		Command: c.Command, Collection: Collection, Record: c.Key, Set: record.Fields(map[string]any{"last_used": events.FormatTime(now)}),
 	})
 	return seq, err
 }

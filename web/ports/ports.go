@@ -112,7 +112,7 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	return portAnswer{
 		Path:    "/api/chats/" + chat + "/ports/" + port + "/" + id + "/",
 		URL:     s.origins.open(s.URL, portAccess{chat: chat, port: number, account: caller.Account, login: login}),
-		Expires: expires.UTC().Format(events.TimeFormat),
+		Expires: events.FormatTime(expires),
 	}, nil
 }
 

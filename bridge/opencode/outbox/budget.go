@@ -166,8 +166,31 @@ func untilTomorrow(now time.Time) time.Duration {
 	return now.UTC().Truncate(day).Add(day + time.Millisecond).Sub(now)
 }
 
-// checkBudgets reports whether a budget holds back a message that was never sent, and records the reason.
-func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage) (isHeld bool, err error) {
+// errHeld means that a budget holds back a message. errUnknownBudgets means that the budgets could not be read.
+var errHeld, errUnknownBudgets = errors.New("a budget holds the message back"), errors.New("check budgets")
+
+// checkBudgets returns errHeld if a budget holds back a message that was never sent. It then records the reason for all
+// messages of its chat, because one that was written after a denial asks for more again.
+func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage,
+	all []projections.PendingMessage) error {
+	held, err := o.hold(ctx, m)
+	for _, other := range all {
+		if held && err == nil && other.ID != m.ID {
+			_, err = o.hold(ctx, other)
+		}
+	}
+	switch {
+	case err != nil:
+		o.Logger.Warn("check budgets", "chat", m.Chat, "message", m.ID, "err", err)
+		return errUnknownBudgets
+	case held:
+		return errHeld
+	}
+	return nil
+}
+
+// hold reports whether a budget holds back a message, and records the reason.
+func (o *Outbox) hold(ctx context.Context, m projections.PendingMessage) (isHeld bool, err error) {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})

@@ -26,25 +26,33 @@ import (
 // one turn at a time. At most MaxTurns run across all chats, and one account gets at most three quarters of them. A
 // steered message waits for no turn of its chat. Messages that wait for a person are left out.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
-	seen, woken := s.Model.Seq(), s.Model.Woken()
+	seen := s.Model.Seq()
 	waiting, err := s.Model.PendingMessages(ctx)
 	waiting = slices.DeleteFunc(waiting, func(m projections.PendingMessage) bool {
 		return m.Engine != s.Engine || m.WaitsForPerson()
 	})
-	budgets := s.budgetsOf(waiting, woken)
+	next := map[string][]projections.PendingMessage{} // that may begin a turn, by chat
+	for _, m := range waiting {
+		if m.Free && m.EngineMessage == "" {
+			next[m.Chat] = append(next[m.Chat], m)
+		}
+	}
 	for _, m := range waiting {
 		open = append(open, effect{Key: "message/" + m.ID, Target: m.Chat, Of: work{kind: messageKind, seq: m.Position,
-			message: &m, budgets: budgets[m.ID],
-			try: func(ctx context.Context, tried int) error { return s.deliver(ctx, m, seen, tried) }}})
+			message: &m, try: func(ctx context.Context, tried int) error {
+				return s.deliver(ctx, m, next[m.Chat], seen, tried)
+			}}})
 	}
 	return open, err
 }
 
-// deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message
-// before it sends the message, so OpenCode recognizes a message that is sent again after a crash. It sends nothing if
-// OpenCode has reported the message already, or if the chat was deleted. It returns errChanged if a person has changed
-// the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
-func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, seen uint64, earlierTries int) error {
+// deliver tries to send a message, and records the result unless another try may help. next are the messages of its
+// chat that a budget holds back too. deliver appends the ids of a message before it sends the message, so OpenCode
+// recognizes a message that is sent again after a crash. It sends nothing if OpenCode has reported the message already,
+// or if the chat was deleted. It returns errHeld if a budget holds back a new message, errChanged if a person has
+// changed the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
+func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, next []projections.PendingMessage,
+	seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
 	if err != nil || row.Removed {
 		return err
@@ -57,6 +65,9 @@ func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, seen
 		}
 		if found {
 			return o.recordSent(ctx, m, reported)
+		}
+		if err := o.checkBudgets(ctx, m, next); err != nil {
+			return err
 		}
 	}
 	ids, err := o.sendAnywhere(ctx, m, seen)

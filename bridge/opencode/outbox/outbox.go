@@ -9,8 +9,8 @@
 //   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the
 //     tries of RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in
 //     OpenCode.
-//   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
-//     Then accounts take turns, and so do the chats of each account.
+//   - One effect of a chat is tried at a time, and a reply beside a message. Chats do not wait for each other, unless
+//     MaxTurns turns are running. Then accounts take turns, and so do the chats of each account.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They
 //     are appended on the condition that the queue is as it was when the message was chosen. After message.sending the
 //     message cannot be changed.
@@ -23,7 +23,8 @@
 //	message                 the running turn, earlier messages of the queue, aborts, earlier reverts, forks and omissions
 //	steered message         a message that is being sent, aborts, earlier reverts, forks and omissions
 //	revert, fork, omission  earlier aborts, reverts, forks and omissions
-//	abort, reply            only the effect of its chat that is being tried
+//	abort                   only the effect of its chat that is being tried
+//	reply                   the same, but not for a message
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the
 // prompt that resumes a turn are commands of handlers. It appends the progress of effects (a message is held back, a

@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -21,8 +20,6 @@ type work struct {
 	seq     int64                       // of the event that asked for it
 	from    string                      // of a fork: the chat that is copied
 	message *projections.PendingMessage // of a message
-	budgets budgetState                 // of a message
-	isCheck bool                        // of a message: the try checks its budgets
 	try     func(ctx context.Context, tried int) error
 }
 
@@ -33,15 +30,8 @@ const (
 	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for a free turn
 	commandKind                   // a revert, a fork or an omission waits for the earlier commands of its chats
 	abortKind                     // waits only for the effect of its chat that is being tried
-	replyKind                     // the same
+	replyKind                     // the same, but not for a message
 )
-
-// budgetState says what the last check of the budgets means for a message.
-type budgetState struct {
-	held     bool // a budget holds the message back
-	checked  bool // the check is valid and lets the message begin a turn
-	mayCheck bool // another check can have another result
-}
 
 // planner is the state of plan.
 type planner struct {
@@ -49,24 +39,20 @@ type planner struct {
 	maxTurns int            // 0 is no limit
 	now      time.Time
 	chats    map[string]*chatEffects
-	busy     map[string]bool   // chats with an effect under way
-	checking map[string]bool   // chats with a budget check under way, which changes nothing in OpenCode
-	sending  map[string]string // owners of the chats with a message under way, by chat
-	next     []string          // owners of chats that wait only for a budget check: each reserves a turn
+	busy     map[string]bool   // chats with an effect under way that is no message
+	sending  map[string]bool   // chats with a message under way
+	starting map[string]string // owners of the chats with a message under way that begins a turn, by chat
 }
 
-// plan returns the open effects that are tried now, at most one of each chat, and budget checks. Replies come after the
-// others of a chat. turns has the number of running turns of each account; all accounts together may have maxTurns. The
-// plan depends on these arguments alone.
+// plan returns the open effects that are tried now: at most one of each chat, and a reply beside a message, because the
+// check of the budgets before the message can take long. Replies come after the others of a chat. turns has the number
+// of running turns of each account; all accounts together may have maxTurns. The plan depends on these arguments alone.
 func plan(open, running []effect, turns map[string]int, maxTurns int, now time.Time) (due []effect) {
 	takeTurns(open, now)
 	p := &planner{turns: turns, maxTurns: maxTurns, now: now, chats: effectsByChat(open), busy: map[string]bool{},
-		checking: map[string]bool{}, sending: map[string]string{}}
+		sending: map[string]bool{}, starting: map[string]string{}}
 	for _, e := range running {
 		p.start(e)
-		if e.Of.kind == messageKind && e.Of.message.Free && !e.Of.isCheck {
-			p.sending[e.Target] = e.Of.message.ChatUser
-		}
 	}
 	isLater := map[string]bool{} // chats with an earlier open message
 	for _, replies := range []bool{false, true} {
@@ -74,14 +60,11 @@ func plan(open, running []effect, turns map[string]int, maxTurns int, now time.T
 			if (e.Of.kind == replyKind) != replies {
 				continue
 			}
-			if p.mayTry(&e, isLater[e.Target]) {
+			if p.mayTry(e, isLater[e.Target]) {
 				due = append(due, e)
 				p.start(e)
 			}
 			if e.Of.kind == messageKind {
-				if !isLater[e.Target] && p.isNext(e) {
-					p.next = append(p.next, e.Of.message.ChatUser)
-				}
 				isLater[e.Target] = true
 			}
 		}
@@ -90,31 +73,33 @@ func plan(open, running []effect, turns map[string]int, maxTurns int, now time.T
 }
 
 func (p *planner) start(e effect) {
-	if e.Of.isCheck {
-		p.checking[e.Target] = true
-	} else {
+	if e.Of.kind != messageKind {
 		p.busy[e.Target] = true
+		return
+	}
+	if p.sending[e.Target] = true; e.Of.message.Free {
+		p.starting[e.Target] = e.Of.message.ChatUser
 	}
 }
 
 // mayTry reports whether an effect may be tried now. isLater is true for a message behind another one of its chat.
-func (p *planner) mayTry(e *effect, isLater bool) bool {
-	if p.busy[e.Target] || e.Succeeded || p.now.Before(e.After) {
+func (p *planner) mayTry(e effect, isLater bool) bool {
+	if p.busy[e.Target] || p.sending[e.Target] && e.Of.kind != replyKind || e.Succeeded || p.now.Before(e.After) {
 		return false
 	}
 	switch e.Of.kind {
 	case messageKind:
-		return !p.checking[e.Target] && !p.chats[e.Target].waits(*e) && p.mayStart(e, isLater)
+		return !p.chats[e.Target].waits(e) && p.mayStart(e, isLater)
 	case commandKind:
-		return !p.chats[e.Target].waits(*e) && !p.chats[e.Of.from].waits(*e)
+		return !p.chats[e.Target].waits(e) && !p.chats[e.Of.from].waits(e)
 	}
 	return true
 }
 
 // takeTurns orders the messages among effects in log order. Accounts take turns, and so do the chats of an account: the
 // one that began a turn least recently comes first. Messages that cannot begin a turn now come last, so that they
-// do not take the turn of another chat of their account. The messages of a chat keep their order. Apart from budgets
-// and failed tries, the order follows from the log alone.
+// do not take the turn of another chat of their account. The messages of a chat keep their order. Apart from
+// tries that failed or that a budget held back, the order follows from the log alone.
 func takeTurns(open []effect, now time.Time) {
 	var places []int // of messages in open
 	type entry struct {
@@ -129,7 +114,7 @@ func takeTurns(open []effect, now time.Time) {
 			continue
 		}
 		places = append(places, i)
-		if seen[e.Target] || !e.Of.message.Free || e.Of.budgets.held || now.Before(e.After) {
+		if seen[e.Target] || !e.Of.message.Free || now.Before(e.After) {
 			rest = append(rest, e)
 		} else {
 			next = append(next, entry{effect: e})
@@ -195,42 +180,19 @@ func (c *chatEffects) waits(e effect) bool {
 	return c.command != 0 && c.command < seq
 }
 
-// mayStart reports whether a message may be tried. A new message needs a valid check of the budgets before it is sent.
-// Without one, the try is that check. An abort is meant for the running turn, so a new message waits for it. A message
-// that steers joins the running turn; one message of a chat is under way at a time.
-func (p *planner) mayStart(e *effect, isLater bool) bool {
+// mayStart reports whether a message may be tried. An abort is meant for the running turn, so a new message waits for
+// it. A message that steers joins the running turn; one message of a chat is under way at a time.
+func (p *planner) mayStart(e effect, isLater bool) bool {
 	m, c := e.Of.message, p.chats[e.Target]
 	steers := m.Delivery == events.DeliverySteer && (c.sending == "" || c.sending == m.ID)
-	if !m.Free && !steers {
+	if isNew := m.EngineMessage == ""; !m.Free && !steers || isNew && c.aborting {
 		return false
 	}
-	if isNew := m.EngineMessage == ""; isNew {
-		if c.aborting {
-			return false
-		}
-		if !e.Of.budgets.checked {
-			e.Of.isCheck = true
-			return e.Of.budgets.mayCheck
-		}
-	}
-	if m.Free {
-		if isLater && !steers || !p.mayRun(m.ChatUser) {
-			return false
-		}
-		p.sending[e.Target] = m.ChatUser
+	if m.Free && (isLater && !steers || !p.mayRun(m.ChatUser)) {
+		return false
 	}
 	c.sending = m.ID
 	return true
-}
-
-// isNext reports whether the first message of a chat waits for a check of the budgets alone. Messages behind it must
-// not take its turn meanwhile, since otherwise the fastest check would decide which account is next.
-func (p *planner) isNext(e effect) bool {
-	m, c := e.Of.message, p.chats[e.Target]
-	_, isSending := p.sending[e.Target]
-	isWaiting := p.busy[e.Target] || p.checking[e.Target] || !e.Of.budgets.checked
-	return m.Free && m.EngineMessage == "" && !e.Of.budgets.held && !e.Succeeded && !p.now.Before(e.After) &&
-		!c.aborting && !c.waits(e) && !isSending && isWaiting && p.mayRun(m.ChatUser)
 }
 
 // mayRun reports whether a chat of an account may begin a turn. One account gets at most three quarters of maxTurns,
@@ -239,12 +201,11 @@ func (p *planner) mayRun(user string) bool {
 	if p.maxTurns <= 0 {
 		return true
 	}
-	begun := slices.Concat(slices.Collect(maps.Values(p.sending)), p.next)
-	all, own := len(begun), p.turns[user]
+	all, own := len(p.starting), p.turns[user]
 	for _, n := range p.turns {
 		all += n
 	}
-	for _, owner := range begun {
+	for _, owner := range p.starting {
 		if owner == user {
 			own++
 		}

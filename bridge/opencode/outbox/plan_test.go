@@ -24,7 +24,7 @@ func do(text string, change ...of) effect {
 	switch words[0] {
 	case "message":
 		e.Of.message = &projections.PendingMessage{Free: true, ChatUser: words[2]}
-		e.Of.message.ID, e.Of.budgets.checked = text, true
+		e.Of.message.ID = text
 	case "revert":
 		e.Of.kind = commandKind
 	case "fork":
@@ -40,15 +40,12 @@ func do(text string, change ...of) effect {
 	return e
 }
 
-func unchecked(e *effect) { e.Of.budgets = budgetState{mayCheck: true} }
-func held(e *effect)      { e.Of.budgets = budgetState{held: true} }
 func inTurn(e *effect)    { e.Of.message.Free = false } // a turn of the chat runs
 func steered(e *effect)   { e.Of.message.Delivery = events.DeliverySteer }
 func sent(e *effect)      { e.Of.message.EngineMessage = "msg_1" } // it is tried again
 func moved(e *effect)     { e.Of.message.First = 100 }             // up in its queue
-func waiting(e *effect)   { e.After = now.Add(time.Second) }       // for its next try
+func waiting(e *effect)   { e.After = now.Add(time.Second) }       // for its next try, or for a budget
 func succeeded(e *effect) { e.Succeeded = true }
-func checking(e *effect)  { e.Of.isCheck = true }
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
@@ -57,7 +54,7 @@ func TestPlan(t *testing.T) {
 		open, running list
 		turns         map[string]int
 		max           int
-		due           string // the keys, with "check " before a check of the budgets
+		due           string // the keys
 	}{
 		"nothing is open":                {},
 		"one effect of a chat at a time": {open: list{do("revert a"), do("reply a"), do("reply b")}, due: "revert a, reply b"},
@@ -89,8 +86,6 @@ func TestPlan(t *testing.T) {
 
 		"no turn is free":                   {open: list{do("message a u")}, turns: map[string]int{"v": 2}, max: 2},
 		"a message on its way takes a turn": {open: list{do("message a u")}, running: list{do("message b v")}, max: 1},
-		"a check takes no turn": {open: list{do("message a u")}, running: list{do("message b v", checking)}, max: 1,
-			due: "message a u"},
 		"an account leaves a quarter to others": {open: list{do("message a u"), do("message b v")},
 			turns: map[string]int{"u": 6}, max: 8, due: "message b v"},
 		"chats without an owner have no share": {open: list{do("message a u")}, turns: map[string]int{"u": 3},
@@ -98,20 +93,14 @@ func TestPlan(t *testing.T) {
 		"accounts take turns": {open: list{do("message a u"), do("message b u"), do("message c v")}, max: 2,
 			due: "message a u, message c v"},
 
-		"budgets are checked first":       {open: list{do("message a u", unchecked)}, due: "check message a u"},
-		"the result of a check may stand": {open: list{do("message a u", held)}},
-		"a reply does not wait for a check": {open: list{do("message a u", unchecked), do("reply a")},
-			running: list{do("message a u", checking)}, due: "reply a"},
-		"nor for one that begins": {open: list{do("message a u", unchecked), do("reply a")},
-			due: "check message a u, reply a"},
-		"a message waits for its check": {open: list{do("message a u")}, running: list{do("message a u", checking)}},
-		"a message that is checked next keeps its turn": {open: list{do("message a u", unchecked), do("message b v")}, max: 1,
-			due: "check message a u"},
-		"and while it is checked": {open: list{do("message a u", unchecked), do("message b v")}, max: 1,
-			running: list{do("message a u", checking)}},
-		"a message that a budget holds back takes no turn": {open: list{do("message a u", held), do("message b v")}, max: 1,
+		"a reply does not wait for a message": {open: list{do("message a u"), do("reply a")},
+			running: list{do("message a u")}, due: "reply a"},
+		"nor for one that begins":      {open: list{do("message a u"), do("reply a")}, due: "message a u, reply a"},
+		"an abort waits for a message": {open: list{do("abort a")}, running: list{do("message a u")}},
+		"a message waits for a reply":  {open: list{do("message a u")}, running: list{do("reply a")}},
+		"a message that is held back takes no turn": {open: list{do("message a u", waiting), do("message b v")}, max: 1,
 			due: "message b v"},
-		"nor does one that waits for its next try": {open: list{do("message a u", waiting), do("message b u")}, max: 1,
+		"not even of its account": {open: list{do("message a u", waiting), do("message b u")}, max: 1,
 			due: "message b u"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,9 +109,6 @@ func TestPlan(t *testing.T) {
 			}
 			var due []string
 			for _, e := range plan(c.open, c.running, c.turns, c.max, now) {
-				if e.Of.isCheck {
-					e.Key = "check " + e.Key
-				}
 				due = append(due, e.Key)
 			}
 			slices.Sort(due)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"pocketcoder/bridge/opencode/snapshots"
@@ -38,27 +37,11 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 type schedule struct {
 	*Outbox
 	turns map[string]int // running turns, by account
-	day   string
-
-	mu     sync.Mutex
-	checks map[string]budgetCheck // by message
 }
-
-// budgetCheck is the result of a check of the budgets for a message.
-type budgetCheck struct {
-	held  bool // a budget holds the message back
-	at    time.Time
-	woken uint64 // the value of Model.Woken before the check
-}
-
-// checkValidity is how long a budget check that holds nothing back stays valid, even if the read model has changed
-// since.
-const checkValidity = time.Second
 
 // openEffects lists the open effects in log order. It reads the commands last, so that the list has each command
 // before a listed message.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, next time.Duration, err error) {
-	now := time.Now()
 	known := map[string]bool{}
 	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.commands} {
 		effects, err := list(ctx)
@@ -74,52 +57,21 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, next time.Du
 	}
 	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.Of.seq, b.Of.seq) })
 	s.turns, err = s.Model.CountRunningTurns(ctx, s.Engine)
-	return open, untilTomorrow(now), err
+	return open, untilTomorrow(time.Now()), err
 }
 
-// budgetsOf returns the budget states of messages. It drops the checks of other messages, and all checks on a new day,
-// because daily budgets start from zero then. woken is the value of Model.Woken before the messages were listed.
-func (s *schedule) budgetsOf(messages []projections.PendingMessage, woken uint64) map[string]budgetState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if day := now.UTC().Format(time.DateOnly); day != s.day {
-		s.checks, s.day = nil, day
-	}
-	states, checks := map[string]budgetState{}, map[string]budgetCheck{}
-	for _, m := range messages {
-		c, known := s.checks[m.ID]
-		isCurrent := known && c.woken == woken
-		states[m.ID] = budgetState{held: c.held, mayCheck: !isCurrent,
-			checked: known && !c.held && (isCurrent || now.Sub(c.at) < checkValidity)}
-		if known {
-			checks[m.ID] = c
-		}
-	}
-	s.checks = checks
-	return states
-}
-
-// try tries an effect. Two results do not count as a failed try: a check of the budgets sends no message, and the log
-// or OpenCode may not answer at present.
+// try tries an effect. The results of a message that is not sent now do not count as a failed try: a budget holds it
+// back, or the log or OpenCode does not answer at present.
 func (s *schedule) try(ctx context.Context, e effect) error {
 	if err := s.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
-	if e.Of.isCheck {
-		woken := s.Model.Woken()
-		held, err := s.checkBudgets(ctx, *e.Of.message)
-		if err != nil {
-			s.Logger.Warn("check budgets", "chat", e.Target, "message", e.Of.message.ID, "err", err)
-			return outbox.Again{Err: err, After: s.Pause}
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.checks[e.Of.message.ID] = budgetCheck{held, time.Now(), woken}
-		return outbox.Again{}
-	}
 	err := e.Of.try(ctx, e.Tried)
 	switch {
+	case errors.Is(err, errHeld):
+		return outbox.Again{Err: err, After: untilTomorrow(time.Now()), OrWoken: true}
+	case errors.Is(err, errUnknownBudgets):
+		return outbox.Again{Err: err, After: s.Pause}
 	case errors.Is(err, errChanged): // the queue is listed again
 		return outbox.Again{Err: err}
 	case e.Of.kind == messageKind && isUnavailable(err):

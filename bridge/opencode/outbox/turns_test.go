@@ -30,8 +30,7 @@ func (q *queues) open() (open []effect) {
 			m := &projections.PendingMessage{ChatUser: q.owners[chat], Free: !q.running[chat], ChatStarted: q.chatStarted[chat],
 				UserStarted: q.userStarted[q.owners[chat]], Message: projections.Message{Chat: chat, Position: int64(p)}}
 			m.ID, m.First = fmt.Sprint(p), int64(p)
-			open = append(open, effect{Key: m.ID, Target: chat, Of: work{kind: messageKind, seq: int64(p), message: m,
-				budgets: budgetState{checked: true}}})
+			open = append(open, effect{Key: m.ID, Target: chat, Of: work{kind: messageKind, seq: int64(p), message: m}})
 		}
 	}
 	slices.SortFunc(open, func(a, b effect) int { return int(a.Of.seq - b.Of.seq) })

@@ -78,11 +78,7 @@ func Clean(text string) string {
 
 // OneLine makes a text one safe line of at most most runes.
 func OneLine(text string, most int) string {
-	line := []rune(Exact(strings.Join(strings.Fields(text), " ")))
-	if len(line) > most {
-		line = append(line[:most-1], '…')
-	}
-	return string(line)
+	return ShortLine(Exact(strings.Join(strings.Fields(text), " ")), most)
 }
 
 // FirstLines gives the first lines of a text, and says how many there are more.

@@ -257,3 +257,20 @@ func withoutName(lines []DiffLine) []DiffLine {
 	}
 	return lines
 }
+
+// Cut returns a text, or its first bytes with "…" if it has more than most bytes.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// ShortLine returns a text as one line of at most most runes, which may be invisible.
+func ShortLine(text string, most int) string {
+	line := []rune(strings.Join(strings.Fields(text), " "))
+	if len(line) > most {
+		line = append(line[:most-1], '…')
+	}
+	return string(line)
+}

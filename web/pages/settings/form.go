@@ -40,15 +40,12 @@ func (v view) inputsOf(id string, value func(record.Field) string) (all []input)
 		}
 		for _, part := range f.Parts {
 			shown := part
-			shown.Name, shown.Label = partName(f, part), f.Title()+": "+part.Title()
+			shown.Name, shown.Label = f.PartName(part), f.Title()+": "+part.Title()
 			all = append(all, v.inputOf(id, shown, part.PartText(text)))
 		}
 	}
 	return all
 }
-
-// partName is the name of a part of a field in a form.
-func partName(f, part record.Field) string { return f.Name + "." + part.Name }
 
 func (v view) inputOf(id string, f record.Field, value string) input {
 	in := input{Field: f, id: id + "-" + f.Name, value: value, sendsShown: id != newRecord && f.Kind != record.Secret}
@@ -86,32 +83,9 @@ func (v view) newInputs() []input {
 // the record.
 func (s Settings) fieldsIn(r *http.Request, collection string, now func(record.Field) string) (map[string]any, error) {
 	form, _ := s.Records.Collections.FormOf(collection)
-	fields := map[string]any{}
-	for _, f := range form.Fields {
-		before := now(f)
-		parts := map[string]string{}
-		for _, part := range f.Parts {
-			if text, changed := changedText(r, partName(f, part), part.PartText(before)); changed {
-				parts[part.Name] = text
-			}
-		}
-		text, changed := changedText(r, f.Name, before)
-		var value any
-		var err error
-		switch {
-		case len(parts) > 0:
-			value, err = f.SetParts([]byte(before), parts)
-		case changed:
-			value, err = f.Parse(text, r.PostFormValue("time_zone"))
-		default:
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		fields[f.Name] = value
-	}
-	return fields, nil
+	return record.ParseTexts(form.Fields, now, func(name, before string) (string, bool) {
+		return changedText(r, name, before)
+	}, func(f record.Field, text string) (any, error) { return f.Parse(text, r.PostFormValue("time_zone")) })
 }
 
 // changedText returns a text of a form, and whether it differs from the text that the form showed, by default before.
