@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// PermissionAsk is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests. It
+// PermissionRequest is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests. It
 // has only the fields that PocketCoder reads.
-type PermissionAsk struct {
+type PermissionRequest struct {
 	ID         string          `json:"id"` // per_…
 	SessionID  string          `json:"sessionID"`
 	Permission string          `json:"permission"` // bash, edit, …
@@ -24,7 +24,7 @@ type PermissionAsk struct {
 
 // NamesOnlyTool reports whether the request is for a tool of PocketCoder or of an MCP server. Such a request has no
 // arguments.
-func (a PermissionAsk) NamesOnlyTool() bool { return strings.HasPrefix(a.Permission, OwnTools) }
+func (a PermissionRequest) NamesOnlyTool() bool { return strings.HasPrefix(a.Permission, OwnTools) }
 
 // Call names the tool call of a permission request or a question.
 type Call struct {
@@ -41,9 +41,9 @@ const (
 	QuestionRejected  = "question.rejected"
 )
 
-// PermissionAskOf returns the request that an event makes. direct reports whether the request was made over our API,
+// PermissionRequestOf returns the request that an event makes. direct reports whether the request was made over our API,
 // not by OpenCode.
-func PermissionAskOf(e Event) (ask PermissionAsk, direct bool, err error) {
+func PermissionRequestOf(e Event) (ask PermissionRequest, direct bool, err error) {
 	d, err := Decode(e)
 	if err != nil {
 		return ask, false, err
@@ -56,8 +56,8 @@ func PermissionAskOf(e Event) (ask PermissionAsk, direct bool, err error) {
 }
 
 // Ask returns a request that was made over the API in the form of OpenCode's requests.
-func (d PermissionRequested) Ask() PermissionAsk {
-	return PermissionAsk{
+func (d PermissionRequested) Ask() PermissionRequest {
+	return PermissionRequest{
 		ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: d.Patterns, Metadata: d.Metadata,
 		Tool: Call{MessageID: d.MessageID, CallID: d.Call},
 	}
@@ -84,13 +84,13 @@ type PermissionMetadata struct {
 }
 
 // About decodes the metadata of a request.
-func (a PermissionAsk) About() (m PermissionMetadata) {
+func (a PermissionRequest) About() (m PermissionMetadata) {
 	_ = json.Unmarshal(a.Metadata, &m) // the policy asks a person about a request that lacks what it needs
 	return m
 }
 
 // Keep decodes the metadata of a request of type keep.
-func (a PermissionAsk) Keep() (m KeepMetadata) {
+func (a PermissionRequest) Keep() (m KeepMetadata) {
 	_ = json.Unmarshal(a.Metadata, &m) // the sandbox wrote it
 	return m
 }
@@ -110,7 +110,7 @@ func (m PermissionMetadata) Patched() (paths []string) {
 }
 
 // Command returns the command of a bash request, "" for others.
-func (a PermissionAsk) Command() string {
+func (a PermissionRequest) Command() string {
 	if a.Permission != KindBash {
 		return ""
 	}
@@ -119,7 +119,7 @@ func (a PermissionAsk) Command() string {
 
 // Subject returns the command, the file or the address that a request is about. It returns "" if only the patterns say
 // it.
-func (a PermissionAsk) Subject() string {
+func (a PermissionRequest) Subject() string {
 	about := a.About()
 	switch kind := RequestKinds[a.Permission]; {
 	case kind.About == AboutCommand:
@@ -133,10 +133,10 @@ func (a PermissionAsk) Subject() string {
 }
 
 // Text returns what a request is about: the subject, or else the patterns.
-func (a PermissionAsk) Text() string { return cmp.Or(a.Subject(), strings.Join(a.Patterns, " ")) }
+func (a PermissionRequest) Text() string { return cmp.Or(a.Subject(), strings.Join(a.Patterns, " ")) }
 
 // Line describes a request in one line: its kind, and what it is about.
-func (a PermissionAsk) Line() string {
+func (a PermissionRequest) Line() string {
 	text := a.Text()
 	if a.Permission == KindTask {
 		text = cmp.Or(a.About().Description, text)
@@ -149,7 +149,7 @@ func (a PermissionAsk) Line() string {
 
 // ContentHash returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has
 // the same.
-func (a PermissionAsk) ContentHash() string {
+func (a PermissionRequest) ContentHash() string {
 	patterns, _ := json.Marshal(a.Patterns)
 	var metadata bytes.Buffer
 	if json.Compact(&metadata, a.Metadata) != nil {
@@ -160,7 +160,7 @@ func (a PermissionAsk) ContentHash() string {
 }
 
 // Redacted reports whether the log holds [redacted] in place of a part of the request.
-func (a PermissionAsk) Redacted() bool {
+func (a PermissionRequest) Redacted() bool {
 	texts := append([]string{string(a.Metadata), a.ID, a.SessionID, a.Permission, a.Tool.MessageID, a.Tool.CallID},
 		a.Patterns...)
 	return strings.Contains(strings.Join(texts, "\n"), Redacted)

@@ -73,7 +73,7 @@ var filled = []Data{
 		Contents: []FileContent{{Path: "/w/a", Text: "echo <a>\n"}},
 	},
 	PermissionDecided{
-		Permission: "per_2", Decision: Authorized, Reason: "fine", RuleRef: RuleRef{"bash: ls", "tool_permissions/r1", 7}, Grant: "per_1", Cwd: "/w", Edited: "ls -1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Permission: "per_2", Decision: Authorized, Reason: "fine", RuleRef: RuleRef{"bash: ls", "tool_permissions/r1", 7}, ApprovalOf: "per_1", Cwd: "/w", Edited: "ls -1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Client:  Client{Address: "192.0.2.1", Device: "Phone/1"},
 		Session: "ses_1", Call: "call_1", Type: "bash", Command: "ls && echo '<>'", Request: "00ff", Hosts: []string{"example.org:443"},
 		Files: []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},

@@ -37,16 +37,16 @@ type PermissionDecided struct {
 	Permission string   `json:"permission"` // OpenCode's per_… id
 	Decision   Decision `json:"decision"`
 	// why: a person's words, shown to the model with a denial, or the policy's
-	Reason  string    `json:"reason,omitempty"`
-	RuleRef           // that decided, when the policy did
-	Grant   string    `json:"grant,omitempty"` // the interrupted request whose approval this decision uses
-	Session string    `json:"session"`
-	Call    string    `json:"call,omitempty"`
-	Type    string    `json:"type"`              // bash, edit, …
-	Command string    `json:"command,omitempty"` // exact bytes, for bash
-	Cwd     string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
-	Edited  string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
-	Expires time.Time `json:"expires,omitzero"`  // it allows nothing after that
+	Reason     string    `json:"reason,omitempty"`
+	RuleRef              // that decided, when the policy did
+	ApprovalOf string    `json:"grant,omitempty"` // the interrupted request whose approval this decision uses
+	Session    string    `json:"session"`
+	Call       string    `json:"call,omitempty"`
+	Type       string    `json:"type"`              // bash, edit, …
+	Command    string    `json:"command,omitempty"` // exact bytes, for bash
+	Cwd        string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
+	Edited     string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
+	Expires    time.Time `json:"expires,omitzero"`  // it allows nothing after that
 	// SHA-256 of type, patterns and metadata: the same request asked again has the same
 	Request string `json:"request"`
 	Client  Client `json:"client,omitzero"` // with which a person decided

@@ -26,11 +26,12 @@ type Fold[S State] struct {
 	state   S
 	filters []string
 	folded  *log.Position
-	begin   Begin // nil once its events are folded
+	begin   Snapshot // nil once its events are folded
 }
 
-// Begin returns the past events that a state needs, in any order, and the sequence up to which it has looked for them.
-type Begin func(context.Context, *log.Log) (needed []events.Event, through uint64, err error)
+// Snapshot returns the past events that a state needs, in any order, and the sequence up to which it has looked for
+// them.
+type Snapshot func(context.Context, *log.Log) (needed []events.Event, through uint64, err error)
 
 // NewFold returns a fold of the events that match one of the filters into s.
 func NewFold[S State](s S, filters ...string) *Fold[S] {
@@ -39,14 +40,14 @@ func NewFold[S State](s S, filters ...string) *Fold[S] {
 
 // NewFoldFrom is NewFold for a state that needs few of the matching events. Of the past it reads only the events that
 // begin returns.
-func NewFoldFrom[S State](s S, begin Begin, filter string) *Fold[S] {
+func NewFoldFrom[S State](s S, begin Snapshot, filter string) *Fold[S] {
 	f := NewFold(s, filter)
 	f.begin = begin
 	return f
 }
 
-// Only is the Begin of a state that needs only the events that match one of the filters.
-func Only(filters ...string) Begin {
+// Only is the Snapshot of a state that needs only the events that match one of the filters.
+func Only(filters ...string) Snapshot {
 	return func(ctx context.Context, l *log.Log) ([]events.Event, uint64, error) {
 		return Collect(ctx, l, log.Start(filters...))
 	}
@@ -95,13 +96,13 @@ func pauseBefore(ctx context.Context, try int) error {
 // maxTries is how often a command is decided again because another writer was first.
 const maxTries = 7
 
-// CarryOut executes a command: it folds new events, calls decide, and appends the decided events as one batch at the
+// Execute executes a command: it folds new events, calls decide, and appends the decided events as one batch at the
 // expected sequences. After a conflict it tries again, up to maxTries times, and then refuses the command.
 //
 // The append expects that no new event matches the guarded filters. These are filters of the fold, at most one for each
-// decided event; the default is the first filter. If decide returns no event, the command changes nothing, and CarryOut
-// returns the seq of decide. In a transaction CarryOut appends nothing; it returns the seq of decide, 0 with events.
-func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
+// decided event; the default is the first filter. If decide returns no event, the command changes nothing, and Execute
+// returns the seq of decide. In a transaction Execute appends nothing; it returns the seq of decide, 0 with events.
+func (f *Fold[S]) Execute(ctx context.Context, l *log.Log, c Command,
 	decide func(S) (all []events.Event, seq uint64, err error), guarded ...string) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,11 +138,11 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 
 const tooBusy = "The state changed %d times while this was decided. Try again."
 
-// CarryOutOne is CarryOut for a command on a chat with at most one event. If decide returns nil as the event, the
+// ExecuteOne is Execute for a command on a chat with at most one event. If decide returns nil as the event, the
 // command was carried out before, at seq.
-func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Command,
+func (f *Fold[S]) ExecuteOne(ctx context.Context, l *log.Log, chat string, c Command,
 	decide func(S) (d events.Data, seq uint64, err error), guarded ...string) (uint64, error) {
-	return f.CarryOut(ctx, l, c, func(s S) ([]events.Event, uint64, error) {
+	return f.Execute(ctx, l, c, func(s S) ([]events.Event, uint64, error) {
 		d, seq, err := decide(s)
 		if err != nil || d == nil {
 			return nil, seq, err

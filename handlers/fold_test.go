@@ -60,7 +60,7 @@ func TestWritersOfSeveralProcessesAllDecideInTheEnd(t *testing.T) {
 		f := handlers.NewFold(&counted{}, events.ChatFilter("chat1")) // one for each process
 		go func() {
 			<-begin
-			_, err := f.CarryOut(t.Context(), l, handlers.Command{}, func(*counted) ([]events.Event, uint64, error) {
+			_, err := f.Execute(t.Context(), l, handlers.Command{}, func(*counted) ([]events.Event, uint64, error) {
 				e, err := events.New("chat1", events.ActorPolicy, events.TurnLost{Session: "ses_1"})
 				return []events.Event{e}, 0, err
 			})

@@ -40,7 +40,7 @@ func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
 	use := func() uint64 {
 		t.Helper()
 		seq, err := sshkey.Use{Command: handlers.Command{Actor: handlerstest.Alice},
-			Key: id}.CarryOut(t.Context(), h.Records)
+			Key: id}.Execute(t.Context(), h.Records)
 		is.NoErr(err)
 		return seq
 	}
@@ -56,6 +56,6 @@ func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
 	is.True(registered().LastUsed > "2026-01-02 03:04:05.000Z")
 	is.Equal(registered().Fingerprint[:7], "SHA256:")
 	_, err = sshkey.Use{Command: handlers.Command{Actor: handlerstest.Alice},
-		Key: "nothing"}.CarryOut(t.Context(), h.Records)
+		Key: "nothing"}.Execute(t.Context(), h.Records)
 	is.True(err != nil)
 }

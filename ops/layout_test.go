@@ -51,7 +51,7 @@ var borders = []border{
 		because: "rules are evaluated without I/O, so they can be tried on any command"},
 	{from: "sandbox/...", to: "events/... projections/... handlers/... bridge/... web/... ops/... cmd/...",
 		because: "a worker may run on a machine that has no log, and runs what strangers wrote"},
-	{from: "sandbox/wire sandbox/inside sandbox/proc sandbox/protected", to: "...",
+	{from: "sandbox/wire sandbox/netrelay sandbox/proc sandbox/protected", to: "...",
 		because: "processes inside the sandbox and callers outside it have it in common"},
 	{from: "bridge/...", to: "web/... ops/... cmd/...", because: "it knows one outside system, and not who asks"},
 	{from: "bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket", to: "...",

@@ -102,7 +102,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 			in(t, "chat2", "user:eve", events.PermissionDecided{Permission: id, Decision: events.Authorized}),
 			in(t, "chat2", "policy", events.PermissionExpired{Permission: id, Reason: "no"}),
 			in(t, "chat2", "engine:oc1", events.PermissionInterrupted{Permission: id}),
-			in(t, "chat2", "user:eve", events.PermissionDecided{Permission: "x", Decision: events.Authorized, Grant: id}))
+			in(t, "chat2", "user:eve", events.PermissionDecided{Permission: "x", Decision: events.Authorized, ApprovalOf: id}))
 	}
 	for _, said := range []events.OpenCode{
 		{Type: events.PermissionReplied, Properties: []byte(`{"sessionID":"ses_2","requestID":"per_1","reply":"once"}`)},

@@ -120,7 +120,7 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 		[]string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
 	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source},
 		[]string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
-	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"},
+	ask := events.PermissionRequest{Permission: "bash", Patterns: []string{"echo  hi\nls"},
 		Metadata: []byte(`{"command":"echo  hi\nls"}`)}
 	is.Equal(p.Request, ask.ContentHash())
 	none, err := m.Permissions(t.Context(), "", events.Denied)
@@ -215,7 +215,7 @@ func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
 	request, _, err := m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
 	is.True(!request.GrantUsed)
-	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Session: ses,
+	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, ApprovalOf: "per_1", Session: ses,
 		Type: "bash", Request: request.Request}
 	feed(t, m, s.asks("per_2", ses, "date"), own(t, "policy", again))
 	request, _, err = m.Permission(t.Context(), "per_1")

@@ -66,8 +66,8 @@ func (p Permission) WaitsForPerson() bool {
 }
 
 // Ask returns the content of the request in the form of the event.
-func (p Permission) Ask() events.PermissionAsk {
-	a := events.PermissionAsk{
+func (p Permission) Ask() events.PermissionRequest {
+	a := events.PermissionRequest{
 		ID: p.EnginePermission, SessionID: p.Session, Permission: p.Permission, Metadata: json.RawMessage(p.Metadata),
 		Tool: events.Call{MessageID: p.EngineMessage, CallID: p.Call},
 	}
@@ -78,7 +78,7 @@ func (p Permission) Ask() events.PermissionAsk {
 
 func updatePermissions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
-	case events.PermissionAsk:
+	case events.PermissionRequest:
 		return addRequest(t, e, b)
 	case events.PermissionRequested:
 		return addSubmittedRequest(t, e, b)
@@ -133,7 +133,7 @@ func (t *tables) changePermission(e events.Event, id string, change func(*Permis
 }
 
 // addRequest adds the row of a request. It ignores a repetition after a reconnect.
-func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
+func addRequest(t *tables, e events.Event, b events.PermissionRequest) error {
 	if p, found := t.permission(e, b.ID); found && p.Source == SourceAPI {
 		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
 	}
@@ -165,7 +165,7 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 	if taken || found {
 		return nil
 	}
-	ask := events.PermissionAsk{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
+	ask := events.PermissionRequest{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
 	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.ContentHash(), int64(e.Seq)
@@ -207,8 +207,8 @@ func withNetwork(metadata store.JSON, b events.PermissionReferred) store.JSON {
 
 // recordDecision records a decision. Only the first one counts.
 func recordDecision(t *tables, e events.Event, b events.PermissionDecided) error {
-	if b.Grant != "" {
-		if err := t.changePermission(e, b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
+	if b.ApprovalOf != "" {
+		if err := t.changePermission(e, b.ApprovalOf, func(p *Permission) { p.GrantUsed = true }); err != nil {
 			return err
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/limit"
+	"pocketcoder/sandbox/netrelay"
 	"pocketcoder/sandbox/quarantine"
 	"pocketcoder/sandbox/wire"
 )
@@ -229,10 +229,10 @@ type command struct {
 	stdout, stderr *os.File
 	stdin          *os.File // nil unless the request has Stdin
 	exited         chan struct{}
-	left           *wire.Left    // processes that run although the shell has exited by itself
-	grace          time.Duration // between the request to end and the kill
-	inputOverflow  atomic.Bool   // more input was typed than is buffered
-	link           *inside.Link  // the connection to its network namespace, if it has one
+	left           *wire.Left     // processes that run although the shell has exited by itself
+	grace          time.Duration  // between the request to end and the kill
+	inputOverflow  atomic.Bool    // more input was typed than is buffered
+	link           *netrelay.Link // the connection to its network namespace, if it has one
 }
 
 func (w *Worker) copy(ctx context.Context, to io.Writer, from *outputReader, exec string) {

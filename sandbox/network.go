@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -30,7 +30,7 @@ func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 		return nil // Landlock checks ports, not addresses: other hosts would be reachable on the proxy's port
 	}
 	if w.config.Isolation.Level == isolation.Bwrap {
-		proxy.Host = inside.ProxyAddress
+		proxy.Host = netrelay.ProxyAddress
 	}
 	for _, name := range proxyVariables {
 		variables = append(variables, name+"="+proxy.String())

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -113,10 +113,10 @@ func (w *Worker) confinedCommand(r wire.Request, c *command,
 		if confined.Helper, err = os.Executable(); err != nil {
 			return confined, nil, err
 		}
-		if c.link, linked, err = inside.Open(); err != nil {
+		if c.link, linked, err = netrelay.Open(); err != nil {
 			return confined, nil, err
 		}
-		confined.Argv = inside.Argv(isolation.HelperPath, confined.Argv)
+		confined.Argv = netrelay.Argv(isolation.HelperPath, confined.Argv)
 		confined.Files = []*os.File{linked}
 	case isolation.Container:
 		confined.TCP = true

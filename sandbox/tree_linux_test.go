@@ -17,8 +17,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/ops/expect"
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 	"pocketcoder/sandbox/proc"
 	"pocketcoder/sandbox/wire"
 )
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 		attempt(os.Args[2])
 		return
 	}
-	if len(os.Args) > 2 && os.Args[1] == inside.Name {
-		os.Exit(inside.Run(os.Args[2:], os.Stderr))
+	if len(os.Args) > 2 && os.Args[1] == netrelay.Name {
+		os.Exit(netrelay.Run(os.Args[2:], os.Stderr))
 	}
 	workspace := os.Getenv("SANDBOX_TEST_WORKSPACE")
 	if workspace == "" {

@@ -142,7 +142,7 @@ func (s *WebhookSender) follow(ctx context.Context, t channel.Target) error {
 	}
 	return s.Log.Read(ctx, position.Event, t.Filters(), func(b log.Batch) error {
 		for _, e := range b.Events {
-			err := outbox.CarryOut(ctx, s.Logger.With("target", t.Name, "event", e.Seq), s.RetryAfter,
+			err := outbox.Repeat(ctx, s.Logger.With("target", t.Name, "event", e.Seq), s.RetryAfter,
 				func(ctx context.Context, tried int) error {
 					return s.deliver(ctx, t, []byte(secret), position, e, tried+1)
 				})

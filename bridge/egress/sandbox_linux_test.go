@@ -22,15 +22,15 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/expect"
 	"pocketcoder/sandbox"
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 	"pocketcoder/sandbox/wire"
 )
 
 // TestMain lets the test binary also be the program between bubblewrap and a command.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == inside.Name {
-		os.Exit(inside.Run(os.Args[2:], os.Stderr))
+	if len(os.Args) > 1 && os.Args[1] == netrelay.Name {
+		os.Exit(netrelay.Run(os.Args[2:], os.Stderr))
 	}
 	expect.RunAtOnce(6) // most tests wait
 	os.Exit(m.Run())

@@ -80,7 +80,7 @@ func (s *Server) scheduleTask(ctx context.Context, c call, arguments record.Valu
 
 // PreviewTask returns a note for the person who decides a request to schedule a task: the next runs of the task, and
 // what the rules would do with the past requests of its runs. It returns "" for other requests.
-func (s *Server) PreviewTask(ctx context.Context, chat string, a events.PermissionAsk) string {
+func (s *Server) PreviewTask(ctx context.Context, chat string, a events.PermissionRequest) string {
 	if a.Permission != events.OwnTools+"schedule_task" {
 		return ""
 	}
@@ -95,7 +95,7 @@ func (s *Server) PreviewTask(ctx context.Context, chat string, a events.Permissi
 	return text
 }
 
-func (s *Server) previewTask(ctx context.Context, id string, a events.PermissionAsk) (string, error) {
+func (s *Server) previewTask(ctx context.Context, id string, a events.PermissionRequest) (string, error) {
 	body, err := s.Model.ToolArguments(ctx, projections.Permission{Permission: a.Permission, Session: a.SessionID,
 		EngineMessage: a.Tool.MessageID, Call: a.Tool.CallID})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/handlers/permission/workspace"
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 )
 
 // The directories below Dir that OpenCode may write, and those that it may only read.
@@ -147,7 +147,7 @@ func (s *Supervisor) proxy() (used *url.URL, address string) {
 	address = at.Host
 	if s.Isolation.Level == isolation.Bwrap {
 		own := *at
-		own.Host, at = inside.ProxyAddress, &own
+		own.Host, at = netrelay.ProxyAddress, &own
 	}
 	return at, address
 }
@@ -166,7 +166,7 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 		}
 	}
 	if s.Isolation.Level == isolation.Bwrap {
-		link, linked, err := inside.Open()
+		link, linked, err := netrelay.Open()
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 		if confined.Helper, err = os.Executable(); err != nil {
 			return nil, err
 		}
-		confined.Argv, confined.Files = inside.Argv(isolation.HelperPath, argv), []*os.File{linked}
+		confined.Argv, confined.Files = netrelay.Argv(isolation.HelperPath, argv), []*os.File{linked}
 	}
 	var err error
 	if c.prepared, err = s.confinement.Prepare(confined); err != nil {

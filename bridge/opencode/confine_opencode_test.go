@@ -33,14 +33,14 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 )
 
 // TestMain is also the program in OpenCode's network namespace.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == inside.Name {
-		os.Exit(inside.Run(os.Args[2:], os.Stderr))
+	if len(os.Args) > 1 && os.Args[1] == netrelay.Name {
+		os.Exit(netrelay.Run(os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == isolation.GuardCommand {
 		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -110,11 +110,11 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	var err error
 	w.model, err = projections.Open(t.Context(), expect.MemoryDir(t), log)
 	w.must(err)
-	lives := make(chan opencode.Generation, 1)
+	lives := make(chan opencode.Instance, 1)
 	supervisor := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
 		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte(readsPictures)},
-		Started:  func(g opencode.Generation) { lives <- g },
+		Started:  func(g opencode.Instance) { lives <- g },
 	}
 	w.tools = startToolServer(t, supervisor)
 	confine(t, supervisor)
@@ -146,7 +146,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	run(w.model.Run)
 	run(supervisor.Run)
 	w.client = (<-lives).Client
-	run(out.CarryOut)
+	run(out.Run)
 	return w
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 )
 
 // pipeTime limits how long the end of OpenCode's output is awaited after its process has ended.
@@ -27,7 +27,7 @@ type child struct {
 	err     error         // how it has ended; set before exited is closed
 
 	prepared *isolation.PreparedCommand // how it was isolated
-	link     *inside.Link               // into its network namespace, at bwrap
+	link     *netrelay.Link             // into its network namespace, at bwrap
 }
 
 // announcement reads OpenCode's output until OpenCode has printed that it listens at url. Until then, another program

@@ -47,9 +47,9 @@ type Supervisor struct {
 	ShellAddress string
 	Provider     provider.Provider // until Replace
 	Logger       *slog.Logger
-	Launcher     []string         // optional: a program that executes the command line that follows its own
-	Started      func(Generation) // called when OpenCode is ready, each time; must not block
-	Changed      func()           // called when Trouble may have changed, unless nil
+	Launcher     []string       // optional: a program that executes the command line that follows its own
+	Started      func(Instance) // called when OpenCode is ready, each time; must not block
+	Changed      func()         // called when Trouble may have changed, unless nil
 
 	// Isolation is the level at which OpenCode runs. At None it runs with the rights and the network of this process.
 	Isolation isolation.Choice
@@ -86,13 +86,13 @@ type Supervisor struct {
 	endLife     atomic.Pointer[context.CancelCauseFunc]
 }
 
-// Generation is one run of OpenCode. A new generation has forgotten the pending requests and questions of the previous
+// Instance is one run of OpenCode. A new instance has forgotten the pending requests and questions of the previous
 // one. It leaves unfinished turns as they are.
-type Generation struct {
+type Instance struct {
 	N      int // 1 for the first
 	Client *client.Client
 	PID    int
-	Exited <-chan struct{} // closed when this generation has ended
+	Exited <-chan struct{} // closed when it has ended
 }
 
 const (
@@ -206,7 +206,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 		s.Allow(models.Addresses)
 	}
 	s.Logger.Info("opencode is ready", "url", api.URL(), "pid", c.cmd.Process.Pid)
-	s.Started(Generation{n, api, c.cmd.Process.Pid, c.exited})
+	s.Started(Instance{n, api, c.cmd.Process.Pid, c.exited})
 	life, end := s.lifeOf(ctx)
 	defer end()
 	watched, stop := context.WithCancel(life)

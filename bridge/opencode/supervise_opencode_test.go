@@ -179,10 +179,10 @@ func turn(t testing.TB, c *client.Client, directory, session, text string, so fu
 }
 
 // run runs a supervisor until the test ends. next waits for the next start of OpenCode. stop ends the supervisor.
-func run(t testing.TB, s *opencode.Supervisor) (next func() opencode.Generation, stop func() error) {
+func run(t testing.TB, s *opencode.Supervisor) (next func() opencode.Instance, stop func() error) {
 	t.Helper()
-	lives := make(chan opencode.Generation, 9)
-	s.Started = func(g opencode.Generation) { lives <- g }
+	lives := make(chan opencode.Instance, 9)
+	s.Started = func(g opencode.Instance) { lives <- g }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -193,7 +193,7 @@ func run(t testing.TB, s *opencode.Supervisor) (next func() opencode.Generation,
 		return err
 	}
 	t.Cleanup(func() { stop() })
-	next = func() opencode.Generation {
+	next = func() opencode.Instance {
 		t.Helper()
 		select {
 		case g := <-lives:

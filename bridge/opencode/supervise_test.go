@@ -32,7 +32,7 @@ func newTestSupervisor(t *testing.T, dir, script string) *Supervisor {
 	t.Helper()
 	s := &Supervisor{
 		Tools: install.Tools{OpenCode: "/bin/sh", Version: install.OpenCodeVersion, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh", Isolation: unconfined,
-		Logger: slog.New(slog.DiscardHandler), Started: func(Generation) { t.Error("a script was taken for OpenCode") },
+		Logger: slog.New(slog.DiscardHandler), Started: func(Instance) { t.Error("a script was taken for OpenCode") },
 	}
 	expect.WriteFile(t, s.path("home", "serve"), script)
 	return s

@@ -296,9 +296,9 @@ func Pause(pauses []time.Duration, tried int) time.Duration {
 	return pauses[min(tried, len(pauses)-1)]
 }
 
-// CarryOut tries one effect until try succeeds or ctx ends, for effects that are read one after the other instead of
+// Repeat tries one effect until try succeeds or ctx ends, for effects that are read one after the other instead of
 // listed by a Loop. try gets the number of tries that failed. A conflict is returned at once.
-func CarryOut(ctx context.Context, logger *slog.Logger, pauses []time.Duration,
+func Repeat(ctx context.Context, logger *slog.Logger, pauses []time.Duration,
 	try func(ctx context.Context, tried int) error) error {
 	for p := (Progress{}); ; {
 		err := try(ctx, p.Tried)

@@ -305,7 +305,7 @@ type System struct {
 	restarts      *configuration.Restarts
 	gateway       *gateway.Gateway // runs the approved MCP servers
 	isolation     isolation.Choice // how OpenCode is isolated
-	lives         opencode.Generations
+	lives         opencode.Instances
 	worker        *workerProcess
 	web           *web.Server
 	push          *push.Push
@@ -350,7 +350,7 @@ func (s *System) wire(ctx context.Context) {
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
 		Call: findCall(s.model), History: s.model.PastRequests, LastOfExecution: s.model.LastOfExecution, Logger: s.o.Logger,
 		Evaluated: s.model.EvaluatedThrough, Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
-		NoteOn: func(ctx context.Context, chat string, a events.PermissionAsk) string {
+		NoteOn: func(ctx context.Context, chat string, a events.PermissionRequest) string {
 			return s.tools.PreviewTask(ctx, chat, a)
 		},
 	}
@@ -458,7 +458,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: s.model.ArchivedSince,
 		Logger: s.o.Logger}
 	for _, run := range []func(context.Context) error{
-		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
+		s.outbox.Run, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
 		s.modelKeys.Run, s.procedures.Run, s.noteFiles.Run, s.restarts.Run, s.push.Run, s.runChannels, s.runWebhooks,
 		old.Run, s.watchDelegates,
 	} {

@@ -89,7 +89,7 @@ func TestBackslashContinuesALine(t *testing.T) {
 }
 
 func TestNoRuleIsProposedForABudgetRequest(t *testing.T) {
-	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: events.KindBudget}}}
+	a := pendingItem{permission: &render.Request{Content: events.PermissionRequest{Permission: events.KindBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
 }
 
@@ -98,7 +98,7 @@ func TestACreatedNameIsKeptOrDeletedByAPlainAnswerOnly(t *testing.T) {
 	var out bytes.Buffer
 	c := newConversation(&client.System{}, Options{Chat: "chat1"}, nil)
 	c.show = render.New(&render.Screen{Out: &out})
-	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: events.KindKeep}}}
+	a := pendingItem{permission: &render.Request{Content: events.PermissionRequest{Permission: events.KindKeep}}}
 	is.Equal(a.promptText(), "keep it? y keeps it, n deletes it: ")
 	for _, words := range []string{"now add a test", "a", "e ls", "y please"} { // a script's next message, too
 		out.Reset()

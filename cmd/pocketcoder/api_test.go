@@ -77,7 +77,7 @@ func (a apiSystem) say(t *testing.T, chat, typ, format string, values ...any) {
 }
 
 // ask appends a request to run a command, which the policy leaves to a person.
-func (a apiSystem) ask(t *testing.T, chat, id, command string) (request events.PermissionAsk) {
+func (a apiSystem) ask(t *testing.T, chat, id, command string) (request events.PermissionRequest) {
 	t.Helper()
 	a.api.AppendCommandRequest(t, chat, id, command)
 	a.api.Append(t, chat, events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: a.workspace})

@@ -32,7 +32,7 @@ func TestCallsWithADuplicateIDAreLeftToAPerson(t *testing.T) {
 		return len(left) > 0 || slices.Contains(p.kinds(t.Context(), chat), "opencode.session.idle")
 	})
 	for _, a := range left {
-		p.decide(t, chat, events.PermissionAsk{ID: a.EnginePermission}, events.Denied, "")
+		p.decide(t, chat, events.PermissionRequest{ID: a.EnginePermission}, events.Denied, "")
 	}
 	p.turnEnds(t, chat)
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {

@@ -93,7 +93,7 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 	is.True(strings.Contains(stdout, "replayed\n") && strings.Contains(stdout, "done"))
 	at, _, code := p.cli(t, "", "replay", chat, "--at", strconv.FormatUint(request, 10), "--json")
 	is.Equal(code, 0)
-	var then struct{ Permissions []events.PermissionAsk }
+	var then struct{ Permissions []events.PermissionRequest }
 	is.NoErr(json.Unmarshal([]byte(at), &then))
 	is.Equal(len(then.Permissions), 1) // it waited then
 	expect.Lacks(t, at, "exec.requested")

@@ -129,8 +129,8 @@ func checkExecutions(t *testing.T, all []events.Event) {
 				continue
 			}
 			approval := d.Permission
-			for decided[approval].Grant != "" {
-				approval = decided[approval].Grant
+			for decided[approval].ApprovalOf != "" {
+				approval = decided[approval].ApprovalOf
 			}
 			if decided[approval].Decision != events.Authorized {
 				t.Errorf("#%d: exec %s was not approved", e.Seq, d.Exec)

@@ -190,7 +190,7 @@ func (p *process) runUntil(t *testing.T, chat, script string, at func(*testing.T
 			}
 			d, _ := events.Decode(e)
 			if left, ok := d.(events.PermissionReferred); ok && strings.HasPrefix(left.Permission, "per_") {
-				p.decide(t, chat, events.PermissionAsk{ID: left.Permission}, events.Authorized, "")
+				p.decide(t, chat, events.PermissionRequest{ID: left.Permission}, events.Authorized, "")
 			}
 		}
 		if b.Behind == 0 && !submitted {

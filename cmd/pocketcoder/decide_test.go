@@ -144,7 +144,7 @@ func TestRulesAreMadeAndChangedWithCommands(t *testing.T) {
 }
 
 // awaitReferral waits until the policy has left a request to a person.
-func (p *process) awaitReferral(t testing.TB, chat string, request events.PermissionAsk) {
+func (p *process) awaitReferral(t testing.TB, chat string, request events.PermissionRequest) {
 	t.Helper()
 	p.event(t, chat, "permission.referred", func(e events.Event) bool {
 		return strings.Contains(string(e.Data), `"`+request.ID+`"`)

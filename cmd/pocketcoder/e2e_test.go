@@ -465,7 +465,7 @@ func messageOf(chat, id, text string) record {
 }
 
 // decide decides a request.
-func (p *process) decide(t testing.TB, chat string, request events.PermissionAsk, d events.Decision, reason string) {
+func (p *process) decide(t testing.TB, chat string, request events.PermissionRequest, d events.Decision, reason string) {
 	t.Helper()
 	if err := p.Decide(t.Context(), request.ID, client.Decision{Status: d, Reason: reason}); err != nil {
 		t.Fatal(err)
@@ -473,7 +473,7 @@ func (p *process) decide(t testing.TB, chat string, request events.PermissionAsk
 }
 
 // awaitRequest waits for the nth request of a chat, from 0, and returns it.
-func (p *process) awaitRequest(t testing.TB, chat string, n int) (request events.PermissionAsk) {
+func (p *process) awaitRequest(t testing.TB, chat string, n int) (request events.PermissionRequest) {
 	t.Helper()
 	e := p.event(t, chat, "opencode.permission.asked", func(events.Event) bool { n--; return n < 0 })
 	if err := json.Unmarshal(e.Data, &request); err != nil {

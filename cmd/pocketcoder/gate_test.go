@@ -38,7 +38,7 @@ func (p *process) denied(t *testing.T, script string) projections.Permission {
 	if len(left) == 0 {
 		t.Fatalf("%s: no person was asked", script)
 	}
-	p.decide(t, chat, events.PermissionAsk{ID: left[0].EnginePermission}, events.Denied, "")
+	p.decide(t, chat, events.PermissionRequest{ID: left[0].EnginePermission}, events.Denied, "")
 	p.turnEnds(t, chat)
 	left = p.leftToAPerson(t, chat)
 	if len(left) != 1 {
@@ -112,7 +112,7 @@ func TestToolOutsideTheWorkspaceIsOneRequest(t *testing.T) {
 		if !strings.Contains(left[n].ReferredReason, c.want) {
 			t.Errorf("%s: %q does not say %q", c.call, left[n].ReferredReason, c.want)
 		}
-		p.decide(t, chat, events.PermissionAsk{ID: left[n].EnginePermission}, events.Denied, "go on")
+		p.decide(t, chat, events.PermissionRequest{ID: left[n].EnginePermission}, events.Denied, "go on")
 	}
 	p.turnEnds(t, chat)
 	is.Equal(len(p.leftToAPerson(t, chat)), len(cases))
@@ -136,7 +136,7 @@ func TestToolOutsideTheWorkspaceIsOneRequest(t *testing.T) {
 		for n := range 2 {
 			var left []projections.Permission
 			expect.Eventually(t, "a person is asked", func() bool { left = p.leftToAPerson(t, chat); return len(left) > n })
-			p.decide(t, chat, events.PermissionAsk{ID: left[n].EnginePermission}, events.Authorized, "")
+			p.decide(t, chat, events.PermissionRequest{ID: left[n].EnginePermission}, events.Authorized, "")
 		}
 		p.turnEnds(t, chat)
 		is.Equal(len(p.leftToAPerson(t, chat)), 2)

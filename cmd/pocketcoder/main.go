@@ -23,8 +23,8 @@ import (
 	"pocketcoder/cmd/cli/admin"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers/recordtype"
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/netrelay"
 )
 
 const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
@@ -111,7 +111,7 @@ func exitCode(ctx context.Context, env cli.Environment, err error) int {
 
 // ownFiles reports whether a command writes files of the system. A worker writes nothing but the person's files.
 func ownFiles(args []string) bool {
-	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.GuardCommand},
+	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", netrelay.Name, isolation.GuardCommand},
 		args[0])
 }
 
@@ -122,8 +122,8 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		return cli.ErrUsage
 	}
 	switch args[0] { // programs of the sandbox, which no person calls
-	case inside.Name:
-		return cli.ExitCode(inside.Run(args[1:], env.Stderr))
+	case netrelay.Name:
+		return cli.ExitCode(netrelay.Run(args[1:], env.Stderr))
 	case isolation.GuardCommand:
 		return cli.ExitCode(isolation.RunGuard(ctx, args[1:], env.Stderr))
 	}

@@ -48,7 +48,7 @@ func TestModelContinuesOnlyAfterADenialWithAReason(t *testing.T) {
 }
 
 // decideAgain decides a request that was decided already, and returns the text of the refusal.
-func (p *process) decideAgain(t testing.TB, chat string, request events.PermissionAsk, d events.Decision) string {
+func (p *process) decideAgain(t testing.TB, chat string, request events.PermissionRequest, d events.Decision) string {
 	t.Helper()
 	err := p.Decide(t.Context(), request.ID, client.Decision{Status: d})
 	var refused handlers.Refused

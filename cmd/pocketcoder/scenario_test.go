@@ -102,7 +102,7 @@ func (p *process) text(t testing.TB, chat string) string {
 }
 
 // approve waits for the nth request of a chat and allows it.
-func (p *process) approve(t testing.TB, chat string, n int) events.PermissionAsk {
+func (p *process) approve(t testing.TB, chat string, n int) events.PermissionRequest {
 	t.Helper()
 	request := p.awaitRequest(t, chat, n)
 	p.decide(t, chat, request, events.Authorized, "")

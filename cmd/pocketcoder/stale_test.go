@@ -17,7 +17,7 @@ import (
 const personsLine = "a person wrote this while the request waited\n"
 
 // awaitRequestOfPerson waits until the nth request of a chat is left to a person.
-func (p *process) awaitRequestOfPerson(t testing.TB, chat string, n int) events.PermissionAsk {
+func (p *process) awaitRequestOfPerson(t testing.TB, chat string, n int) events.PermissionRequest {
 	t.Helper()
 	request := p.awaitRequest(t, chat, n)
 	p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
@@ -36,7 +36,7 @@ func saveFile(t testing.TB, path, content string) {
 
 // staysAsSaved approves the waiting request of a chat, whose file a person has changed, and checks that the file
 // stays, that the model reads the sentence, and that the person sees the reason everywhere.
-func (p *process) staysAsSaved(t *testing.T, chat string, request events.PermissionAsk, path string, want string) {
+func (p *process) staysAsSaved(t *testing.T, chat string, request events.PermissionRequest, path string, want string) {
 	t.Helper()
 	is := is.New(t)
 	before := read(t, path)
@@ -82,7 +82,7 @@ func fileChangedMeanwhileIsShown(t *testing.T, p *process) (after func(*testing.
 	return func(t *testing.T, p *process) { changedFileIsShown(t, p, chat, first, path) }
 }
 
-func changedFileIsShown(t *testing.T, p *process, chat string, first events.PermissionAsk, path string) {
+func changedFileIsShown(t *testing.T, p *process, chat string, first events.PermissionRequest, path string) {
 	is := is.New(t)
 	p.event(t, chat, events.PermissionInterrupted{}.Kind(), nil)
 	saveFile(t, path, "a\n"+personsLine)

@@ -19,7 +19,7 @@ func TestSubagentRequestIsInTheChatOfItsParent(t *testing.T) {
 	chat := p.chat(t, call("task", map[string]any{"description": "look after it", "subagent_type": "general",
 		"prompt": bash("echo from below")})+"\n"+
 		call("bash", map[string]any{"command": "echo from above", "description": "test"})+"\n@@next\n@@say all done")
-	requests := map[string]events.PermissionAsk{}
+	requests := map[string]events.PermissionRequest{}
 	for n := range 2 {
 		request := p.awaitRequest(t, chat, n)
 		requests[request.Permission] = request

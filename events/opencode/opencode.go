@@ -22,7 +22,7 @@ import (
 	"pocketcoder/events"
 )
 
-// Decode returns the payload of an event as one of the types of this package, events.PermissionAsk or
+// Decode returns the payload of an event as one of the types of this package, events.PermissionRequest or
 // events.QuestionAsk.
 func Decode(o events.OpenCode) (any, error) {
 	switch o.Type {
@@ -45,7 +45,7 @@ func Decode(o events.OpenCode) (any, error) {
 	case "message.part.removed":
 		return decode(o, func(p PartRemoved) []string { return []string{p.SessionID, p.MessageID, p.PartID} })
 	case events.PermissionAsked:
-		return decode(o, func(p events.PermissionAsk) []string { return []string{p.SessionID, p.ID, p.Permission} })
+		return decode(o, func(p events.PermissionRequest) []string { return []string{p.SessionID, p.ID, p.Permission} })
 	case events.PermissionReplied:
 		return decode(o, func(p PermissionReplied) []string { return []string{p.SessionID, p.RequestID, p.Reply} })
 	case events.QuestionAsked:

@@ -186,7 +186,7 @@ func (h *Budgets) release(ctx context.Context, a *budgetRequest, all []Budget, r
 		reason = "the limit was raised"
 	}
 	c := handlers.Command{Actor: events.ActorPolicy}
-	_, err = h.Permissions.Chat(ctx, a.chat).CarryOutOne(ctx, h.Permissions.Log, a.chat, c,
+	_, err = h.Permissions.Chat(ctx, a.chat).ExecuteOne(ctx, h.Permissions.Log, a.chat, c,
 		func(s *permission.State) (events.Data, uint64, error) {
 			if r := s.Request(a.id); !r.Pending() {
 				return nil, r.Outcome.Seq, nil

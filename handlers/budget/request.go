@@ -155,7 +155,7 @@ func (h *Budgets) requestMore(ctx context.Context, chat string, l limit, id stri
 	request := events.PermissionRequested{Permission: id, Type: events.KindBudget, Patterns: []string{l.Name},
 		Metadata: metadata, Message: l.question()}
 	c := handlers.Command{ID: id, Actor: events.ActorPolicy}
-	_, err = h.Permissions.Chat(ctx, chat).CarryOut(ctx, h.Permissions.Log, c,
+	_, err = h.Permissions.Chat(ctx, chat).Execute(ctx, h.Permissions.Log, c,
 		func(s *permission.State) ([]events.Event, uint64, error) {
 			if err := s.Missing(chat); err != nil || s.Request(id).Seq != 0 {
 				return nil, 0, err
@@ -173,7 +173,7 @@ func (h *Budgets) requestMore(ctx context.Context, chat string, l limit, id stri
 // stopTurn stops the turn of a chat because of a pending or denied request, unless the request was approved meanwhile.
 func (h *Budgets) stopTurn(ctx context.Context, chat string, a *budgetRequest) error {
 	c := handlers.Command{ID: a.id, Actor: events.ActorPolicy}
-	_, err := h.Permissions.Chat(ctx, a.chat).CarryOut(ctx, h.Permissions.Log, c,
+	_, err := h.Permissions.Chat(ctx, a.chat).Execute(ctx, h.Permissions.Log, c,
 		func(s *permission.State) ([]events.Event, uint64, error) {
 			if outcome := s.Request(a.id).Outcome; outcome.Seq != 0 && outcome.Status != events.Denied {
 				return nil, outcome.Seq, nil

@@ -146,7 +146,7 @@ func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, 
 		return "", 0, err
 	}
 	f := h.chat(ctx, c.Chat)
-	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+	seq, err = f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
 		switch {
 		case s.Deleted != 0:
 			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s was deleted", c.Chat)
@@ -219,7 +219,7 @@ func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 		return 0, err
 	}
 	f := h.chat(ctx, c.Chat)
-	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+	return f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
 		return s.update(c)
 	})
 }
@@ -269,7 +269,7 @@ func (h *Chats) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 		return 0, handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)
 	}
 	f := h.chat(ctx, c.Chat)
-	return f.CarryOut(ctx, h.Log, c.Command, func(s *chatState) ([]events.Event, uint64, error) {
+	return f.Execute(ctx, h.Log, c.Command, func(s *chatState) ([]events.Event, uint64, error) {
 		if s.Deleted != 0 {
 			return nil, s.Deleted, nil
 		}

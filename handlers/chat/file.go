@@ -51,7 +51,7 @@ func (h *Chats) SendFile(ctx context.Context, c SendFile) (uint64, error) {
 		return 0, err
 	}
 	f := handlers.NewFold(&sentFiles{}, events.ChatSubject(c.Chat, c.Kind()), handlers.ChatFilter(c.Chat))
-	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *sentFiles) (events.Data, uint64, error) {
+	return f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *sentFiles) (events.Data, uint64, error) {
 		if err := s.Missing(c.Chat); err != nil {
 			return nil, 0, err
 		}

@@ -53,7 +53,7 @@ func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err 
 	f := handlers.NewFold(&forkState{source: c.Chat, done: map[string]forkRecord{}}, into, forks,
 		handlers.ChatFilter(c.Chat))
 	chat = c.Into
-	seq, err = f.CarryOut(ctx, h.Log, c.Command, func(s *forkState) ([]events.Event, uint64, error) {
+	seq, err = f.Execute(ctx, h.Log, c.Command, func(s *forkState) ([]events.Event, uint64, error) {
 		for into, earlier := range s.done {
 			if c.ID != "" && earlier.cause == c.ID {
 				chat = into

@@ -54,7 +54,7 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return "", 0, err
 	}
-	seq, err = h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
+	seq, err = h.messagesOf(ctx, c.Chat).ExecuteOne(ctx, h.Log, c.Chat, c.Command,
 		func(s *messageState) (events.Data, uint64, error) {
 			if err := s.Missing(c.Chat); err != nil {
 				return nil, 0, err

@@ -158,7 +158,7 @@ func (h *Chats) Omit(ctx context.Context, c Omit) (files []events.OmittedFile, s
 		events.ChatSubject(c.Chat, "message.*"), events.ChatSubject(c.Chat, "effect.*"),
 		events.ChatSubject(c.Chat, events.TurnLost{}.Kind()), events.ChatOpenCodeSubject(c.Chat, "session.error"),
 		events.ChatOpenCodeSubject(c.Chat, "message.*"), events.ChatOpenCodeSubject(c.Chat, "message.part.*"))
-	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *omissionState) (events.Data, uint64, error) {
+	seq, err = f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *omissionState) (events.Data, uint64, error) {
 		var seq uint64
 		var err error
 		if files, seq, err = s.omit(c); err != nil || seq != 0 {

@@ -160,7 +160,7 @@ func (h *Chats) onQuestions(ctx context.Context, chat string, c handlers.Command
 	}
 	f := handlers.NewFold(newQuestions(), events.ChatSubject(chat, "question.*"),
 		events.ChatSubject(chat, "opencode.question.*"), handlers.ChatFilter(chat))
-	return f.CarryOutOne(ctx, h.Log, chat, c, decide)
+	return f.ExecuteOne(ctx, h.Log, chat, c, decide)
 }
 
 func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {

@@ -29,9 +29,9 @@ type WithdrawMessage struct {
 	Message string `json:"message"`
 }
 
-// SendMessage claims a message for sending. After that, the message cannot be changed or withdrawn. Only the outbox
+// ClaimMessage claims a message for sending. After that, the message cannot be changed or withdrawn. Only the outbox
 // sends this command.
-type SendMessage struct {
+type ClaimMessage struct {
 	handlers.Command
 	Chat    string
 	Sending events.MessageSending
@@ -189,7 +189,7 @@ func (h *Chats) ChangeMessage(ctx context.Context, c ChangeMessage) (seq uint64,
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
 	}
-	return h.messagesOf(ctx, c.Chat).CarryOut(ctx, h.Log, c.Command,
+	return h.messagesOf(ctx, c.Chat).Execute(ctx, h.Log, c.Command,
 		func(s *messageState) ([]events.Event, uint64, error) {
 			if seq := s.causes[c.ID]; c.ID != "" && seq != 0 {
 				return nil, seq, nil
@@ -253,7 +253,7 @@ func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uin
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
 	}
-	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
+	return h.messagesOf(ctx, c.Chat).ExecuteOne(ctx, h.Log, c.Chat, c.Command,
 		func(s *messageState) (events.Data, uint64, error) {
 			if m := s.messages[c.Message]; m != nil && m.state == withdrawn {
 				return nil, m.last, s.Missing(c.Chat)
@@ -279,10 +279,10 @@ func (h *Chats) Waiting(ctx context.Context, chat string) (ids []string, err err
 	return ids, err
 }
 
-// SendMessage refuses a message that has failed or was withdrawn. It refuses a message that waits if the queue has
+// ClaimMessage refuses a message that has failed or was withdrawn. It refuses a message that waits if the queue has
 // changed since Seen. A message that was sent before gets further ids.
-func (h *Chats) SendMessage(ctx context.Context, c SendMessage) (seq uint64, err error) {
-	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
+func (h *Chats) ClaimMessage(ctx context.Context, c ClaimMessage) (seq uint64, err error) {
+	return h.messagesOf(ctx, c.Chat).ExecuteOne(ctx, h.Log, c.Chat, c.Command,
 		func(s *messageState) (events.Data, uint64, error) {
 			if err := s.Missing(c.Chat); err != nil {
 				return nil, 0, err

@@ -119,7 +119,7 @@ func TestAStopComesBeforeTheNextMessageOfTheQueue(t *testing.T) {
 	_, err = h.Chats.AbortTurn(t.Context(), chat.AbortTurn{Command: by, Chat: "c1"})
 	is.NoErr(err)
 	send := func(seen uint64) error {
-		_, err := h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending("a"), Seen: seen})
+		_, err := h.Chats.ClaimMessage(t.Context(), chat.ClaimMessage{Chat: "c1", Sending: sending("a"), Seen: seen})
 		return err
 	}
 	is.Equal(handlers.CodeOf(send(seen)), handlers.Conflict) // it was chosen before the stop
@@ -150,7 +150,7 @@ func TestAWithdrawnMessageIsNotSentNorSubmittedAgain(t *testing.T) {
 	is.Equal(repeated, seq)
 	_, err = withdraw("b")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	_, err = h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending("a"), Seen: seq})
+	_, err = h.Chats.ClaimMessage(t.Context(), chat.ClaimMessage{Chat: "c1", Sending: sending("a"), Seen: seq})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	_, _, err = h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: "c1", Message: "a",
 		Parts: handlerstest.Say("a")})
@@ -166,7 +166,7 @@ func TestAMessageIsNotSentFromAQueueThatHasChanged(t *testing.T) {
 	seen, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	send := func(id string) error {
-		_, err := h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending(id), Seen: seen})
+		_, err := h.Chats.ClaimMessage(t.Context(), chat.ClaimMessage{Chat: "c1", Sending: sending(id), Seen: seen})
 		return err
 	}
 	moved, err := h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: "b", Before: new("a")})
@@ -197,7 +197,7 @@ func TestAnEditAndTheSendingNeverBothWin(t *testing.T) {
 				Parts: handlerstest.Say("new")})
 		})
 		both.Go(func() {
-			_, sent = other.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending(id), Seen: seen})
+			_, sent = other.ClaimMessage(t.Context(), chat.ClaimMessage{Chat: "c1", Sending: sending(id), Seen: seen})
 		})
 		both.Wait()
 		is.True((edited == nil) != (sent == nil))

@@ -46,7 +46,7 @@ func (h *Chats) MarkSeen(ctx context.Context, c MarkSeen) (uint64, error) {
 	f := h.seen.Get(ctx, c.User, func() *handlers.Fold[seenState] {
 		return handlers.NewFold(seenState{}, events.UserSubject(c.User, events.ChatSeen{}.Kind()))
 	})
-	return f.CarryOut(ctx, h.Log, c.Command, func(s seenState) ([]events.Event, uint64, error) {
+	return f.Execute(ctx, h.Log, c.Command, func(s seenState) ([]events.Event, uint64, error) {
 		if known := s[c.Chat]; c.Seq <= known.seq {
 			return nil, known.event, nil
 		}

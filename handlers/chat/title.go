@@ -39,7 +39,7 @@ func (h *Chats) CountTitle(ctx context.Context, c CountTitle) (uint64, error) {
 		return 0, err
 	}
 	f := h.chat(ctx, c.Chat)
-	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+	return f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
 		if s.Created == 0 {
 			return nil, 0, s.Missing(c.Chat)
 		}

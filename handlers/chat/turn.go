@@ -62,7 +62,7 @@ func (h *Chats) request(ctx context.Context, chat string, c handlers.Command, d 
 	}
 	f := handlers.NewFold(&requestState{kind: d.Kind(), command: c.ID}, events.ChatSubject(chat, d.Kind()),
 		handlers.ChatFilter(chat))
-	return f.CarryOutOne(ctx, h.Log, chat, c, func(s *requestState) (events.Data, uint64, error) {
+	return f.ExecuteOne(ctx, h.Log, chat, c, func(s *requestState) (events.Data, uint64, error) {
 		if err := s.Missing(chat); err != nil {
 			return nil, 0, err
 		}

@@ -82,7 +82,7 @@ type Finish struct {
 
 // Finish has no effect if the message has a result already.
 func (h *Delegates) Finish(ctx context.Context, c Finish) (uint64, error) {
-	return h.resultsOf(ctx, c.Delegate).CarryOutOne(ctx, h.Log, c.Delegate, handlers.Command{Actor: events.ActorSystem},
+	return h.resultsOf(ctx, c.Delegate).ExecuteOne(ctx, h.Log, c.Delegate, handlers.Command{Actor: events.ActorSystem},
 		func(s *resultState) (events.Data, uint64, error) {
 			if _, done := s.finished[c.Message]; done {
 				return nil, 0, nil
@@ -94,7 +94,7 @@ func (h *Delegates) Finish(ctx context.Context, c Finish) (uint64, error) {
 // Silent records that a delegate has had no event since a time. It has no effect if the message has a result, or was
 // recorded as silent before.
 func (h *Delegates) Silent(ctx context.Context, delegate, message string, since time.Time) (uint64, error) {
-	return h.resultsOf(ctx, delegate).CarryOutOne(ctx, h.Log, delegate, handlers.Command{Actor: events.ActorSystem},
+	return h.resultsOf(ctx, delegate).ExecuteOne(ctx, h.Log, delegate, handlers.Command{Actor: events.ActorSystem},
 		func(s *resultState) (events.Data, uint64, error) {
 			if _, done := s.finished[message]; done || s.silent[message] || s.Deleted != 0 {
 				return nil, 0, nil
@@ -143,7 +143,7 @@ func (h *Delegates) reportsIn(ctx context.Context, chat string) *handlers.Fold[*
 
 // Report submits one message in the parent's chat, with the reports that no earlier message carried, in their order.
 func (h *Delegates) Report(ctx context.Context, parent string, reports []Report) (uint64, error) {
-	return h.reportsIn(ctx, parent).CarryOutOne(ctx, h.Log, parent, handlers.Command{Actor: events.ActorSystem},
+	return h.reportsIn(ctx, parent).ExecuteOne(ctx, h.Log, parent, handlers.Command{Actor: events.ActorSystem},
 		func(s *reportState) (events.Data, uint64, error) {
 			if s.Created == 0 || s.Deleted != 0 {
 				return nil, 0, nil

@@ -106,7 +106,7 @@ func partsOf(message string) []events.Part {
 // Creating the chat depends on every chat that was created, because these count against the limits.
 func (w newDelegate) start(ctx context.Context, h *Delegates, active []string) error {
 	isNew := false
-	_, err := h.tree(ctx).CarryOutOne(ctx, h.Log, w.delegate, w.Command, func(t *tree) (events.Data, uint64, error) {
+	_, err := h.tree(ctx).ExecuteOne(ctx, h.Log, w.delegate, w.Command, func(t *tree) (events.Data, uint64, error) {
 		if n := t.chats[w.delegate]; n != nil && n.created {
 			return nil, 0, nil
 		}

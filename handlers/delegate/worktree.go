@@ -123,7 +123,7 @@ func (h *Delegates) CloseWorktree(ctx context.Context, c CloseWorktree) (closed 
 	case out != "":
 		closed.Branch = t.branch
 	}
-	seq, err = h.resultsOf(ctx, c.Delegate).CarryOutOne(ctx, h.Log, c.Delegate, handlers.Command{Actor: events.ActorSystem},
+	seq, err = h.resultsOf(ctx, c.Delegate).ExecuteOne(ctx, h.Log, c.Delegate, handlers.Command{Actor: events.ActorSystem},
 		func(s *resultState) (events.Data, uint64, error) {
 			if s.closed || s.Deleted == 0 {
 				return nil, 0, nil

@@ -179,7 +179,7 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 	err = recordRequest(ctx, func(try context.Context) (err error) {
 		for {
 			if files, err = x.compareFiles(try, f, directory, r); err == nil {
-				_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
+				_, err = f.ExecuteOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
 			}
 			if !errors.Is(err, errNotCompared) || try.Err() != nil {
 				return err

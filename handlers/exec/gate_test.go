@@ -193,7 +193,7 @@ func TestAGrantKeepsTheEditAndTheExpiry(t *testing.T) {
 	found, by := g.Decisions("per_3")
 	is.Equal(len(found), 1)
 	is.Equal(by, []string{handlerstest.Alice})
-	is.Equal([]string{found[0].Grant, found[0].Edited, found[0].Cwd}, []string{"per_1", "make -n", g.Directory})
+	is.Equal([]string{found[0].ApprovalOf, found[0].Edited, found[0].Cwd}, []string{"per_1", "make -n", g.Directory})
 	is.Equal(found[0].Expires, first[0].Expires)
 	is.True(!found[0].Expires.IsZero())
 }

@@ -28,7 +28,7 @@ type gateModel struct {
 	log      *log.Log
 	chat     string
 	dirs     []string // the session's directory, and another
-	requests []events.PermissionAsk
+	requests []events.PermissionRequest
 	h        *permissiontest.Handlers
 	x        *Executions
 	allowed  int // execs
@@ -59,7 +59,7 @@ func (g *gateModel) skipOften() {
 }
 
 // pickRequest picks a request, preferably a new one.
-func (g *gateModel) pickRequest() events.PermissionAsk {
+func (g *gateModel) pickRequest() events.PermissionRequest {
 	if len(g.requests) == 0 {
 		g.t.Skip()
 	}
@@ -67,11 +67,11 @@ func (g *gateModel) pickRequest() events.PermissionAsk {
 }
 
 // cwdOf returns the directory of a request's call.
-func (g *gateModel) cwdOf(a events.PermissionAsk) string { return g.dirs[len(a.ID)%2] }
+func (g *gateModel) cwdOf(a events.PermissionRequest) string { return g.dirs[len(a.ID)%2] }
 
 func (g *gateModel) request(*rapid.T) {
 	command := commands[g.draw("command", len(commands))]
-	a := events.PermissionAsk{
+	a := events.PermissionRequest{
 		ID: fmt.Sprintf("per_%0*d", 2+g.draw("width", 2), len(g.requests)), SessionID: fmt.Sprint("ses_", g.draw("session", 2)), Permission: "bash", Patterns: []string{command},
 		Metadata: []byte(`{"command":"` + command + `"}`), Tool: events.Call{MessageID: "msg_1", CallID: fmt.Sprint("call_", g.draw("call", 4))},
 	}
@@ -81,7 +81,7 @@ func (g *gateModel) request(*rapid.T) {
 }
 
 // evaluate records a random verdict of the policy: allow, deny or ask a person.
-func (g *gateModel) evaluate(a events.PermissionAsk, verdict int) {
+func (g *gateModel) evaluate(a events.PermissionRequest, verdict int) {
 	action := policy.AskPerson
 	switch {
 	case verdict == 0:
@@ -186,15 +186,15 @@ func (g *gateModel) check() {
 			if decisions[d.Permission] != nil {
 				g.t.Fatalf("%s was decided twice", d.Permission)
 			}
-			if from := decisions[d.Grant]; d.Grant != "" {
+			if from := decisions[d.ApprovalOf]; d.ApprovalOf != "" {
 				switch {
-				case granted[d.Grant], !lost[d.Grant], from.Decision != events.Authorized, from.Request != d.Request,
+				case granted[d.ApprovalOf], !lost[d.ApprovalOf], from.Decision != events.Authorized, from.Request != d.Request,
 					from.Edited != d.Edited, from.Cwd != d.Cwd, !from.Expires.Equal(d.Expires):
 					g.t.Fatalf("%+v is no grant of %+v", d, from)
 				case from.void == "aborted":
 					g.t.Fatalf("%s was granted by what was aborted", d.Permission)
 				}
-				granted[d.Grant] = true
+				granted[d.ApprovalOf] = true
 			}
 			decisions[d.Permission] = &decision{PermissionDecided: d}
 		case events.AbortRequested:

@@ -214,7 +214,7 @@ const expectTimeout = time.Second
 
 // ExpectEdit says that OpenCode is about to carry out an allowed edit of a session that works in a directory. The
 // protected names that it creates or changes in the top folder of the workspace then stay so, although a command runs.
-func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionAsk, directory string) {
+func (x *Executions) ExpectEdit(ctx context.Context, a events.PermissionRequest, directory string) {
 	ctx, cancel := context.WithTimeout(ctx, expectTimeout)
 	defer cancel()
 	root, _ := workspace.RealPath(x.Workspace)

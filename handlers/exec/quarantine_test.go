@@ -295,7 +295,7 @@ func TestWorkerExpectsTheNamesThatAnEditCreates(t *testing.T) {
 	q := &quarantine{}
 	q.serve(s)
 	edit := func(metadata string) {
-		s.exec.ExpectEdit(t.Context(), events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)},
+		s.exec.ExpectEdit(t.Context(), events.PermissionRequest{Permission: "edit", Metadata: json.RawMessage(metadata)},
 			s.workspace)
 	}
 	edit(`{"filepath":"` + s.workspace + `/AGENTS.md"}`)

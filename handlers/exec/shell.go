@@ -117,7 +117,7 @@ func (x *Executions) requestShell(ctx context.Context, actor, chat string, priva
 		return d, 0, nil
 	}
 	err = recordRequest(ctx, func(try context.Context) error {
-		_, err := f.CarryOutOne(try, x.Log, chat, handlers.Command{Actor: actor}, decide)
+		_, err := f.ExecuteOne(try, x.Log, chat, handlers.Command{Actor: actor}, decide)
 		return err
 	})
 	return d, owner, err

@@ -168,7 +168,7 @@ func Approved(d events.PermissionDecided) Fact {
 
 // Request returns the hash of a request for a command.
 func Request(command string) string {
-	return events.PermissionAsk{Permission: "bash", Patterns: []string{command},
+	return events.PermissionRequest{Permission: "bash", Patterns: []string{command},
 		Metadata: []byte(`{"command":"` + command + `"}`)}.ContentHash()
 }
 

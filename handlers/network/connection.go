@@ -126,7 +126,7 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDec
 	}
 	verdict := permission.EvaluateAddress(rules, at)
 	f := x.network.Gate.Permissions.Chat(ctx, x.chat)
-	_, err = f.CarryOut(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy},
+	_, err = f.Execute(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy},
 		func(s *permission.State) ([]events.Event, uint64, error) {
 			after = f.Last()
 			if err := s.Missing(x.chat); err != nil {

@@ -213,7 +213,7 @@ func (n *Engine) fetched(ctx context.Context, at policy.Address) (found bool, er
 }
 
 // fetchedBy returns the address that a request for webfetch is about; none for another request.
-func fetchedBy(a events.PermissionAsk) (at policy.Address) {
+func fetchedBy(a events.PermissionRequest) (at policy.Address) {
 	if a.Permission != events.KindWebfetch || len(a.Patterns) != 1 {
 		return at
 	}

@@ -174,7 +174,7 @@ func (n *Sandbox) Expire(ctx context.Context, chat string) error {
 	}
 	waits := n.neededRequests(chat)
 	c := handlers.Command{Actor: events.ActorPolicy}
-	_, err := n.Gate.Permissions.Chat(ctx, chat).CarryOut(ctx, n.log(), c,
+	_, err := n.Gate.Permissions.Chat(ctx, chat).Execute(ctx, n.log(), c,
 		func(s *permission.State) (all []events.Event, _ uint64, err error) {
 			for _, r := range s.HostRequests() {
 				if !r.Pending() || waits[r.ID] {

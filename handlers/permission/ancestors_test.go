@@ -166,7 +166,7 @@ func TestAReportOnDelegatesEndsNoApproval(t *testing.T) {
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 1)
-	is.Equal(found[0].Grant, "per_1")
+	is.Equal(found[0].ApprovalOf, "per_1")
 }
 
 // A replica of the log that lags may not have the delegate's chat yet. Its rules alone would allow too much.

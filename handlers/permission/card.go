@@ -17,7 +17,7 @@ import (
 
 // Request is a permission request with what is known around it.
 type CardSource struct {
-	events.PermissionAsk
+	events.PermissionRequest
 	ViaAPI    bool   // made over the API: nothing runs
 	Message   string // of a direct request
 	Arguments string // of the call of a tool of PocketCoder or of an MCP server, a JSON object; empty if not known

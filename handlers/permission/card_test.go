@@ -21,7 +21,7 @@ import (
 )
 
 // shown returns what each renderer shows of a request that waits for a person.
-func shown(t *testing.T, ask events.PermissionAsk) map[string]string {
+func shown(t *testing.T, ask events.PermissionRequest) map[string]string {
 	t.Helper()
 	patterns, err := json.Marshal(ask.Patterns)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestOnlyARequestForACommandIsShownAsOne(t *testing.T) {
 	metadata := json.RawMessage(`{"command":"ls build","filepath":"/safe/a.go","url":"https://safe.example.org",` +
 		`"diff":"@@ -0,0 +1 @@\n+safe\n","target":"pro\u001b[2Kduction"}`)
 	for _, kind := range []string{"deploy", "external_directory", "webfetch", "read", "grep", "task", "question"} {
-		for renderer, text := range shown(t, events.PermissionAsk{ID: "per_1", Permission: kind,
+		for renderer, text := range shown(t, events.PermissionRequest{ID: "per_1", Permission: kind,
 			Patterns: []string{"shop to production"}, Metadata: metadata}) {
 			t.Run(renderer+" of "+kind, func(t *testing.T) {
 				for _, part := range []string{"shop to production", "ls build", "/safe/a.go", "https://safe.example.org", "␛"} {
@@ -60,7 +60,8 @@ func TestOnlyARequestForACommandIsShownAsOne(t *testing.T) {
 			})
 		}
 	}
-	command := events.PermissionAsk{ID: "per_1", Permission: "bash", Patterns: []string{"ls build"}, Metadata: metadata}
+	command := events.PermissionRequest{ID: "per_1", Permission: "bash", Patterns: []string{"ls build"},
+		Metadata: metadata}
 	for renderer, title := range map[string]string{"page": "Run a command", "terminal": "? bash  ls build",
 		"message": "Run ls build"} {
 		expect.Contains(t, shown(t, command)[renderer], title)
@@ -91,11 +92,11 @@ func TestACardIsWholeIfItShowsAllThatAnApprovalAllows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is.New(t).Equal(permission.CardOf(permission.CardSource{Cwd: "/w", Arguments: c.arguments,
-				PermissionAsk: events.PermissionAsk{Permission: c.kind, Patterns: []string{"*"},
+				PermissionRequest: events.PermissionRequest{Permission: c.kind, Patterns: []string{"*"},
 					Metadata: json.RawMessage(c.metadata)}}).Whole, c.whole)
 		})
 	}
-	if permission.CardOf(permission.CardSource{PermissionAsk: events.PermissionAsk{Permission: "bash",
+	if permission.CardOf(permission.CardSource{PermissionRequest: events.PermissionRequest{Permission: "bash",
 		Metadata: json.RawMessage(`{"command":"ls"}`)}}).Whole {
 		t.Error("the folder of a command is not known")
 	}
@@ -109,8 +110,8 @@ func TestTheTitleOfAChangeNamesItsFile(t *testing.T) {
 		`{"diff":"x","files":[{"filePath":"/a","movePath":"/b"}]}`:   "Move /a to /b",
 		`{"diff":"x","files":[{"filePath":"/a"},{"filePath":"/b"}]}`: "Change 2 files",
 	} {
-		ask := events.PermissionAsk{Permission: "edit", Metadata: json.RawMessage(metadata)}
-		c := permission.CardOf(permission.CardSource{PermissionAsk: ask})
+		ask := events.PermissionRequest{Permission: "edit", Metadata: json.RawMessage(metadata)}
+		c := permission.CardOf(permission.CardSource{PermissionRequest: ask})
 		if c.Title != title || strings.Contains(c.Text, "\n") {
 			t.Errorf("%s: %q", metadata, c.Title)
 		}
@@ -129,7 +130,7 @@ func TestACardShowsWhatThePolicyJudges(t *testing.T) {
 		if want == "path" {
 			kind = events.KindGrep
 		}
-		c := permission.CardOf(permission.CardSource{PermissionAsk: events.PermissionAsk{Permission: kind, Patterns: []string{"secrets"},
+		c := permission.CardOf(permission.CardSource{PermissionRequest: events.PermissionRequest{Permission: kind, Patterns: []string{"secrets"},
 			Metadata: json.RawMessage(metadata)}})
 		if !slices.ContainsFunc(c.Details, func(d permission.CardDetail) bool { return d.Name == want || d.Value == want }) {
 			t.Errorf("%s %s: %+v", kind, metadata, c.Details)

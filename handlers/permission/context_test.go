@@ -25,7 +25,7 @@ func TestAContextThatEndsEndsTheEvaluation(t *testing.T) {
 		Call:        func(context.Context, string, events.Call, time.Duration) (Call, bool) { return Call{}, false },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	in, _ := g.input(ctx, "c", events.PermissionAsk{Permission: "grep", Patterns: []string{"x"},
+	in, _ := g.input(ctx, "c", events.PermissionRequest{Permission: "grep", Patterns: []string{"x"},
 		Metadata: []byte(`{"pattern":"x"}`)}, false, 0)
 	is.Equal(policy.Evaluate(policy.Defaults, in).Action, policy.Allow)
 	cancel()

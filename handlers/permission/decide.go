@@ -107,7 +107,7 @@ func (h *Permissions) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if c.Decision == events.Denied { // also while the disk is almost full: the turn may be what fills it
 		ctx = log.UseLastSpace(ctx)
 	}
-	return h.Chat(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *State) (events.Data, uint64, error) {
+	return h.Chat(ctx, c.Chat).ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *State) (events.Data, uint64, error) {
 		return s.Decide(c)
 	})
 }
@@ -208,7 +208,7 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 	}
 	if g := c.grant; g != nil {
 		d.Hosts, d.Files = g.Hosts, g.Files
-		d.Grant, d.Edited, d.Expires = g.Permission, g.Edited, g.Expires
+		d.ApprovalOf, d.Edited, d.Expires = g.Permission, g.Edited, g.Expires
 		d.Reason = "approved as " + g.Permission + ", which OpenCode forgot when it restarted"
 		d.Cwd = cmp.Or(g.Cwd, d.Cwd)
 	}

@@ -218,7 +218,7 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 	lost := handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}}
 	here := handlerstest.Approved(events.PermissionDecided{Cwd: "/w"})
 	used := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "per_2",
-		Decision: events.Authorized, Grant: "per_1", Request: handlerstest.Request("ls")}}
+		Decision: events.Authorized, ApprovalOf: "per_1", Request: handlerstest.Request("ls")}}
 	for name, c := range map[string]struct {
 		given []handlerstest.Fact
 		grant string
@@ -262,7 +262,7 @@ func TestAskOfAnAbortedTurnIsNotGranted(t *testing.T) {
 		handlerstest.Approved(events.PermissionDecided{Cwd: "/w"})
 	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), lost, handlerstest.AskBash("per_2", "ls"),
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{}}, here)
-	ask := events.PermissionAsk{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"},
+	ask := events.PermissionRequest{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"},
 		Metadata: []byte(`{"command":"ls"}`)}
 	all, err := s.conclude("c1", NewEvaluation(ask, false, "/w", policy.Verdict{Action: policy.Allow}), time.Now())
 	is.NoErr(err)

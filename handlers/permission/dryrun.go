@@ -50,7 +50,8 @@ type DryRun struct {
 	Rules     []policy.Rule
 	Active    func(ctx context.Context, chat string) (ActiveRules, error) // returns the active rules of a chat
 	Directory func(chat, session string) string                           // returns the directory of a session
-	Ask       func(a events.PermissionAsk, directory string) policy.Input // returns a request as the policy evaluates it
+	// returns a request as the policy evaluates it
+	Ask func(a events.PermissionRequest, directory string) policy.Input
 
 	active   map[string]ActiveRules     // by chat
 	verdicts map[[sha256.Size]byte]bool // by the chat, and the request as the policy evaluates it
@@ -103,7 +104,7 @@ func (t *DryRun) activeIn(ctx context.Context, chat string) (ActiveRules, error)
 
 // matches reports whether the rules would have had their effect on a request. A request with an unknown session
 // counts as one in the workspace.
-func (t *DryRun) matches(active ActiveRules, chat string, a events.PermissionAsk, cwd string) bool {
+func (t *DryRun) matches(active ActiveRules, chat string, a events.PermissionRequest, cwd string) bool {
 	directory, is := t.Directory(chat, a.SessionID), a.About()
 	like := sha256.Sum256([]byte(strings.Join(append([]string{chat, a.Permission, directory, cwd, is.Command, is.Filepath,
 		is.URL}, a.Patterns...), "\x00")))

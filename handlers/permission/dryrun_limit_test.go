@@ -18,11 +18,11 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	trial := permission.DryRun{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
 		Active:    func(context.Context, string) (permission.ActiveRules, error) { return policy.Evaluate, nil },
 		Directory: func(string, string) string { return "" },
-		Ask: func(a events.PermissionAsk, _ string) policy.Input {
+		Ask: func(a events.PermissionRequest, _ string) policy.Input {
 			return policy.Input{Type: a.Permission, Patterns: a.Patterns}
 		},
 		History: func(_ context.Context, _ string, each func(events.PastRequest) bool) error {
-			ask := events.PermissionAsk{Permission: "todowrite", Patterns: []string{"*"}}
+			ask := events.PermissionRequest{Permission: "todowrite", Patterns: []string{"*"}}
 			for read = 1; each(events.PastRequest{Ask: ask}); {
 				read++
 			}

@@ -141,7 +141,7 @@ func decision(outcome Outcome) *WhyDecision {
 	default:
 		return &WhyDecision{
 			Decision: outcome.Status, Actor: outcome.By, At: outcome.At, Device: d.Client.Device, Address: d.Client.Address, Command: d.Command,
-			Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.Grant, Expires: d.Expires, Hosts: d.Hosts, RuleRef: d.RuleRef,
+			Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.ApprovalOf, Expires: d.Expires, Hosts: d.Hosts, RuleRef: d.RuleRef,
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (w *explanation) apply(e events.Event, d events.Data) bool {
 	case events.PermissionInterrupted:
 		return d.Permission == w.Permission
 	case events.PermissionDecided:
-		return d.Permission == w.Permission || d.Grant == w.Permission // another request has used this one's approval
+		return d.Permission == w.Permission || d.ApprovalOf == w.Permission // another request has used this one's approval
 	case events.PermissionExpired:
 		if d.Permission == w.Permission && w.Decision != nil && w.Decision.Decision == events.Authorized {
 			w.Expired = &WhyExpired{d.Reason, e.Time}
@@ -232,7 +232,7 @@ func (w *explanation) apply(e events.Event, d events.Data) bool {
 func isAbout(d events.OpenCode, id string) bool {
 	switch d.Type {
 	case events.PermissionAsked:
-		p, err := opencode.Read[events.PermissionAsk](d)
+		p, err := opencode.Read[events.PermissionRequest](d)
 		return err == nil && p.ID == id
 	case events.PermissionReplied:
 		p, err := opencode.Read[opencode.PermissionReplied](d)

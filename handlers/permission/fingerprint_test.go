@@ -159,7 +159,7 @@ func TestApprovalOfAForgottenEditIsUsedOnlyForTheFileAsItWas(t *testing.T) {
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_3", path))
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_3")
-	is.Equal(found[0].Grant, "per_1")
+	is.Equal(found[0].ApprovalOf, "per_1")
 	is.Equal(g.Repeat("per_3"), "")
 	handlerstest.Write(t, path, "b\n")
 	is.Equal(g.Repeat("per_3"), "a changed while the request waited. Read it again.")
@@ -172,6 +172,6 @@ func TestApprovalOfAForgottenEditIsUsedOnlyForTheFileAsItWas(t *testing.T) {
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_5", path))
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_5")
-	is.Equal(found[0].Grant, "per_3")
+	is.Equal(found[0].ApprovalOf, "per_3")
 	is.Equal(g.Repeat("per_5"), "")
 }

@@ -71,7 +71,7 @@ type Gate struct {
 	// whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
 	Visible func(real string) bool
 	// returns a note on a request for the person who decides it, or ""; nil if no request has one
-	NoteOn func(ctx context.Context, chat string, a events.PermissionAsk) string
+	NoteOn func(ctx context.Context, chat string, a events.PermissionRequest) string
 	// of requests, for a dry run
 	History RequestHistory
 	Logger  *slog.Logger
@@ -106,7 +106,7 @@ func (g Gate) Run(ctx context.Context) error {
 
 // React evaluates the request that an event makes.
 func (g Gate) React(ctx context.Context, e events.Event) error {
-	ask, direct, err := events.PermissionAskOf(e)
+	ask, direct, err := events.PermissionRequestOf(e)
 	if err != nil {
 		g.Logger.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // the request stays pending: a retry would not make it readable
@@ -120,7 +120,8 @@ const callWait = 2 * time.Second
 
 // evaluate evaluates a request and records what follows, unless the request has ended meanwhile. changed says why a
 // request that was left to a person is evaluated again; it is empty for a new request.
-func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk, direct bool, changed string) error {
+func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionRequest, direct bool,
+	changed string) error {
 	var r Request
 	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
 		r = s.Request(a.ID)
@@ -135,7 +136,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	var files []events.FileFingerprint
 	if !direct { // a request over the API runs nothing
 		// before input, which may wait for the call
-		files = workspace.RequestFingerprints(g.Permissions.originals.of(a).PermissionAsk)
+		files = workspace.RequestFingerprints(g.Permissions.originals.of(a).PermissionRequest)
 	}
 	in, by := g.input(ctx, chat, a, direct, callWait)
 	rules, err := g.RuleSets(ctx, by.scope(chat))
@@ -170,7 +171,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 }
 
 // programNote returns a sentence for the person who decides a request that may change the program of an MCP server.
-func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd string) (string, error) {
+func (g Gate) programNote(ctx context.Context, a events.PermissionRequest, cwd string) (string, error) {
 	all, err := mcpserver.All(ctx, g.Records)
 	if err != nil || len(all) == 0 {
 		return "", err
@@ -179,7 +180,7 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd strin
 	for i, s := range all {
 		commands[i] = s.Command
 	}
-	i := workspace.NamesOneOf(commands, g.Permissions.originals.of(a).PermissionAsk, g.Workspace, cwd)
+	i := workspace.NamesOneOf(commands, g.Permissions.originals.of(a).PermissionRequest, g.Workspace, cwd)
 	if i < 0 {
 		return "", nil
 	}
@@ -195,8 +196,8 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionAsk, cwd strin
 // could read the file without a question.
 func (g Gate) mayShow(rules RuleSets, session, directory string) func(path string) bool {
 	return func(path string) bool {
-		a := events.PermissionAsk{SessionID: session, Permission: events.KindRead, Patterns: []string{path}}
-		v, _ := rules.Judge(g.askOn(originalAsk{PermissionAsk: a}, directory))
+		a := events.PermissionRequest{SessionID: session, Permission: events.KindRead, Patterns: []string{path}}
+		v, _ := rules.Judge(g.askOn(originalAsk{PermissionRequest: a}, directory))
 		return v.Action == policy.Allow
 	}
 }
@@ -204,7 +205,7 @@ func (g Gate) mayShow(rules RuleSets, session, directory string) func(path strin
 // noteTime limits the wait for a note, because later requests of the chat wait too.
 const noteTime = 3 * time.Second
 
-func (g *Gate) noteOn(ctx context.Context, chat string, a events.PermissionAsk) string {
+func (g *Gate) noteOn(ctx context.Context, chat string, a events.PermissionRequest) string {
 	ctx, cancel := context.WithTimeout(ctx, noteTime)
 	defer cancel()
 	return g.NoteOn(ctx, chat, a)
@@ -278,8 +279,8 @@ func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 // records nothing. path is absolute.
 func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.Call,
 	path string) (policy.Verdict, error) {
-	a := events.PermissionAsk{SessionID: session, Permission: events.KindRead, Patterns: []string{path}, Tool: tool}
-	in := g.askOn(originalAsk{PermissionAsk: a}, g.directory(chat, session, false))
+	a := events.PermissionRequest{SessionID: session, Permission: events.KindRead, Patterns: []string{path}, Tool: tool}
+	in := g.askOn(originalAsk{PermissionRequest: a}, g.directory(chat, session, false))
 	in.Done = ctx.Done()
 	call, _ := g.Call(ctx, session, tool, 0)
 	rules, err := g.RuleSets(ctx, caller{call.Agent, call.Chosen}.scope(chat))
@@ -295,7 +296,7 @@ func (g Gate) InForce(ctx context.Context, s rule.Scope) ([]policy.Rule, error) 
 
 // Evaluation is the policy's verdict on a permission request.
 type Evaluation struct {
-	ask     events.PermissionAsk
+	ask     events.PermissionRequest
 	direct  bool
 	cwd     string // directory of a command that will run
 	verdict policy.Verdict
@@ -308,7 +309,7 @@ type Evaluation struct {
 	again    bool // the request was left to a person before, with other files
 }
 
-func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Verdict) Evaluation {
+func NewEvaluation(a events.PermissionRequest, direct bool, cwd string, v policy.Verdict) Evaluation {
 	if direct || a.Permission != events.KindBash {
 		cwd = ""
 	}
@@ -317,7 +318,7 @@ func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Ver
 
 // RecordEvaluation appends the result of an evaluation: a decision, or that the request waits for a person.
 func (h *Permissions) RecordEvaluation(ctx context.Context, chat, cause string, evaluation Evaluation) error {
-	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause},
+	_, err := h.Chat(ctx, chat).Execute(ctx, h.Log, handlers.Command{ID: cause},
 		func(s *State) ([]events.Event, uint64, error) {
 			all, err := s.conclude(chat, evaluation, time.Now())
 			return all, 0, err

@@ -98,7 +98,7 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	is.Equal(len(found), 0) // not the same, byte for byte
 	found, by := g.Decisions("per_3")
 	is.Equal(found, []events.PermissionDecided{{
-		Permission: "per_3", Decision: events.Authorized, Grant: "per_1", Reason: "approved as per_1, which OpenCode forgot when it restarted",
+		Permission: "per_3", Decision: events.Authorized, ApprovalOf: "per_1", Reason: "approved as per_1, which OpenCode forgot when it restarted",
 		Session: "ses_1", Call: "call_per_3", Type: "bash", Command: "make", Cwd: g.Directory, Request: handlerstest.Request("make"),
 	}})
 	is.Equal(by, []string{handlerstest.Alice})

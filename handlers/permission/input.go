@@ -23,7 +23,7 @@ func (by caller) scope(chat string) rule.Scope {
 
 // input returns the input of the policy, and the agent that makes the request. It reads the disk, because
 // the policy does no I/O. It leaves unknown fields empty, and the policy then asks a person.
-func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool,
+func (g Gate) input(ctx context.Context, chat string, a events.PermissionRequest, direct bool,
 	wait time.Duration) (in policy.Input, by caller) {
 	directory := g.directory(chat, a.SessionID, direct)
 	in = g.askOn(g.Permissions.originals.of(a), directory)
@@ -85,7 +85,7 @@ const severalCalls = "Another tool call of this message has the same id, or the 
 
 // hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message.
 // It reports true when the log cannot be read.
-func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events.PermissionAsk) bool {
+func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events.PermissionRequest) bool {
 	if a.Tool.CallID == "" {
 		return false // Gate.Call knows no such call
 	}
@@ -102,7 +102,7 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 
 // requests reports whether the content of a request matches this call. A model chooses the ids of its calls, so a call
 // with the id that the request names may be another one.
-func (c Call) requests(a events.PermissionAsk, directory string) bool {
+func (c Call) requests(a events.PermissionRequest, directory string) bool {
 	about := a.About()
 	switch a.Permission {
 	case events.KindBash:
@@ -141,13 +141,13 @@ func (g Gate) directory(chat, session string, direct bool) string {
 }
 
 // askOnStored is askOn for a request as the log holds it.
-func (g Gate) askOnStored(a events.PermissionAsk, directory string) policy.Input {
+func (g Gate) askOnStored(a events.PermissionRequest, directory string) policy.Input {
 	return g.askOn(originalAsk{a, a.Redacted()}, directory)
 }
 
 // askOn returns the input of the policy for a request of a session that works in a directory.
 func (g Gate) askOn(a originalAsk, directory string) policy.Input {
-	in := workspace.Input(a.PermissionAsk, directory)
+	in := workspace.Input(a.PermissionRequest, directory)
 	in.Visible = g.Visible
 	if a.partial {
 		in.Hidden = concealed

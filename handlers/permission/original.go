@@ -17,39 +17,39 @@ const maxOriginals = 256
 // originals is only in memory. After a restart, OpenCode lists the requests that are still pending.
 type originals struct {
 	mu  sync.Mutex
-	all []events.PermissionAsk
+	all []events.PermissionRequest
 }
 
 // originalAsk is a request as OpenCode made it. partial reports that only its stored form is known, which lacks a
 // secret.
 type originalAsk struct {
-	events.PermissionAsk
+	events.PermissionRequest
 	partial bool
 }
 
 // KeepOriginal keeps a request that OpenCode made, so that the gate judges what OpenCode would carry out. It must be
 // called before the request is stored.
-func (h *Permissions) KeepOriginal(a events.PermissionAsk) {
+func (h *Permissions) KeepOriginal(a events.PermissionRequest) {
 	o := &h.originals
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.all = slices.DeleteFunc(o.all, func(other events.PermissionAsk) bool { return other.ID == a.ID })
+	o.all = slices.DeleteFunc(o.all, func(other events.PermissionRequest) bool { return other.ID == a.ID })
 	o.all = append(o.all, a)
 	o.all = slices.Delete(o.all, 0, max(0, len(o.all)-maxOriginals))
 }
 
 // of returns the original of a stored request.
-func (o *originals) of(a events.PermissionAsk) originalAsk {
+func (o *originals) of(a events.PermissionRequest) originalAsk {
 	if !a.Redacted() {
-		return originalAsk{PermissionAsk: a}
+		return originalAsk{PermissionRequest: a}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	i := slices.IndexFunc(o.all, func(other events.PermissionAsk) bool {
+	i := slices.IndexFunc(o.all, func(other events.PermissionRequest) bool {
 		return other.ID == a.ID && other.SessionID == a.SessionID && other.Permission == a.Permission && other.Tool == a.Tool
 	})
 	if i < 0 {
 		return originalAsk{a, true}
 	}
-	return originalAsk{PermissionAsk: o.all[i]}
+	return originalAsk{PermissionRequest: o.all[i]}
 }

@@ -16,7 +16,7 @@ import (
 func kept(t *testing.T, g *permissiontest.RunningGate, asks ...handlerstest.Fact) {
 	t.Helper()
 	for _, f := range asks {
-		var a events.PermissionAsk
+		var a events.PermissionRequest
 		is.New(t).NoErr(json.Unmarshal(f.Data.(events.OpenCode).Properties, &a))
 		g.Gate.Permissions.KeepOriginal(a)
 	}

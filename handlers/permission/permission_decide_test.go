@@ -161,7 +161,7 @@ func TestDecisionTakenInBetweenWins(t *testing.T) {
 	elsewhere := permissiontest.New(h.Log)
 	slow := permission.Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized}
 	tries, f := 0, handlers.NewFold(permission.NewState(), permission.Filters("c1")...)
-	_, err := f.CarryOutOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice},
+	_, err := f.ExecuteOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice},
 		func(s *permission.State) (events.Data, uint64, error) {
 			if tries++; tries == 1 {
 				_, err := elsewhere.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: "user:bob"},
@@ -183,7 +183,7 @@ func TestDecisionOnAnotherAskInBetweenOnlyRepeats(t *testing.T) {
 	h := permissiontest.Open(t)
 	elsewhere := permissiontest.New(h.Log)
 	tries, f := 0, handlers.NewFold(permission.NewState(), permission.Filters("c1")...)
-	_, err := f.CarryOutOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice},
+	_, err := f.ExecuteOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice},
 		func(s *permission.State) (events.Data, uint64, error) {
 			if tries++; tries == 1 {
 				_, err := elsewhere.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: "per_2",

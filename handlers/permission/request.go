@@ -21,9 +21,9 @@ type Request struct {
 	Seq    uint64 // of the event that made it; 0 for an unknown request
 	Event  string // id of this event
 	At     time.Time
-	ViaAPI bool                  // made over our API. It has no session and no call, because its author could name any
-	Host   string                // host:port, if the policy made it for a command that connects
-	Ask    *events.PermissionAsk // its content; nil in a State, which keeps only the fields that a decision repeats
+	ViaAPI bool                      // made over our API. It has no session and no call, because its author could name any
+	Host   string                    // host:port, if the policy made it for a command that connects
+	Ask    *events.PermissionRequest // its content; nil in a State, which keeps only the fields that a decision repeats
 
 	Type, Command, Hash    string // Hash is that of events.PermissionAsk.ContentHash
 	Session, Message, Call string
@@ -123,7 +123,7 @@ func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, 
 	if err != nil || !ok {
 		return r, err
 	}
-	a, _, err := events.PermissionAskOf(e)
+	a, _, err := events.PermissionRequestOf(e)
 	if err != nil {
 		return r, err
 	}
@@ -142,7 +142,7 @@ func (h *Permissions) known(ctx context.Context, chat, id string) (Request, erro
 
 // OpenCodeRequest returns a request that OpenCode made. ok is false if the chat has no such request.
 func (h *Permissions) OpenCodeRequest(ctx context.Context, chat,
-	permission string) (a events.PermissionAsk, ok bool, err error) {
+	permission string) (a events.PermissionRequest, ok bool, err error) {
 	r, err := h.request(ctx, chat, permission)
 	if err != nil || r.Ask == nil || r.ViaAPI {
 		return a, false, err
@@ -168,8 +168,8 @@ func (s *State) Apply(e events.Event) {
 		r := s.at(e, d.Permission)
 		r.Outcome = Outcome{e.Seq, e.Time, e.Actor, d.Decision, "", &d, e.Cause}
 		s.addCall(r, d.Session, d.Call)
-		if d.Grant != "" {
-			s.at(e, d.Grant).Granted = true
+		if d.ApprovalOf != "" {
+			s.at(e, d.ApprovalOf).Granted = true
 		}
 	case events.PermissionInterrupted:
 		s.at(e, d.Permission).Interrupted = true
@@ -200,7 +200,7 @@ func (s *State) Apply(e events.Event) {
 func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
-		if a, err := opencode.Read[events.PermissionAsk](d); err == nil {
+		if a, err := opencode.Read[events.PermissionRequest](d); err == nil {
 			s.applyAsk(e, a, false)
 		}
 	case events.PermissionReplied:
@@ -211,7 +211,7 @@ func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 }
 
 // applyAsk applies the event that makes a request. An id is that of the first request of the chat that had it.
-func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
+func (s *State) applyAsk(e events.Event, a events.PermissionRequest, direct bool) {
 	r := s.at(e, a.ID)
 	if r.Seq != 0 {
 		return
@@ -360,10 +360,10 @@ func (s *State) filesOf(id string) []events.FileFingerprint {
 		if len(r.Escalation.Files) > 0 {
 			return r.Escalation.Files
 		}
-		if r.Outcome.Decided == nil || r.Outcome.Decided.Grant == "" {
+		if r.Outcome.Decided == nil || r.Outcome.Decided.ApprovalOf == "" {
 			return nil
 		}
-		id = r.Outcome.Decided.Grant
+		id = r.Outcome.Decided.ApprovalOf
 	}
 	return nil
 }

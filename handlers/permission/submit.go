@@ -45,7 +45,7 @@ func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, 
 	if err := c.check(); err != nil {
 		return "", 0, err
 	}
-	seq, err = h.Chat(ctx, c.Chat).CarryOut(ctx, h.Log, c.Command, func(s *State) ([]events.Event, uint64, error) {
+	seq, err = h.Chat(ctx, c.Chat).Execute(ctx, h.Log, c.Command, func(s *State) ([]events.Event, uint64, error) {
 		e, err := events.New(c.Chat, c.Actor, c.event())
 		if err != nil {
 			return nil, 0, err

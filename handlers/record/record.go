@@ -302,7 +302,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 // save stores the fields of a command, which are checked. text is the secret that the command sets.
 func (h *Records) save(ctx context.Context, t Type, c Save, set Values, text string) (id string, seq uint64,
 	err error) {
-	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
+	seq, err = h.collection(ctx, c.Collection).Execute(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
 			found, now, seq, err := s.save(t, c, set, text)
 			if id = found; err != nil || now == nil {
@@ -336,7 +336,7 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
+	seq, err = h.collection(ctx, c.Collection).Execute(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
 			switch have, ok := s.records[c.Record]; {
 			case !ok:
@@ -364,7 +364,7 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 // are nil or change nothing. have is nil for a record that is deleted, does not exist or cannot be read.
 func (h *Records) Edit(ctx context.Context, by handlers.Command, name, id string,
 	edit func(have Values) (set map[string]any, err error)) error {
-	_, err := h.collection(ctx, name).CarryOut(ctx, h.Log, by, func(s *collection) ([]events.Event, uint64, error) {
+	_, err := h.collection(ctx, name).Execute(ctx, h.Log, by, func(s *collection) ([]events.Event, uint64, error) {
 		have := s.records[id]
 		values, err := edit(have.fields)
 		if err != nil || values == nil {

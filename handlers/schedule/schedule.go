@@ -272,7 +272,7 @@ func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 // decide starts or skips a run, in a transaction.
 func (h *Schedules) decide(ctx context.Context, c Run) (r Started, err error) {
 	var begun *run
-	_, err = h.state(ctx).CarryOut(ctx, h.Log, c.Command, func(s *state) ([]events.Event, uint64, error) {
+	_, err = h.state(ctx).Execute(ctx, h.Log, c.Command, func(s *state) ([]events.Event, uint64, error) {
 		begun = nil
 		if earlier, ok := s.started[c.ID]; ok && c.ID != "" {
 			r = earlier

@@ -70,8 +70,8 @@ type Use struct {
 // keyUsePrecision is how exact last_used is: an event for each login of a script would fill the log.
 const keyUsePrecision = time.Minute
 
-// CarryOut records a login at most once a minute.
-func (c Use) CarryOut(ctx context.Context, h *record.Records) (uint64, error) {
+// Execute records a login at most once a minute.
+func (c Use) Execute(ctx context.Context, h *record.Records) (uint64, error) {
 	keys, err := record.All[Registered](ctx, h, Collection)
 	if err != nil {
 		return 0, err

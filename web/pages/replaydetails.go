@@ -98,7 +98,7 @@ func storedText(body json.RawMessage) string {
 func openCodeRows(b events.OpenCode) []row {
 	switch b.Type {
 	case events.PermissionAsked:
-		ask, _ := opencode.Read[events.PermissionAsk](b)
+		ask, _ := opencode.Read[events.PermissionRequest](b)
 		return []row{{"asks for", ask.Permission}, subjectOf(ask)}
 	case events.QuestionAsked:
 		ask, _ := opencode.Read[events.QuestionAsk](b)
@@ -117,7 +117,7 @@ func openCodeRows(b events.OpenCode) []row {
 }
 
 // subjectOf says what a request is about.
-func subjectOf(ask events.PermissionAsk) row {
+func subjectOf(ask events.PermissionRequest) row {
 	if command := ask.Command(); command != "" {
 		return row{"command", command}
 	}

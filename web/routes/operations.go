@@ -207,7 +207,7 @@ func (s *Operations) rebuild(w http.ResponseWriter, r *http.Request, caller api.
 
 func (s *Operations) useKey(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	use := sshkey.Use{Command: commandOf(caller), Key: r.PathValue("id")}
-	seq, err := use.CarryOut(r.Context(), s.Records)
+	seq, err := use.Execute(r.Context(), s.Records)
 	return s.noContent(w, r, seq, err)
 }
 

@@ -160,7 +160,7 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	var running sync.WaitGroup
 	for name, work := range map[string]func(context.Context) error{
-		"run": b.Ingest.Run, "carry out": b.CarryOut, "budgets": b.Budgets,
+		"run": b.Ingest.Run, "carry out": b.Run, "budgets": b.Budgets,
 	} {
 		running.Go(func() {
 			if err := work(ctx); ctx.Err() == nil && !s.logConn.IsClosed() {

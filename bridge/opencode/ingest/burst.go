@@ -57,7 +57,7 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 	if err != nil {
 		return err
 	}
-	in.noise.Add(p.noise)
+	in.ignored.Add(p.noise)
 	in.publish(p.order[:p.leading], p.fragments) // so that clients get the end of a sentence before the tool call
 	if err := in.append(ctx, p.facts); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 
 // keepOriginal passes on a permission request if its stored form differs.
 func (in *Ingest) keepOriginal(properties json.RawMessage) {
-	var stored, original events.PermissionAsk
+	var stored, original events.PermissionRequest
 	if in.KeepOriginal == nil || json.Unmarshal(in.Log.Redactor().JSON(properties), &stored) != nil || !stored.Redacted() {
 		return
 	}

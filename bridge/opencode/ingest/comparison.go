@@ -226,7 +226,7 @@ func (c *comparison) permissions(ctx context.Context) error {
 			c.keepOriginal(raw) // the gate of an earlier process had it
 			continue
 		}
-		var request events.PermissionAsk
+		var request events.PermissionRequest
 		if err := json.Unmarshal(raw, &request); err != nil {
 			return err
 		}

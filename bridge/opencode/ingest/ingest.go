@@ -58,7 +58,7 @@ type Ingest struct {
 
 	// KeepOriginal receives each permission request that contains a secret, before Ingest stores its redacted form. After
 	// each connection, it receives those that OpenCode still lists. Without a gate it is nil.
-	KeepOriginal func(events.PermissionAsk)
+	KeepOriginal func(events.PermissionRequest)
 
 	Pause   time.Duration // between attempts to connect to OpenCode, to store what it reports, and to reply to it
 	Changed func()        // called when Condition may have changed
@@ -76,7 +76,7 @@ type Ingest struct {
 	live    readiness
 	last    atomic.Uint64 // sequence of the newest event that Ingest appended
 	stored  atomic.Uint64
-	noise   atomic.Uint64
+	ignored atomic.Uint64
 	lastErr atomic.Pointer[string]
 }
 
@@ -170,7 +170,7 @@ type Condition struct {
 
 func (in *Ingest) Condition() Condition {
 	s := Condition{Connected: in.live.isOpen(), Sessions: len(in.tracker.seqs()), Stored: in.stored.Load(),
-		Noise: in.noise.Load()}
+		Noise: in.ignored.Load()}
 	if text := in.lastErr.Load(); text != nil {
 		s.Error = *text
 	}

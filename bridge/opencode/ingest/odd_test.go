@@ -101,9 +101,9 @@ func TestTheGateGetsTheOriginalOfARequestThatTheLogConceals(t *testing.T) {
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)
 	s.Log.Conceal(secret.System, "token", "private/archive01")
-	originals := make(chan events.PermissionAsk, 9)
+	originals := make(chan events.PermissionRequest, 9)
 	b := s.Start(func(o *outbox.Outbox) {
-		o.Ingest.KeepOriginal = func(a events.PermissionAsk) { originals <- a }
+		o.Ingest.KeepOriginal = func(a events.PermissionRequest) { originals <- a }
 	}).Connected()
 	ask := `{"id":"per_1","sessionID":"ses_1","permission":"edit","patterns":["private/archive01/a"],"metadata":{},"always":[]}`
 	s.Session("ses_1", "")

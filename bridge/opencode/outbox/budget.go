@@ -22,7 +22,7 @@ const BudgetPrompt = "Your turn was paused because what may be spent was used up
 
 // Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed,
 // and withdraws requests that are no longer needed. A step's cost is known only at its end, so the last step may
-// exceed the limit. The cost of a stopped step stays unknown. CarryOut holds back new messages.
+// exceed the limit. The cost of a stopped step stays unknown. Run holds back new messages.
 func (o *Outbox) Budgets(ctx context.Context) error {
 	seen := o.Model.Seq()
 	warn := func(e events.Event, err error) {

@@ -140,7 +140,7 @@ func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, s
 		return p, err
 	}
 	p.ids.Agent, p.ids.AgentName = p.agent.ID, p.agent.Name
-	seq, err := o.Chats.SendMessage(ctx, chat.SendMessage{
+	seq, err := o.Chats.ClaimMessage(ctx, chat.ClaimMessage{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Sending: p.ids, Seen: seen,
 	})
 	if refusal := (handlers.Refused{}); errors.As(err, &refusal) {

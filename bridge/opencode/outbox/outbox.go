@@ -2,7 +2,7 @@
 // reverts. It also keeps chats within their budgets, and reads diffs, lists and models from OpenCode.
 //
 // An effect is open from the event that requires it until the event that ends it, such as message.delivered,
-// OpenCode's permission.replied or effect.done. CarryOut lists the open effects from the read models
+// OpenCode's permission.replied or effect.done. Run lists the open effects from the read models
 // (projections/pending.go), so they follow from the log alone, also from a log that was restored from a backup.
 //
 // Promises:
@@ -50,7 +50,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets).
+// Outbox carries out effects in one OpenCode (Run), and keeps chats within their budgets (Budgets).
 type Outbox struct {
 	Ingest      *ingest.Ingest // the connection to OpenCode, and which chats its sessions belong to
 	Engine      string
@@ -75,7 +75,7 @@ type Outbox struct {
 	Snapshots *snapshots.Snapshots // nil for an OpenCode whose files this process cannot read: a revert then keeps none
 
 	// called before OpenCode carries out an allowed edit of a session that works in a directory; nil for nothing
-	BeforeEdit func(ctx context.Context, a events.PermissionAsk, directory string)
+	BeforeEdit func(ctx context.Context, a events.PermissionRequest, directory string)
 
 	known atomic.Pointer[client.Models]
 }

@@ -14,9 +14,9 @@ import (
 	"pocketcoder/projections"
 )
 
-// CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a
+// Run carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a
 // try has ended, and when a failed effect may be tried again.
-func (o *Outbox) CarryOut(ctx context.Context) error {
+func (o *Outbox) Run(ctx context.Context) error {
 	if err := o.endEarlierEffects(ctx); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 	return loop.Run(ctx)
 }
 
-// schedule is the state of CarryOut. A new process needs none of it.
+// schedule is the state of Run. A new process needs none of it.
 type schedule struct {
 	*Outbox
 	turns map[string]int // running turns, by account

@@ -77,7 +77,7 @@ func (o *Outbox) recordSent(ctx context.Context, m projections.PendingMessage,
 	if err != nil {
 		return err
 	}
-	_, err = o.Chats.SendMessage(ctx, chat.SendMessage{
+	_, err = o.Chats.ClaimMessage(ctx, chat.ClaimMessage{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Seen: math.MaxUint64,
 		Sending: events.MessageSending{Message: m.ID, Session: reported.Session, EngineMessage: reported.EngineMessage,
 			EngineParts: reported.PartIDs(), Agent: chosen.ID, AgentName: chosen.Name},

@@ -12,7 +12,7 @@ import (
 func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
-		var content events.PermissionAsk
+		var content events.PermissionRequest
 		if json.Unmarshal(d.Properties, &content) == nil {
 			r.AddRequest(content, e.Seq)
 		}

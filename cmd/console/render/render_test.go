@@ -83,7 +83,7 @@ func TestLengthOfALongCommandIsShownBelowIt(t *testing.T) {
 		about, err := json.Marshal(map[string]string{"command": "rm -rf important\n" + strings.Repeat("true\n", lines-2) +
 			"ls"})
 		is.NoErr(err)
-		body, err := json.Marshal(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
+		body, err := json.Marshal(events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
 		is.NoErr(err)
 		request, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
 			events.OpenCode{Type: events.PermissionAsked, Properties: body})
@@ -120,7 +120,7 @@ func TestRowOfARequestCannotLookLikeAnotherRequest(t *testing.T) {
 			is.NoErr(err)
 			var b strings.Builder
 			r := New(&Screen{Out: &b, Columns: func() int { return 80 }})
-			r.ShowRequest(r.AddRequest(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash",
+			r.ShowRequest(r.AddRequest(events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash",
 				Patterns: []string{"x"}, Metadata: about}, 1))
 			for i, row := range strings.Split(b.String(), "\n") {
 				columns := 0
@@ -140,7 +140,7 @@ func TestRowOfARequestCannotLookLikeAnotherRequest(t *testing.T) {
 
 func TestLifecycleOfACommandIsShown(t *testing.T) {
 	is := is.New(t)
-	ask := events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},
+	ask := events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},
 		Metadata: json.RawMessage(`{"command":"make\u001b[2K\rtest"}`), Tool: events.Call{CallID: "c1"}}
 	body, err := json.Marshal(ask)
 	is.NoErr(err)
@@ -252,7 +252,7 @@ func TestDecisionByARuleIsOneLine(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-once")
 	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
-	var ask events.PermissionAsk
+	var ask events.PermissionRequest
 	is.NoErr(json.Unmarshal(all[at].Data, &ask))
 	decided := cmdtest.Own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID,
 		Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})

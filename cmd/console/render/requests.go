@@ -15,7 +15,7 @@ import (
 
 // Request is a permission request of the chat, as the terminal shows it.
 type Request struct {
-	Content     events.PermissionAsk
+	Content     events.PermissionRequest
 	seq         uint64               // when it was requested
 	Message     string               // message of a request over the API
 	Referred    bool                 // no rule decided it: it waits for a person
@@ -31,7 +31,7 @@ type Request struct {
 }
 
 // AddRequest adds a request that OpenCode or the API has made, unless it is known.
-func (r *Renderer) AddRequest(content events.PermissionAsk, seq uint64) *Request {
+func (r *Renderer) AddRequest(content events.PermissionRequest, seq uint64) *Request {
 	if r.requests[content.ID] == nil { // it is seen again after a reconnect
 		r.requests[content.ID] = &Request{Content: content, seq: seq, Hash: content.ContentHash()}
 	}
@@ -117,13 +117,13 @@ func (r *Renderer) ShowRequest(a *Request) {
 
 // card returns the card of a request.
 func (r *Renderer) card(a *Request) permission.Card {
-	return permission.CardOf(permission.CardSource{PermissionAsk: a.Content,
+	return permission.CardOf(permission.CardSource{PermissionRequest: a.Content,
 		ViaAPI: !strings.HasPrefix(a.Content.ID, openCodeID), Message: a.Message, Cwd: cmp.Or(a.Directory, r.cwd(a.Content)), Why: a.Why, Files: a.Files,
 		Arguments: r.arguments(a.Content)})
 }
 
 // arguments returns the arguments of the call that a request is for, if the request names only the tool.
-func (r *Renderer) arguments(content events.PermissionAsk) string {
+func (r *Renderer) arguments(content events.PermissionRequest) string {
 	if !content.NamesOnlyTool() {
 		return ""
 	}
@@ -202,7 +202,7 @@ func recordOf(request string) string {
 }
 
 // cwd is where the tool call would work.
-func (r *Renderer) cwd(content events.PermissionAsk) string {
+func (r *Renderer) cwd(content events.PermissionRequest) string {
 	if dir := Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
@@ -244,11 +244,11 @@ func (r *Renderer) requestName(id string) string {
 func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
 	a := r.requests[d.Permission]
 	if a == nil {
-		a = r.AddRequest(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type,
+		a = r.AddRequest(events.PermissionRequest{ID: d.Permission, SessionID: d.Session, Permission: d.Type,
 			Patterns: []string{d.Command}}, e.Seq)
 		a.Shown = true
 	}
-	if e.Actor != events.ActorPolicy && d.Grant == "" {
+	if e.Actor != events.ActorPolicy && d.ApprovalOf == "" {
 		r.ShowRequest(a)
 	}
 	mark, st := "✓", Dim

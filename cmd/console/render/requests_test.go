@@ -17,7 +17,7 @@ func TestAFolderCannotForgeLinesOfARequest(t *testing.T) {
 	is := is.New(t)
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
-	a := r.AddRequest(events.PermissionAsk{
+	a := r.AddRequest(events.PermissionRequest{
 		ID: "per_1", Permission: "edit", Patterns: []string{"a\n? bash  ls"}, Metadata: json.RawMessage(`{"path":"b\n\n? bash  ls"}`),
 	}, 1)
 	r.referred(events.PermissionReferred{Permission: "per_1", Reason: "no rule\nallows it",
@@ -57,7 +57,7 @@ func TestARequestForAToolShowsItsNameAndItsArguments(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	tool := "pocketcoder_mcp_" + strings.Repeat("long", 6) + "_delete_everything"
-	ask := events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: tool, Patterns: []string{"*"},
+	ask := events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: tool, Patterns: []string{"*"},
 		Tool: events.Call{CallID: "call_1"}}
 	r.ShowRequest(r.AddRequest(ask, 1))
 	expect.Contains(t, out.String(), tool)
@@ -77,7 +77,7 @@ func TestTheFilesOfACommandAreShownAgainIfTheyChanged(t *testing.T) {
 	is := is.New(t)
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
-	a := r.AddRequest(events.PermissionAsk{ID: "per_1", Permission: "bash",
+	a := r.AddRequest(events.PermissionRequest{ID: "per_1", Permission: "bash",
 		Metadata: json.RawMessage(`{"command":"sh x.sh"}`)}, 1)
 	refer := func(text string) {
 		r.referred(events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it", Cwd: "/w",

@@ -14,11 +14,11 @@ import (
 
 // moment is a chat as it stood after an event.
 type moment struct {
-	Chat        string                 `json:"chat"`
-	Sequence    uint64                 `json:"sequence"`
-	Turn        string                 `json:"turn"`        // user, assistant
-	Permissions []events.PermissionAsk `json:"permissions"` // that wait for a decision
-	Questions   []string               `json:"questions"`   // that wait for an answer: OpenCode's id, /, which of them
+	Chat        string                     `json:"chat"`
+	Sequence    uint64                     `json:"sequence"`
+	Turn        string                     `json:"turn"`        // user, assistant
+	Permissions []events.PermissionRequest `json:"permissions"` // that wait for a decision
+	Questions   []string                   `json:"questions"`   // that wait for an answer: OpenCode's id, /, which of them
 	// those of what was not removed; of a part the last, and the updates of a tool call that has ended
 	Events []events.Event `json:"events"`
 }
@@ -57,7 +57,7 @@ func replayAt(ctx context.Context, s *client.System, o Options, show *render.Ren
 	if err != nil {
 		return fmt.Errorf("compute the chat as of #%d: %w", at, err)
 	}
-	m := moment{Chat: o.Chat, Sequence: o.At, Turn: was.Chat.Turn, Permissions: []events.PermissionAsk{},
+	m := moment{Chat: o.Chat, Sequence: o.At, Turn: was.Chat.Turn, Permissions: []events.PermissionRequest{},
 		Questions: was.pendingQuestions(), Events: was.standing(all)}
 	if o.JSON {
 		show.Out = io.Discard

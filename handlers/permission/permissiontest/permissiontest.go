@@ -206,7 +206,7 @@ func (g *RunningGate) call(ctx context.Context, _ string, tool events.Call, _ ti
 	}
 	c := permission.Call{Cwd: cwd, Agent: "build", Several: g.Several[tool.CallID]}
 	_, _ = g.Log.Fold(ctx, events.ChatOpenCodeSubject("c1", events.PermissionAsked), 0, func(e events.Event) error {
-		a, _, err := events.PermissionAskOf(e)
+		a, _, err := events.PermissionRequestOf(e)
 		if err != nil || a.Tool.CallID != tool.CallID {
 			return nil
 		}
@@ -231,7 +231,7 @@ func (g *RunningGate) AwaitIdle() {
 	for _, filter := range []string{events.ChatOpenCodeSubject("*", events.PermissionAsked),
 		events.ChatSubject("*", events.PermissionRequested{}.Kind())} {
 		_, err := g.Log.Fold(g.T.Context(), filter, g.Evaluated, func(e events.Event) error {
-			if a, direct, err := events.PermissionAskOf(e); err == nil {
+			if a, direct, err := events.PermissionRequestOf(e); err == nil {
 				expect.Eventually(g.T, a.ID+" is evaluated", func() bool { return g.isEvaluated(e.Subject.ID, a.ID, direct) })
 			}
 			return nil

@@ -28,7 +28,7 @@ const (
 
 // RequestFingerprints returns the fingerprints of the files that a request changes. It returns nil for a request that
 // changes none.
-func RequestFingerprints(a events.PermissionAsk) []events.FileFingerprint {
+func RequestFingerprints(a events.PermissionRequest) []events.FileFingerprint {
 	if a.Permission != events.KindEdit {
 		return nil
 	}

@@ -59,7 +59,7 @@ func TestASearchAsksForWhatRipgrepWouldRead(t *testing.T) {
 			is.NoErr(os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(c.ignore+"\n"), 0o600))
 			metadata, err := json.Marshal(map[string]string{"pattern": "x", "path": c.path, "include": c.include})
 			is.NoErr(err)
-			in := Input(events.PermissionAsk{Permission: "grep", Patterns: []string{"x"}, Metadata: metadata}, dir)
+			in := Input(events.PermissionRequest{Permission: "grep", Patterns: []string{"x"}, Metadata: metadata}, dir)
 			rules := append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
 			v := policy.Evaluate(rules, in)
 			if v.Action != c.want {

@@ -128,7 +128,7 @@ func irregular(path string) string {
 
 // Input returns a request of a session that works in a directory, as the policy looks at it. The command of a request
 // would run there.
-func Input(a events.PermissionAsk, directory string) policy.Input {
+func Input(a events.PermissionRequest, directory string) policy.Input {
 	about := a.About()
 	in := policy.Input{
 		Type: a.Permission, Patterns: a.Patterns, Path: about.Filepath, URL: about.URL, Resolve: RealPath,
@@ -175,7 +175,7 @@ const hiddenPart = "A part of this request is hidden, because it holds a registe
 
 // patchLines says in one line per file what a patch of OpenCode's apply_patch does to it. It names files relative to
 // root.
-func patchLines(a events.PermissionAsk, root string, direct bool) (lines []string) {
+func patchLines(a events.PermissionRequest, root string, direct bool) (lines []string) {
 	overwritten := func(path string) string {
 		if _, err := os.Lstat(filepath.Clean(path)); direct || err != nil {
 			return ""
@@ -218,7 +218,7 @@ func inline(text string) string {
 // show, and that a part is hidden. It returns "" when there is nothing of the kind.
 //
 // What is requested over the API is not looked up on disk.
-func Note(a events.PermissionAsk, directory string, direct bool) string {
+func Note(a events.PermissionRequest, directory string, direct bool) string {
 	var notes []string
 	lines := patchLines(a, directory, direct)
 	if len(lines) > 1 || len(lines) == 1 && !strings.HasPrefix(lines[0], "Change ") {

@@ -68,7 +68,7 @@ const separators = " \t\n\r;|&()<>'\"`$={}:,\\"
 
 // NamesOneOf returns the index of the first command line whose program a request may change. A request may change a
 // file if it edits the file, or if its command names it. The index is -1 if there is none.
-func NamesOneOf(commands []string, a events.PermissionAsk, workspace, cwd string) int {
+func NamesOneOf(commands []string, a events.PermissionRequest, workspace, cwd string) int {
 	about := a.About()
 	touched := append(about.Patched(), about.Filepath)
 	if a.Permission == events.KindBash {

@@ -1,4 +1,4 @@
-// Package inside is a small program that runs between bubblewrap and a command which may use the network or serve
+// Package netrelay is a small program that runs between bubblewrap and a command which may use the network or serve
 // ports. It lives in the command's network namespace, which has no connection to the host's network, and passes
 // connections out of it.
 //
@@ -14,7 +14,7 @@
 // commands that share its loopback address.
 //
 // The package must not know what a worker or a request is.
-package inside
+package netrelay
 
 import (
 	"context"

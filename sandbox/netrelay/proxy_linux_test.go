@@ -1,4 +1,4 @@
-package inside
+package netrelay
 
 import (
 	"errors"
