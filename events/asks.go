@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// PermissionRequest is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests. It
-// has only the fields that PocketCoder reads.
+// PermissionRequest is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests.
+// It has only the fields that PocketCoder reads.
 type PermissionRequest struct {
 	ID         string          `json:"id"` // per_…
 	SessionID  string          `json:"sessionID"`
@@ -41,8 +41,8 @@ const (
 	QuestionRejected  = "question.rejected"
 )
 
-// PermissionRequestOf returns the request that an event makes. direct reports whether the request was made over our API,
-// not by OpenCode.
+// PermissionRequestOf returns the request that an event makes. direct reports whether the request was made over our
+// API, not by OpenCode.
 func PermissionRequestOf(e Event) (ask PermissionRequest, direct bool, err error) {
 	d, err := Decode(e)
 	if err != nil {
