@@ -465,7 +465,8 @@ func messageOf(chat, id, text string) record {
 }
 
 // decide decides a request.
-func (p *process) decide(t testing.TB, chat string, request events.PermissionRequest, d events.Decision, reason string) {
+func (p *process) decide(t testing.TB, chat string, request events.PermissionRequest, d events.Decision,
+	reason string) {
 	t.Helper()
 	if err := p.Decide(t.Context(), request.ID, client.Decision{Status: d, Reason: reason}); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,8 @@ func lostTurnsContinue(t *testing.T, p *process) (after func(*testing.T, *proces
 	return func(t *testing.T, p *process) { lostTurnsContinued(t, p, streaming, waiting, request, pid) }
 }
 
-func lostTurnsContinued(t *testing.T, p *process, streaming, waiting string, request events.PermissionRequest, pid int) {
+func lostTurnsContinued(t *testing.T, p *process, streaming, waiting string, request events.PermissionRequest,
+	pid int) {
 	is := is.New(t)
 	expect.Eventually(t, "health says that OpenCode is away", func() bool { return p.health(t).code == 503 })
 	p.submit(t, streaming, "@@say first") // while it is down

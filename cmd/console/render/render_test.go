@@ -83,7 +83,8 @@ func TestLengthOfALongCommandIsShownBelowIt(t *testing.T) {
 		about, err := json.Marshal(map[string]string{"command": "rm -rf important\n" + strings.Repeat("true\n", lines-2) +
 			"ls"})
 		is.NoErr(err)
-		body, err := json.Marshal(events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
+		body, err := json.Marshal(events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash",
+			Metadata: about})
 		is.NoErr(err)
 		request, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
 			events.OpenCode{Type: events.PermissionAsked, Properties: body})
