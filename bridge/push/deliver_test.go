@@ -281,7 +281,7 @@ func TestAConsumerWithoutProgressNotifiesOfWhatIsStillPending(t *testing.T) {
 	s.start()
 	is.Equal(read(t, s.awaitRequest(r, 0).body).Data["permission"], "per_2")
 	s.awaitConsumer()
-	is.Equal(s.kinds("evt.chat."+u.chat), []string{"queued", "sent"}) // and nothing of the turn that ended
+	s.awaitKinds("evt.chat."+u.chat, "queued", "sent") // and nothing of the turn that ended
 }
 
 func TestANoticeIsSent(t *testing.T) {
