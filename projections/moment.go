@@ -127,7 +127,7 @@ func (m *momentModel) apply() error {
 	return err
 }
 
-// maxSaved is the size of the saves of a chat, in bytes.
+// maxMomentSaves is the size of the saves of a chat, in bytes.
 const maxMomentSaves = 32 << 20
 
 // save saves the model. If the saves become too large, it removes every second one.

@@ -3,7 +3,8 @@
 //
 // A durable consumer follows the log. A person is needed for a permission request that the policy left to one, for a
 // question, and for an MCP server that waits for approval. For each device the consumer appends notification.queued.
-// An outbox.Loop sends it with a Sender, and appends notification.sent or notification.failed.
+// An outbox.Loop sends it with a Sender, and appends notification.sent or notification.failed. A withdrawal is sent
+// once, and not recorded.
 //
 // Promises:
 //   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner

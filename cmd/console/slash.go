@@ -24,8 +24,8 @@ Type two slashes to send a message that begins with one: //etc/hosts. Tab comple
 A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
 To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
 
-// slashCommands carry out the commands that slash lists for a terminal. line handles /quit and /stop itself, because
-// scripts have them too.
+// slashCommands carry out the commands that package chat lists for a terminal. line handles /quit and /stop itself,
+// because scripts have them too.
 var slashCommands = map[string]func(*conversation, context.Context, string) error{
 	chat.SlashHelp:     (*conversation).slashHelp,
 	chat.SlashChats:    (*conversation).slashChats,

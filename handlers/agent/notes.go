@@ -103,7 +103,7 @@ func (h Notes) List(ctx context.Context, q ListNotes) ([]ListedNote, error) {
 	return list, err
 }
 
-// maxVersions bounds a list of versions.
+// maxNoteVersions bounds a list of versions.
 const maxNoteVersions = 500
 
 // Versions lists the newest versions of a note, the newest first.

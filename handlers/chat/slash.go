@@ -48,7 +48,7 @@ const (
 
 var changedFiles = []string{"keep", "overwrite"} // what becomes of files that were changed later
 
-// all are the commands, in the order of the help.
+// slashCommands are the commands, in the order of the help.
 var slashCommands = []SlashCommand{
 	{Name: SlashHelp, About: "list the commands", places: []Place{Page, Terminal, Messenger}},
 	{Name: SlashNew, About: "begin a new chat", places: []Place{Page, Messenger}},
@@ -77,7 +77,7 @@ var slashCommands = []SlashCommand{
 	{Name: SlashQuit, About: "leave; the turn goes on", places: []Place{Terminal}},
 }
 
-// In returns the commands that a place has.
+// SlashCommands returns the commands that a place has.
 func SlashCommands(place Place) (commands []SlashCommand) {
 	for _, c := range slashCommands {
 		if slices.Contains(c.places, place) {

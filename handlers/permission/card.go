@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Request is a permission request with what is known around it.
+// CardSource is a permission request with what is known around it.
 type CardSource struct {
 	events.PermissionRequest
 	ViaAPI    bool   // made over the API: nothing runs

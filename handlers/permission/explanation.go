@@ -98,7 +98,7 @@ type WhyEvent struct {
 	Time time.Time `json:"time"`
 }
 
-// Of computes the explanation of a permission request.
+// Explain computes the explanation of a permission request.
 func Explain(ctx context.Context, g Gate, chat, id string) (Why, error) {
 	r, err := g.Review(ctx, chat, id)
 	if err != nil {

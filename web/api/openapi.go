@@ -34,7 +34,7 @@ type Operation struct {
 	ID         string                `json:"operationId"`
 	Tags       []string              `json:"tags"`
 	Summary    string                `json:"summary"`
-	Access     string                `json:"x-access"` // as in Route
+	Access     string                `json:"x-access"` // one of the constants below
 	Security   []map[string][]string `json:"security"`
 	Parameters []Parameter           `json:"parameters,omitempty"`
 	Body       *Body                 `json:"requestBody,omitempty"`
@@ -83,18 +83,6 @@ type SecurityScheme struct {
 	BearerFormat string `json:"bearerFormat,omitempty"`
 }
 
-// routeDescription is one operation to be described.
-type routeDescription struct {
-	Method, Path string
-	About        string
-	Access       string // one of the constants below
-	Query        []Param
-	Body         any             // a value of the type of the request's body, or a Form; nil for none
-	Answer       any             // a value of the type of the answer's body; nil for none
-	Media        string          // of the answer, when it is not JSON
-	Forms        map[string]Form // those that Body refers to, by name
-}
-
 // Values of Access: which callers may use a route.
 const (
 	accessPublic  = "public"
@@ -120,8 +108,8 @@ type AnyRecord struct {
 	Expand         map[string]any `json:"expand,omitempty"`
 }
 
-// Describe returns the description of routes. problem is a value of the type of the answer to a failed request.
-func Describe(catalogue query.Catalogue, problem any, routes []routeDescription) Document {
+// describe returns the description of routes.
+func describe(catalogue query.Catalogue, routes []Route) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
 	f.addCollections(catalogue)
 	d := Document{
@@ -137,14 +125,14 @@ func Describe(catalogue query.Catalogue, problem any, routes []routeDescription)
 		if d.Paths[path] == nil {
 			d.Paths[path] = map[string]Operation{}
 		}
-		d.Paths[path][strings.ToLower(r.Method)] = o
+		d.Paths[path][strings.ToLower(r.method())] = o
 	}
 	for _, name := range headings {
 		d.Tags = append(d.Tags, Tag{name})
 	}
 	d.Components = Components{
 		Schemas:   f.named,
-		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(problem)}},
+		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(Problem{})}},
 		Security: map[string]SecurityScheme{
 			"token":  {Type: "apiKey", In: "header", Name: "Authorization", Description: "The token of a login, as it is."},
 			"bearer": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The same after Bearer."},
@@ -153,8 +141,8 @@ func Describe(catalogue query.Catalogue, problem any, routes []routeDescription)
 	return d
 }
 
-func (f *forms) operation(r routeDescription, catalogue query.Catalogue) Operation {
-	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.Access,
+func (f *forms) operation(r Route, catalogue query.Catalogue) Operation {
+	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.access(),
 		Security: []map[string][]string{}}
 	if o.Access != accessPublic {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
@@ -189,14 +177,14 @@ func (f *forms) json(value any) map[string]Media {
 }
 
 // body is the form of a route's request.
-func (f *forms) body(r routeDescription) map[string]Media {
+func (f *forms) body(r Route) map[string]Media {
 	if form, ok := r.Body.(Form); ok {
 		return map[string]Media{jsonMedia: {form}}
 	}
 	return f.json(r.Body)
 }
 
-func (f *forms) answer(r routeDescription) map[string]Media {
+func (f *forms) answer(r Route) map[string]Media {
 	switch {
 	case r.Media != "":
 		return map[string]Media{r.Media: {Form{Type: "string"}}}
@@ -237,8 +225,8 @@ func (p Param) described() Parameter {
 }
 
 // operationID is the method and the words of the path, such as getChatsIdEvents.
-func operationID(r routeDescription) string {
-	id := strings.ToLower(r.Method)
+func operationID(r Route) string {
+	id := strings.ToLower(r.method())
 	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool {
 		return strings.ContainsRune("/{}._-", c)
 	}) {

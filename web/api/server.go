@@ -236,36 +236,32 @@ var ViewQuery = []Param{{Name: "expand", About: "relations to include"},
 // AnyMethod is the method of a route that accepts every method. The description shows it as a GET.
 const AnyMethod = "ANY"
 
-// describe returns the route as Describe takes it. It calls Access with sample callers to find out which
-// roles are admitted.
-func (r Route) describe() routeDescription {
-	d := routeDescription{Method: r.Method, Path: r.Path, About: r.About, Access: accessAdmin, Query: r.Query,
-		Body: r.Body, Answer: r.Answer, Media: r.Media, Forms: r.Forms}
+// method is the method of the route in the description.
+func (r Route) method() string {
 	if r.Method == AnyMethod {
-		d.Method = http.MethodGet
+		return http.MethodGet
 	}
+	return r.Method
+}
+
+// access says which callers may use the route: it calls Access with some of them.
+func (r Route) access() string {
 	admits := func(role string) bool {
 		return r.Access(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
 	}
 	switch {
 	case r.Access(Caller{}) == nil:
-		d.Access = accessPublic
+		return accessPublic
 	case admits("user"):
-		d.Access = accessAccount
+		return accessAccount
 	case admits("agent"):
-		d.Access = accessStaff
+		return accessStaff
 	}
-	return d
+	return accessAdmin
 }
 
 // Document returns the OpenAPI description of the routes of this package and of the others.
-func (s *Server) Document(others ...Route) Document {
-	var all []routeDescription
-	for _, r := range s.routes(others) {
-		all = append(all, r.describe())
-	}
-	return Describe(s.Catalogue, Problem{}, all)
-}
+func (s *Server) Document(others ...Route) Document { return describe(s.Catalogue, s.routes(others)) }
 
 const EventStream = "text/event-stream"
 

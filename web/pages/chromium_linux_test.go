@@ -79,7 +79,6 @@ func (d *device) fill(selector, text string) {
 	chromiumtest.Fill(d.t, d.ctx, selector, text)
 }
 
-// sees waits until a JavaScript condition, or the promise of one, holds.
 // set gives a field a value, in one step: an update of the page cannot replace the field meanwhile.
 func (d *device) set(selector, value string) {
 	d.t.Helper()

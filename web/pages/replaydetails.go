@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
@@ -134,12 +135,7 @@ func questionRows(ask events.QuestionAsk) (all []row) {
 // maxText is how much of a message is shown beside the event, in bytes.
 const maxText = 400
 
-func firstOf(text string) string {
-	if short := api.Truncate(text, maxText); short != text {
-		return short + "…"
-	}
-	return text
-}
+func firstOf(text string) string { return display.Cut(text, maxText) }
 
 // finder looks up what an event refers to.
 type finder struct {

@@ -33,13 +33,13 @@ type MCPCall struct {
 	Chat       string `json:"chat,omitempty"` // empty if the chat was deleted
 }
 
-// Servers reads how the MCP servers work.
+// MCPStates reads how the MCP servers work.
 type MCPStates struct {
 	Records *record.Records
 	Model   *projections.Model
 }
 
-// Of is the query for the state of one server.
+// mcpStateQuery is the query for the state of one server.
 type mcpStateQuery struct {
 	Record string `json:"record"`
 }

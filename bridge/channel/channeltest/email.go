@@ -67,10 +67,10 @@ func (m Mail) Code(verb string) string {
 // NewMailServer starts a server on the loopback address without TLS. It ends with the test.
 func NewMailServer(t testing.TB) *MailServer { return startMailServer(t, nil, "imap", "smtp") }
 
-// NewTLS starts a server that encrypts its connections from the start.
+// NewMailServerTLS starts a server that encrypts its connections from the start.
 func NewMailServerTLS(t testing.TB) *MailServer { return startEncryptedMailServer(t, "imaps", "smtps") }
 
-// NewStartTLS starts a server that accepts a password only after STARTTLS.
+// NewMailServerStartTLS starts a server that accepts a password only after STARTTLS.
 func NewMailServerStartTLS(t testing.TB) *MailServer {
 	return startEncryptedMailServer(t, "imap", "smtp")
 }

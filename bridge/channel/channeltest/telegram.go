@@ -15,13 +15,13 @@ import (
 	"unicode/utf16"
 )
 
-// Token is the token of the bot, and Name its user name.
+// BotToken is the token of the bot, and BotName its user name.
 const (
 	BotToken = "123456789:AAq7zk2xv9jh4WbdqTfmvXk3pZr8Lc"
 	BotName  = "example_bot"
 )
 
-// Server is the Bot API for one bot.
+// Telegram is the Bot API for one bot.
 type Telegram struct {
 	*httptest.Server
 

@@ -16,7 +16,7 @@ import (
 // runCommand carries out what a person wrote into the composer instead of a message.
 type runCommand func(c Conversation, r *http.Request, who api.Caller, argument string) (next string, err error)
 
-// commands carry out the commands that slash lists for a page.
+// commands carry out the commands that package chat lists for a page.
 var commands = map[string]runCommand{
 	chat.SlashHelp:     leadTo("/help"),
 	chat.SlashNew:      leadTo("/"),
