@@ -246,6 +246,8 @@ func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
 		case events.PermissionDecided: // more budget may resume the turn, or release a message
 			isMore := d.Type == events.KindBudget && d.Decision == events.Authorized
 			c.working = c.working || c.show.Live && isMore
+		case events.Deleted:
+			return errors.New("the chat was deleted")
 		case events.AbortRequested:
 			if d.HoldsQueue(e) && c.show.Live {
 				if err := c.noteHeld(ctx); err != nil {

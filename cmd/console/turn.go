@@ -8,6 +8,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -123,7 +124,7 @@ func (t *turn) apply(e events.Event, d any) (mayEnd bool) {
 		}
 		return true
 	case events.MessageWithdrawn, events.MessageDelivered, events.MessageFailed, events.MessageHeld, events.EffectDone,
-		events.TurnLost, events.Deleted:
+		events.TurnLost:
 		return true
 	case events.OpenCode:
 		return t.openCode(d)
@@ -200,7 +201,7 @@ func (c *conversation) readHeld(ctx context.Context) (isReleased bool, err error
 			end = Completed // it waits because of the loss that ended the turn
 		case m.HeldBy != "":
 			p, err := c.FindPermission(ctx, m.HeldBy)
-			if err != nil {
+			if err != nil && handlers.CodeOf(err) != handlers.NotFound { // it may be in a chat of another account
 				return false, err
 			}
 			if isReleased = isReleased || p.Status == events.Authorized; p.Status == events.Denied {

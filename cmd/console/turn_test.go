@@ -10,6 +10,7 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
 )
 
@@ -120,4 +121,49 @@ func TestConversationEndsWithTheTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// follows returns a conversation of a person with a chat, which has caught up, and the function that brings it an event.
+func follows(t *testing.T, s *webtest.System, token, chat string) (*conversation, func(by string, d events.Data) error) {
+	t.Helper()
+	system := client.At(s.URL)
+	system.Token = token
+	c := newConversation(system, Options{Chat: chat, Out: io.Discard}, nil)
+	c.caughtUp, c.exists = true, true
+	return c, func(by string, d events.Data) error {
+		e, err := events.New(chat, by, d)
+		webtest.Check(t, err)
+		e.Seq, err = s.Log.Append(t.Context(), e)
+		webtest.Check(t, err)
+		return c.applyBatch(t.Context(), log.Batch{Events: []events.Event{e}})
+	}
+}
+
+// Several accounts can share a budget. A person sees no request in the chat of another one.
+func TestAMessageMayBeHeldByARequestInAnotherChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	_, bob := s.User(t, "bob", account.User)
+	others := s.Chat(t, ann, "of ann")
+	s.Append(t, others, events.PermissionRequested{Permission: "p1", Type: events.KindBudget})
+	s.Append(t, others, events.PermissionReferred{Permission: "p1"})
+	c, apply := follows(t, s, bob, s.Chat(t, bob, "of bob"))
+	is.NoErr(apply("user:bob", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "hi"}}}))
+	is.NoErr(apply("engine:local", events.MessageHeld{Message: "m1", Permission: "p1", Reason: "spent"}))
+	is.Equal(c.working, false)
+	is.Equal(c.turn.end(), End(Pending))
+}
+
+func TestAConversationEndsWithItsChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, bob := s.User(t, "bob", account.User)
+	_, apply := follows(t, s, bob, s.Chat(t, bob, "of bob"))
+	is.NoErr(apply("user:bob", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "hi"}}}))
+	err := apply("user:bob", events.Deleted{})
+	is.True(err != nil)
+	is.Equal(err.Error(), "the chat was deleted")
 }
