@@ -123,8 +123,10 @@ func TestConversationEndsWithTheTurn(t *testing.T) {
 	}
 }
 
-// follows returns a conversation of a person with a chat, which has caught up, and the function that brings it an event.
-func follows(t *testing.T, s *webtest.System, token, chat string) (*conversation, func(by string, d events.Data) error) {
+// follows returns a conversation of a person with a chat, which has caught up, and the function that brings it an
+// event.
+func follows(t *testing.T, s *webtest.System, token, chat string) (*conversation,
+	func(by string, d events.Data) error) {
 	t.Helper()
 	system := client.At(s.URL)
 	system.Token = token
