@@ -50,7 +50,8 @@ type Progress struct {
 	After     time.Time // when it may be tried again
 	Succeeded bool      // a try has succeeded, but the event that ends the effect has not arrived yet
 
-	woken uint64 // of Model before the try; if it has changed, After does not count. 0 if After counts
+	Deferred bool // the last try returned an Again with OrWoken
+	woken    uint64 // of Model before that try; if it has changed, After does not count
 }
 
 // Again is the error of a try that does not count. The effect may be tried again after a pause.
@@ -149,8 +150,8 @@ func (l *Loop[T]) start(ctx context.Context, woken uint64) (next time.Duration, 
 	known, now := map[string]Progress{}, time.Now()
 	for i, e := range open {
 		open[i].Progress = l.progress[e.Key]
-		if before := open[i].woken; before != 0 && before != woken {
-			open[i].woken, open[i].After = 0, time.Time{}
+		if open[i].Deferred && open[i].woken != woken {
+			open[i].After = time.Time{}
 		}
 		known[e.Key] = open[i].Progress
 		if after := open[i].After; after.After(now) {
@@ -263,9 +264,8 @@ func (l *Loop[T]) end(e Effect[T], err error, woken uint64, reset <-chan struct{
 		if e.Pause > 0 {
 			pauses = []time.Duration{e.Pause}
 		}
-		if again := (Again{}); errors.As(err, &again) && again.OrWoken {
-			p.woken = woken
-		}
+		again := Again{}
+		p.Deferred, p.woken = errors.As(err, &again) && again.OrWoken, woken
 		p.fail(err, pauses, l.Logger.With("effect", e.Key, "target", e.Target))
 		select {
 		case <-reset: // during the try

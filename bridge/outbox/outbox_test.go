@@ -46,6 +46,27 @@ func TestNoEffectWaitsAfterAReconnectionThatReadyAwaited(t *testing.T) {
 	<-tried
 }
 
+// As after a restart: nothing has woken the model yet.
+func TestAnEventEndsTheWaitOfAnEffectThatIsDeferred(t *testing.T) {
+	t.Parallel()
+	s := bridgetest.NewSystem(t)
+	s.Chat("before")
+	s = s.Killed(func() {})
+	tried := make(chan struct{}, 2)
+	loop := outbox.Loop[int]{Name: "effects", Log: s.Log, Model: s.Model, Logger: quiet, Plan: outbox.InOrder[int],
+		Open: func(context.Context) ([]outbox.Effect[int], time.Duration, error) {
+			return []outbox.Effect[int]{{Key: "a", Target: "a"}}, time.Hour, nil
+		},
+		Try: func(context.Context, outbox.Effect[int]) error {
+			tried <- struct{}{}
+			return outbox.Again{After: time.Hour, OrWoken: true}
+		}}
+	background(t, loop.Run)
+	<-tried
+	s.Chat("after")
+	<-tried
+}
+
 // One target cannot record what is dropped.
 func TestAFailedDropStopsNoOtherTarget(t *testing.T) {
 	t.Parallel()

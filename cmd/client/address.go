@@ -35,7 +35,8 @@ func (a Address) State() datadir.Dir {
 	if a.Server == "" {
 		return a.Data
 	}
-	return datadir.Dir(filepath.Join(a.Config, "servers", url.PathEscape(a.Server)))
+	name := strings.NewReplacer("://", "-", ":", "_", "/", "-").Replace(a.Server) // no host name has a _
+	return datadir.Dir(filepath.Join(a.Config, "servers", name))
 }
 
 // Args returns the flags with which another process of this program means the same system.

@@ -114,7 +114,7 @@ func takeTurns(open []effect, now time.Time) {
 			continue
 		}
 		places = append(places, i)
-		if seen[e.Target] || !e.Of.message.Free || now.Before(e.After) {
+		if seen[e.Target] || !e.Of.message.Free || e.Deferred || now.Before(e.After) {
 			rest = append(rest, e)
 		} else {
 			next = append(next, entry{effect: e})

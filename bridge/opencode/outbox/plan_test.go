@@ -45,6 +45,7 @@ func steered(e *effect)   { e.Of.message.Delivery = events.DeliverySteer }
 func sent(e *effect)      { e.Of.message.EngineMessage = "msg_1" } // it is tried again
 func moved(e *effect)     { e.Of.message.First = 100 }             // up in its queue
 func waiting(e *effect)   { e.After = now.Add(time.Second) }       // for its next try, or for a budget
+func deferred(e *effect)  { e.Deferred = true }
 func succeeded(e *effect) { e.Succeeded = true }
 
 func TestPlan(t *testing.T) {
@@ -100,6 +101,8 @@ func TestPlan(t *testing.T) {
 		"a message waits for a reply":  {open: list{do("message a u")}, running: list{do("reply a")}},
 		"a message that is held back takes no turn": {open: list{do("message a u", waiting), do("message b v")}, max: 1,
 			due: "message b v"},
+		"a message whose budgets are checked again comes last": {open: list{do("message a u", deferred), do("message b u")},
+			max: 1, due: "message b u"},
 		"not even of its account": {open: list{do("message a u", waiting), do("message b u")}, max: 1,
 			due: "message b u"},
 	} {
