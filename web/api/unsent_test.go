@@ -27,11 +27,12 @@ func TestSlowReaderOfLargeAnswerIsDropped(t *testing.T) {
 		defer client.Close()
 		w := NewDeadlineWriter(pipeWriter{server})
 		w.reserve = func(n int) (func(), error) { return a.reserve("eve", n) }
-		written := make(chan time.Duration)
+		written := make(chan time.Duration, 1)
 		go func() {
 			begun := time.Now()
 			_ = Write(w, http.StatusOK, "application/json", make([]byte, size))
 			written <- time.Since(begun)
+			server.Close() // ends a read that has just begun
 		}()
 		synctest.Wait()
 		is.Equal(a.byKey["eve"], size)
