@@ -39,8 +39,8 @@ type Client struct {
 	Device  string `json:"device,omitempty"`  // User-Agent
 }
 
-// Network returns the address, by which requests are limited. Of an IPv6 address it returns the first 64 bits, because
-// one subscriber has all addresses below them.
+// Network returns the key by which requests are limited: the address, or the first 64 bits of an IPv6 address, because
+// one connection to the Internet has all addresses that begin with them.
 func (c Client) Network() string {
 	address, err := netip.ParseAddr(c.Address)
 	if err != nil || address.Unmap().Is4() {

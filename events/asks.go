@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// PermissionRequest is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests.
-// It has only the fields that PocketCoder reads.
+// PermissionRequest is the content of a permission request in OpenCode's form: of permission.asked, of OpenCode's list
+// of pending requests, or of a PermissionRequested of our API. It has only the fields that PocketCoder reads.
 type PermissionRequest struct {
 	ID         string          `json:"id"` // per_…
 	SessionID  string          `json:"sessionID"`
@@ -43,16 +43,16 @@ const (
 
 // PermissionRequestOf returns the request that an event makes. direct reports whether the request was made over our
 // API, not by OpenCode.
-func PermissionRequestOf(e Event) (ask PermissionRequest, direct bool, err error) {
+func PermissionRequestOf(e Event) (request PermissionRequest, direct bool, err error) {
 	d, err := Decode(e)
 	if err != nil {
-		return ask, false, err
+		return request, false, err
 	}
 	if requested, ok := d.(PermissionRequested); ok {
 		return requested.Ask(), true, nil
 	}
-	err = json.Unmarshal(e.Data, &ask)
-	return ask, false, err
+	err = json.Unmarshal(e.Data, &request)
+	return request, false, err
 }
 
 // Ask returns a request that was made over the API in the form of OpenCode's requests.

@@ -22,7 +22,7 @@ type Notice struct {
 	Question   string `json:"question,omitempty"`   // the pending question
 	Server     string `json:"server,omitempty"`     // the pending record of mcp_servers
 	Whole      bool   `json:"whole,omitempty"`      // Message shows all that an approval would allow
-	// of the permission request: see PermissionRequest.Request and HashFiles. Buttons decide only this request
+	// hashes of the permission request: see PermissionRequest.ContentHash and HashFiles. Buttons decide only this one
 	Request string `json:"request,omitempty"`
 	Files   string `json:"files,omitempty"`
 }

@@ -29,8 +29,8 @@ type Fold[S State] struct {
 	begin   Snapshot // nil once its events are folded
 }
 
-// Snapshot returns the past events that a state needs, in any order, and the sequence up to which it has looked for
-// them.
+// Snapshot is a function that reads the past events that a state needs. It returns them in any order, and the sequence
+// up to which it has looked for them.
 type Snapshot func(context.Context, *log.Log) (needed []events.Event, through uint64, err error)
 
 // NewFold returns a fold of the events that match one of the filters into s.

@@ -24,7 +24,7 @@ type Chat struct {
 	LastActive string `db:"last_active" json:"last_active"`
 	Preview    string `db:"preview" json:"preview"` // the newest text, as one line without Markdown
 	Turn       string `db:"turn" json:"turn"`       // side that must act: user, assistant
-	// sequence of the event since which it is this side's turn, 0 before the first
+	// sequence of the event that set Turn, 0 before the first
 	TurnPosition int64  `db:"turn_position" json:"turn_position"`
 	Description  string `db:"description" json:"description"`
 	Archived     bool   `db:"archived" json:"archived"`

@@ -44,7 +44,7 @@ type Permission struct {
 	ApprovedBy     string     `db:"approved_by" json:"approved_by"` // user who authorized it
 	ApprovedAt     string     `db:"approved_at" json:"approved_at"`
 	Device         string     `db:"device" json:"device"`         // with which a person decided
-	Request        string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
+	Request        string     `db:"request" json:"request"`       // SHA-256, see events.PermissionRequest
 	Files          store.JSON `db:"files" json:"files"`           // list of events.RequestFile
 	FilesHash      string     `db:"files_hash" json:"files_hash"` // SHA-256, see events.HashFiles
 	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval was used for a repetition of the request

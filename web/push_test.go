@@ -48,7 +48,7 @@ func TestNotificationButtonDecidesOnceWithoutLogin(t *testing.T) {
 	is.Equal(status, http.StatusNotFound)
 }
 
-// An IPv6 line has 2^64 addresses.
+// A connection to the Internet with IPv6 has 2^64 addresses.
 func TestGuessingButtonTokensIsRateLimited(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)

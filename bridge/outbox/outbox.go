@@ -50,7 +50,7 @@ type Progress struct {
 	After     time.Time // when it may be tried again
 	Succeeded bool      // a try has succeeded, but the event that ends the effect has not arrived yet
 
-	Deferred bool // the last try returned an Again with OrWoken
+	Deferred bool   // the last try returned an Again with OrWoken
 	woken    uint64 // of Model before that try; if it has changed, After does not count
 }
 

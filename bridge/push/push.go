@@ -63,7 +63,7 @@ type Push struct {
 
 	busy      sync.WaitGroup
 	mu        sync.Mutex
-	withdrawn map[string]time.Time // notifications to a device that were withdrawn, by id, so that each is once
+	withdrawn map[string]time.Time // when each notification to a device was withdrawn, by its id: each is withdrawn once
 }
 
 // Consumer is the name of the durable consumer.

@@ -1,5 +1,6 @@
 // Package console is the terminal client of a chat, for a person or a script. It shows the events of the chat, reads
-// decisions and answers, and sends messages.
+// decisions and answers, and sends messages. It reports how the last turn ended as an exit status (End). The read model
+// says whose turn it is.
 //
 // Promises: one goroutine handles everything, so events, input and output keep their order. An answer applies only to
 // the request that was shown when the person began to type it. The terminal is restored however the conversation ends.

@@ -38,17 +38,17 @@ type turn struct {
 	Side     string           `json:"turn"`
 	Position uint64           `json:"turn_position"`
 	Ending   turnstate.Ending `json:"ending"`
-	held     End              // one of heldEnds: what the messages say that wait although no turn runs
+	held     End              // one of heldEnds, by the messages that are held while no turn runs
 
 	denied  bool   // a request was denied without a reason in the current step, or a question was dismissed
 	refused bool   // more than a budget allows was denied
 	step    string // OpenCode's id of the newest message of the assistant
-	// budget requests that stopped the turn, and whether they were approved: then the turn is resumed
+	// budget requests that stopped the turn. True: the request was approved, so the turn will be resumed
 	stoppedBy map[string]bool
 }
 
-// heldEnds are what held messages say about the end of a conversation: none is held, a stop or a request holds some, or
-// the request was denied. The last one counts.
+// heldEnds are the ends that held messages cause: no message is held, a stop holds one, a request holds one, or that
+// request was denied. The last one that applies counts.
 var heldEnds = []End{Completed, Aborted, Pending, Denied}
 
 // end returns how the last turn ended.
@@ -63,8 +63,8 @@ func (t *turn) end() End {
 	return ended
 }
 
-// endWaiting returns how a turn ended whose conversation is left while a request waits. After a denial that ends the
-// turn no answer to the others is of use.
+// endWaiting returns the end of a conversation that is left while a request waits. After a denial that has ended the
+// turn, an answer to the request would change nothing.
 func (t *turn) endWaiting() End {
 	if t.denied || t.refused {
 		return Denied
@@ -168,7 +168,7 @@ func (c *conversation) check(ctx context.Context) error {
 	return nil
 }
 
-// isAssistants reports whether it is the assistant's turn as far as the events are shown, or soon will be.
+// isAssistants reports whether it is the assistant's turn, according to the events shown, or is about to be.
 func (c *conversation) isAssistants(ctx context.Context) (bool, error) {
 	if c.turn.Side == projections.TurnAssistant || c.turn.Position > c.shown || c.willGoOn() {
 		return true, nil

@@ -8,7 +8,7 @@
 // Promises: an event that Append acknowledged is on disk (sync-always server), and a running system never changes or
 // removes it. A batch is stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another
 // writer was first. Read calls its function with every stored event from a sequence on, in order, once, and reports
-// when it has caught up; a Tail does so for any number of followers with one reader. It does not stop on a message that
+// when it has caught up; a Tail does so for any number of followers with one reader. Neither stops on a message that
 // it cannot read. Append moves large bodies to BLOBS, and readers get them back (package blob). Known secrets are
 // redacted before anything is stored.
 //

@@ -23,7 +23,7 @@ type Tail struct {
 	followers map[string]map[*follower]struct{} // by index
 }
 
-// NewTail returns a tail that passes on the events that are appended while Run runs.
+// NewTail returns a tail. While Run runs, its followers receive the events that are appended.
 func NewTail(l *Log) *Tail {
 	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
 }

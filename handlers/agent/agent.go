@@ -3,11 +3,11 @@
 // agent, its prompt, the name of its model, and its rules. The package also carries out the commands on the notes of
 // agents, and lists the versions of a note.
 //
-// Promises: an exported file that is imported again changes nothing. If an agent cannot hold a part of a file, a note
-// names that part, or the file is refused. A rule that denies is never left out. A failed import can be repeated.
+// Promises: an exported file that is imported again changes nothing. If an agent cannot hold a part of a file, Parse
+// names that part, or refuses the file. A rule that denies is never left out. A failed import can be repeated.
 // Each version of a note is an event, and stays. A restored version is a new one with the old content.
 //
-// It must not know how files are read or shown, those of the notes included.
+// It must not know how files are read or shown, the files of notes included.
 package agent
 
 import (

@@ -8,7 +8,8 @@
 // OpenCode has to do is an event here; the outbox carries it out. A slash command has the same name and does the same
 // in every place that has it.
 //
-// It must not know permission requests, configuration records, or how OpenCode is spoken to.
+// It must not know how a place carries out a slash command, how permission requests are decided, configuration records,
+// or how OpenCode is spoken to.
 package chat
 
 import (

@@ -29,8 +29,8 @@ type WithdrawMessage struct {
 	Message string `json:"message"`
 }
 
-// ClaimMessage claims a message for sending. After that, the message cannot be changed or withdrawn. Only the outbox
-// sends this command.
+// ClaimMessage records that the outbox is about to send a message (message.sending). After that, the message cannot be
+// changed or withdrawn. Only the outbox sends this command.
 type ClaimMessage struct {
 	handlers.Command
 	Chat    string

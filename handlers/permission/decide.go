@@ -44,7 +44,7 @@ type Decide struct {
 // has not seen.
 type ShownRequest struct {
 	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
-	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.ContentHash
+	// SHA-256 of type, patterns and metadata: see events.PermissionRequest.ContentHash
 	Request string `json:"shown_request,omitempty"`
 	Files   string `json:"shown_files,omitempty"` // bash: events.HashFiles of the files that were shown
 }

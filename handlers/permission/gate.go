@@ -12,7 +12,7 @@
 // command, whatever its metadata hold. An explanation shows the rules of the time of the verdict, and changes nothing.
 //
 // It must not know how a command runs, how a host is reached, what a turn costs, or how a card is shown.
-// Packages that know one of these read State.
+// Packages that know one of these things read State.
 package permission
 
 import (

@@ -25,7 +25,7 @@ type Request struct {
 	Host   string                    // host:port, if the policy made it for a command that connects
 	Ask    *events.PermissionRequest // its content; nil in a State, which keeps only the fields that a decision repeats
 
-	Type, Command, Hash    string // Hash is that of events.PermissionAsk.ContentHash
+	Type, Command, Hash    string // Hash is that of events.PermissionRequest.ContentHash
 	Session, Message, Call string
 
 	Escalation  Escalation // to a person; zero for none

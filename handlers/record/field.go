@@ -113,9 +113,9 @@ func (f Field) SetParts(object []byte, texts map[string]string) (map[string]any,
 	return all, nil
 }
 
-// ParseTexts returns the values of the fields that a person wrote as texts. before returns the value of a field before.
-// written returns the text of a field, or of a part by its PartName, and whether the person wrote one; it also gets the
-// text before. parse returns the value of a whole field.
+// ParseTexts returns the values of the fields that a person wrote as texts. before returns the stored value of a field.
+// written gets the name of a field, or the PartName of a part, and its stored text. It returns the new text, and false
+// if the person wrote none. parse returns the value of the text of a whole field.
 func ParseTexts(fields []Field, before func(Field) string, written func(name, before string) (string, bool),
 	parse func(f Field, text string) (any, error)) (map[string]any, error) {
 	set := map[string]any{}

@@ -132,7 +132,7 @@ func describe(catalogue query.Catalogue, routes []Route) Document {
 	}
 	d.Components = Components{
 		Schemas:   f.named,
-		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(Problem{})}},
+		Responses: map[string]Response{"Problem": {Description: "The request failed. The error names the fields at fault.", Content: f.json(Problem{})}},
 		Security: map[string]SecurityScheme{
 			"token":  {Type: "apiKey", In: "header", Name: "Authorization", Description: "The token of a login, as it is."},
 			"bearer": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The same after Bearer."},

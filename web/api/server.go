@@ -8,8 +8,8 @@
 // Promises: a route is public only if its Access allows it. A caller reads a record only if the rules of its collection
 // allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at
 // fault. No request makes a 500. A request that comes after its deadline has no effect. A slow client is dropped;
-// nothing waits for it. Lists and other slow queries of an account run at most two at a time. Equal routes give equal
-// bytes of the description.
+// nothing waits for it. Lists and other slow queries of an account run at most two at a time. The description
+// of the same routes is always the same bytes.
 //
 // It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing:
 // handlers do.

@@ -157,7 +157,7 @@ var readModels = []collection{
 				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
 				fixed(text("preview")),
 				fixed(choice("turn", "user", "assistant")),
-				about(fixed(number("turn_position")), "Sequence of the event since which it is this side's turn."),
+				about(fixed(number("turn_position")), "Sequence of the event that set turn."),
 				about(as(fixed(choice("ending", endings...)),
 					"coalesce((SELECT ending FROM turns WHERE id = t.current), '')"),
 					"How the last turn ended. It is empty while a turn goes on."),

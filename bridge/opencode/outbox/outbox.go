@@ -9,7 +9,7 @@
 //   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the
 //     tries of RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in
 //     OpenCode.
-//   - One effect of a chat is tried at a time, and a reply beside a message. Chats do not wait for each other, unless
+//   - A chat has one effect under way at a time, and a reply beside a message. Chats do not wait for each other, unless
 //     MaxTurns turns are running. Then accounts take turns, and so do the chats of each account.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They
 //     are appended on the condition that the queue is as it was when the message was chosen. After message.sending the

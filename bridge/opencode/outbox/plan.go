@@ -30,7 +30,7 @@ const (
 	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for a free turn
 	commandKind                   // a revert, a fork or an omission waits for the earlier commands of its chats
 	abortKind                     // waits only for the effect of its chat that is being tried
-	replyKind                     // the same, but not for a message
+	replyKind                     // the same, unless that effect is a message
 )
 
 // planner is the state of plan.

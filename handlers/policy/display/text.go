@@ -266,7 +266,7 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// ShortLine returns a text as one line of at most most runes, which may be invisible.
+// ShortLine returns a text as one line of at most most runes. It does not make invisible characters visible.
 func ShortLine(text string, most int) string {
 	line := []rune(strings.Join(strings.Fields(text), " "))
 	if len(line) > most {
