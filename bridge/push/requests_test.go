@@ -298,12 +298,13 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "")
 	is.NoErr(err)
 	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
+	is.Equal(s.awaitRequest(r, 1).method, http.MethodPut) // the withdrawal
 
 	s.append(chat, events.PermissionRequested{Permission: "n1", Type: "network",
 		Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"},
 		Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
 	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
-	got = s.awaitRequest(r, 2) // after the withdrawal of the first
+	got = s.awaitRequest(r, 2)
 	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")
 	is.Equal(read(t, got.body).Title, "Connect to a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
