@@ -53,15 +53,13 @@ const (
 // Server is the proxy. Only the exported fields must be set.
 type Server struct {
 	Network *network.Sandbox
-	Engine  *network.Engine  // of OpenCode itself; nil for no network
+	Engines func() []Engine  // those of OpenCode itself that run; nil for none
 	Servers *network.Servers // nil without MCP servers
 	Logger  *slog.Logger
 	Roots   *x509.CertPool // trusted certificates for requests with a provider's key; nil for the system's
 
-	// Own answers OpenCode's requests to OwnHost, and checks their secret. May be nil
-	Own http.Handler
-	// Direct means that Own also answers requests without credentials of the proxy, because OpenCode without isolation
-	// uses no proxy
+	// Direct means that Engine.Own also answers requests without credentials of the proxy, because OpenCode without
+	// isolation uses no proxy
 	Direct bool
 
 	resolver        *net.Resolver     // nil for the system's
@@ -70,6 +68,25 @@ type Server struct {
 	idleTimeout     time.Duration     // 0 for idleTime
 	maxOpen         int               // 0 for maxOpen
 	requestTimeout  time.Duration     // 0 for requestTime
+}
+
+// Engine is the network access of one OpenCode.
+type Engine struct {
+	*network.Engine
+	Own Own // answers its requests to OwnHost; nil for none
+}
+
+// Own answers the requests of one OpenCode, and checks their secret.
+type Own interface {
+	http.Handler
+	Accepts(*http.Request) bool // reports whether a request has the secret
+}
+
+func (s *Server) engines() []Engine {
+	if s.Engines == nil {
+		return nil
+	}
+	return s.Engines()
 }
 
 // Serve serves until ctx ends, and then closes all connections.
@@ -121,8 +138,14 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case ok:
 		s.serve(w, r, x)
-	case s.Direct && s.Own != nil && r.Method != http.MethodConnect && r.URL.Host == "":
-		s.serveOwn(w, r)
+	case s.Direct && r.Method != http.MethodConnect && r.URL.Host == "":
+		for _, e := range s.engines() {
+			if e.Own != nil && e.Own.Accepts(r) {
+				serveOwn(w, r, e.Own)
+				return
+			}
+		}
+		http.Error(w, "only a running OpenCode may use this server", http.StatusUnauthorized)
 	default:
 		challenge(w, r)
 	}
@@ -130,9 +153,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 
 // serveOwn answers a request to OwnHost and closes the connection. An idle connection would be closed after a few
 // seconds, perhaps when the client uses it again.
-func (s *Server) serveOwn(w http.ResponseWriter, r *http.Request) {
+func serveOwn(w http.ResponseWriter, r *http.Request, own Own) {
 	w.Header().Set("Connection", "close")
-	s.Own.ServeHTTP(w, r)
+	own.ServeHTTP(w, r)
 }
 
 func challenge(w http.ResponseWriter, r *http.Request) {
@@ -153,8 +176,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 		return
 	}
 	defer end()
-	if s.Own != nil && x == client(s.Engine) && r.Method != http.MethodConnect && r.URL.Host == OwnHost {
-		s.serveOwn(w, r.WithContext(ctx))
+	if e, ok := x.(Engine); ok && e.Own != nil && r.Method != http.MethodConnect && r.URL.Host == OwnHost {
+		serveOwn(w, r.WithContext(ctx), e.Own)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -192,8 +215,10 @@ func (s *Server) client(r *http.Request) (client, bool) {
 		return nil, false
 	}
 	user, token, _ := strings.Cut(string(credentials), ":")
-	if s.Engine.Accepts(user, token) {
-		return s.Engine, true
+	for _, e := range s.engines() {
+		if e.Accepts(user, token) {
+			return e, true
+		}
 	}
 	if x, ok := s.Servers.Running(user, token); ok {
 		return x, true

@@ -19,8 +19,9 @@ import (
 
 // engine lets OpenCode itself use the proxy, and returns a client with its credentials.
 func (w *proxyFixture) engine(models ...string) *http.Client {
-	w.Engine = &network.Engine{Network: w.Network, Models: models}
-	return client(w.Engine.Renew())
+	own := &network.Engine{Network: w.Network, Models: models}
+	w.Engines = func() []egress.Engine { return []egress.Engine{{Engine: own}} }
+	return client(own.Renew())
 }
 
 // webfetch has OpenCode ask for a URL.
@@ -44,7 +45,7 @@ func TestOpenCodeReachesItsProvidersTheModelThatWasConfiguredAndWhatARuleAllows(
 		w.Instead(name, host(site(t, false).URL))
 	}
 	c := w.engine(host(local.URL))
-	w.Engine.Allow([]string{"API.provider.example.:80"})
+	w.Engines()[0].Allow([]string{"API.provider.example.:80"})
 	for url, want := range map[string]int{
 		// a rule allows *.test.example
 		local.URL: 200, "http://api.provider.example/v1": 200, "http://www.test.example/": 200,
@@ -56,7 +57,7 @@ func TestOpenCodeReachesItsProvidersTheModelThatWasConfiguredAndWhatARuleAllows(
 		is.Equal(strings.Contains(body, "Blocked by PocketCoder: "), want != 200)
 	}
 	old := w.engine()
-	w.Engine.Renew() // another OpenCode has started
+	w.Engines()[0].Renew() // another OpenCode has started
 	status, _, err := fetch(t, old, "http://www.test.example/")
 	is.NoErr(err)
 	is.Equal(status, 407)
@@ -112,8 +113,8 @@ func TestTheProxyPutsTheKeysOfProvidersIn(t *testing.T) {
 	}
 	w.Instead("other.test.example:80", host(plain.URL)) // a rule allows *.test.example
 	c := w.engine(host(plain.URL))
-	w.Engine.Allow([]string{"api.example.com:443", "eu.example.com:443"})
-	w.Engine.SetCredentials([]network.Credential{
+	w.Engines()[0].Allow([]string{"api.example.com:443", "eu.example.com:443"})
+	w.Engines()[0].SetCredentials([]network.Credential{
 		{Placeholder: "held.example.key", Value: "sk-example", Addresses: []string{"API.example.com:443"}, TLS: true},
 		{Placeholder: "held.eu.key", Value: "sk-eu", Addresses: []string{"*.example.com:443"}, TLS: true},
 		{Placeholder: "held.own.key", Value: "sk-own", Addresses: []string{host(plain.URL)}},

@@ -183,7 +183,7 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	scheme, port := "http", ":80"
 	var used []network.Credential
-	engine, isEngine := c.client.(*network.Engine)
+	engine, isEngine := c.client.(Engine)
 	if isEngine {
 		used = engine.Authorize(c.at, r.Header)
 	}

@@ -53,7 +53,10 @@ func openDelegating(t *testing.T) *delegating {
 	go func() { model.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended; model.Close() })
 	f.Records, f.Chats, f.Model, f.Every = recordtype.Open(f.log, nil), &chat.Chats{Log: f.log}, model, time.Millisecond
-	f.Delegates = &delegate.Delegates{Log: f.log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
+	f.Delegates = &delegate.Delegates{Log: f.log, Chats: f.Chats, Records: f.Records,
+		In: func(context.Context, string) (delegate.Place, error) {
+			return delegate.Place{Workspace: t.TempDir()}, nil
+		}}
 	for _, id := range []string{"c1", "c2"} {
 		_, _, err = f.Chats.Create(t.Context(), chat.Create{Chat: id})
 		is.NoErr(err)

@@ -147,12 +147,24 @@ func (s *Server) Renew() Secrets {
 	return next.Secrets
 }
 
-// ServeHTTP answers the running OpenCode, and nothing else.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Accepts reports whether the running OpenCode makes a request.
+func (s *Server) Accepts(r *http.Request) bool { return s.startOf(r) != nil }
+
+// startOf returns the start of OpenCode that makes a request, nil for none.
+func (s *Server) startOf(r *http.Request) *start {
 	s.mu.Lock()
 	now := s.start
 	s.mu.Unlock()
 	if now == nil || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(now.Header)) != 1 {
+		return nil
+	}
+	return now
+}
+
+// ServeHTTP answers the running OpenCode, and nothing else.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := s.startOf(r)
+	if now == nil {
 		http.Error(w, "only the running OpenCode may use this server", http.StatusUnauthorized)
 		return
 	}

@@ -76,14 +76,15 @@ func (s *Supervisor) isolate() (*isolation.Confinement, error) {
 	return confinement, err
 }
 
-// Visible returns the function for permission.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode
-// keeps long outputs of tools below Dir, and reads them again.
-func (s *Supervisor) Visible() func(real string) bool {
-	if s.Isolation.Level != isolation.Bwrap && s.Isolation.Level != isolation.Landlock {
+// Visible returns a function that reports whether a path outside the workspace exists for an OpenCode at an isolation
+// level, nil when OpenCode is not confined to some files. expose are further directories that it may read. It keeps long
+// outputs of tools below Supervisor.Dir, and reads them again, so that directory is one of them.
+func Visible(level isolation.Level, expose []string) func(real string) bool {
+	if level != isolation.Bwrap && level != isolation.Landlock {
 		return nil
 	}
 	var shown []string
-	for _, dir := range append([]string{s.Dir}, s.Expose...) {
+	for _, dir := range expose {
 		if real, ok := workspace.RealPath(dir); ok {
 			shown = append(shown, real)
 		}

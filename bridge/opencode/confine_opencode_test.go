@@ -81,8 +81,9 @@ func confineAt(t testing.TB, s *opencode.Supervisor, choice isolation.Choice) {
 	s.Isolation, s.Proxy = choice, engine.Renew
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
+	running := func() []egress.Engine { return []egress.Engine{{Engine: engine}} }
 	go func() {
-		(&egress.Server{Network: networkValue, Engine: engine,
+		(&egress.Server{Network: networkValue, Engines: running,
 			Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}).Serve(ctx, l)
 		close(ended)
 	}()

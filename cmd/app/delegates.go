@@ -10,9 +10,21 @@ import (
 )
 
 func (s *System) wireDelegates() {
-	s.delegates = &delegate.Delegates{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
-		Limits: delegate.Limits{All: s.o.MaxDelegates}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
+	s.delegates = &delegate.Delegates{Log: s.log, Chats: s.chats, Records: s.records, In: s.placeOfDelegates,
+		Limits: delegate.Limits{All: s.o.MaxDelegates}, EndCommands: s.endCommands,
 		Active: s.model.ActiveDelegates}
+}
+
+// placeOfDelegates is a delegate.Delegates.In.
+func (s *System) placeOfDelegates(ctx context.Context, chat string) (p delegate.Place, err error) {
+	if err := s.model.CatchUp(ctx); err != nil { // the chat may be new
+		return p, err
+	}
+	e, err := s.engineOf(ctx, chat)
+	if err != nil {
+		return p, err
+	}
+	return delegate.Place{Workspace: e.project.Workspace, Git: e.exec.RunOwn}, nil
 }
 
 // endCommands ends the commands of a chat in the name of an actor.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ var operator = events.UserActor("operator")
 func (s *System) health() api.Health {
 	h := api.Health{"log": s.logHealth(), "read_model": s.modelHealth(), "data": dataHealth(s.o.Data)}
 	if s.leads() {
-		h["opencode"], h["sandbox"] = s.engineHealth(), s.worker.Health()
+		h["opencode"], h["sandbox"] = s.enginesHealth()
 		h["consumers"] = s.consumersHealth()
 	}
 	if s.lease != nil {
@@ -44,31 +45,75 @@ type engineDetail struct {
 	// what is wrong with the files of skills, by skill
 	Skills    map[string]string `json:"skills,omitempty"`
 	Isolation isolation.Level   `json:"isolation"`
-	Reason    string            `json:"reason"` // why OpenCode has this isolation level
+	Reason    string            `json:"reason"`           // why OpenCode has this isolation level
+	Others    map[string]any    `json:"others,omitempty"` // the engines of other projects, by project
 }
 
 // Unconfined is the warning about an OpenCode without isolation.
 const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
 
-func (s *System) engineHealth() api.Part {
-	connection := s.ingest.Condition()
+// enginesHealth returns the state of OpenCode and that of the sandbox: those of the first project with those of the
+// others in their details. A state is the worst of the engines that run. One that does not run because it is idle is
+// ready.
+func (s *System) enginesHealth() (engines, sandbox api.Part) {
+	all := s.sortedEngines()
+	failed := s.engines.Errors()
+	if len(all) == 0 && len(failed) == 0 {
+		state := either(s.engines.Started(firstProject), api.Ready, api.Starting)
+		return api.Part{State: state, Detail: map[string]any{"idle": state == api.Ready}}, api.Part{State: state}
+	}
+	others := map[string]any{}
+	for i, e := range all {
+		one, worker := e.health(), e.worker.Health()
+		if i == 0 {
+			engines, sandbox = one, worker
+			continue
+		}
+		engines.State, sandbox.State = worse(engines.State, one.State), worse(sandbox.State, worker.State)
+		others[e.project.Project] = map[string]any{"opencode": one, "sandbox": worker}
+	}
+	for id, err := range failed {
+		engines.State = worse(cmp.Or(engines.State, api.Degraded), api.Degraded)
+		others[id] = map[string]any{"error": err.Error()}
+	}
+	if detail, ok := engines.Detail.(engineDetail); ok {
+		detail.Others = others
+		engines.Detail = detail
+	} else {
+		engines.Detail = others
+	}
+	sandbox.State = cmp.Or(sandbox.State, api.Degraded)
+	return engines, sandbox
+}
+
+// worse returns the state of two parts together.
+func worse(a, b api.State) api.State {
+	if a == api.Ready {
+		return b
+	}
+	return a
+}
+
+func (e *engine) health() api.Part {
+	connection := e.ingest.Condition()
 	part := api.Part{State: either(connection.Connected, api.Ready, api.Starting)}
-	if trouble := s.engine.Trouble(); trouble != "" {
+	if trouble := e.opencode.Trouble(); trouble != "" {
 		connection.Error, part.State = trouble, api.Degraded
 	}
-	refused, restart := s.modelKeys.Errors(), ""
-	if s.engine.NeedsRestart() {
+	refused, restart := e.modelKeys.Errors(), ""
+	if e.opencode.NeedsRestart() {
 		restart = "for other keys of providers or procedures, once no turn runs"
 	}
 	if len(refused) > 0 && part.State == api.Ready {
 		part.State = api.Degraded
 	}
-	reason := s.isolation.Reason
-	if s.isolation.Level == isolation.None {
+	reason := e.s.isolation.Reason
+	if e.s.isolation.Level == isolation.None {
 		reason = Unconfined
 	}
-	part.Detail = engineDetail{connection, s.outbox.Configured(), s.modelHost(), refused, restart, s.engine.SkillFiles(),
-		s.isolation.Level, reason}
+	part.Detail = engineDetail{Condition: connection, Model: e.outbox.Configured(), ModelHost: e.s.modelHost(),
+		KeyErrors: refused, Restart: restart, Skills: e.opencode.SkillFiles(), Isolation: e.s.isolation.Level,
+		Reason: reason}
 	return part
 }
 

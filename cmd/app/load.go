@@ -3,13 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"pocketcoder/projections"
 )
 
-// load waits until the read model has caught up with the log as it was at the start. Once this node leads, it calls
-// prepare.
+// load waits until the read model has caught up with the log as it was at the start.
 func (s *System) load(ctx context.Context) error {
 	last, err := s.log.Last(ctx)
 	if err != nil {
@@ -18,54 +18,46 @@ func (s *System) load(ctx context.Context) error {
 	if err := s.catchUp(ctx, last); err != nil {
 		return err
 	}
-	if s.lease != nil {
-		close(s.loaded)
-		s.change()
-	}
-	if err := once(s.leading, s.prepare)(ctx); err != nil {
-		return err
-	}
-	if s.lease == nil {
-		close(s.loaded)
-	}
-	close(s.prepared)
+	close(s.loaded)
 	s.change()
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// prepare prepares the actors of the engine. It loads the sessions into ingest. It records as lost the commands that
-// were requested and have no result, because the previous process or node died.
-func (s *System) prepare(ctx context.Context) error {
-	if err := s.model.CatchUp(ctx); err != nil { // the previous node has stopped, so no later event of it follows
-		return err
+// comparisons are the engines that have been compared with the log after a loss of events.
+type comparisons struct {
+	atStart bool // events were lost, and what followed from those before was not compared
+	mu      sync.Mutex
+	done    map[string]uint64 // the end of the loss, by engine
+}
+
+// uncertain returns a sequence from a loss of events with which an engine was not compared, 0 for none.
+func (s *System) uncertain(engine string) uint64 {
+	s.losses.mu.Lock()
+	defer s.losses.mu.Unlock()
+	if before := s.nats.Uncertain(); s.losses.done[engine] != before {
+		return before
 	}
-	if err := s.ingest.Load(ctx); err != nil {
-		return fmt.Errorf("load sessions: %w", err)
-	}
-	running, err := s.model.RunningExecutions(ctx)
+	return 0
+}
+
+// compared records that an engine was compared after a loss. Once all engines were that have something to do, the loss
+// is no longer uncertain.
+func (s *System) compared(ctx context.Context, engine string, before uint64) error {
+	demands, err := s.model.Demands(ctx)
 	if err != nil {
 		return err
 	}
-	for _, x := range running {
-		if err := s.exec.RecordLost(ctx, x.Chat, x.ID); err != nil {
-			return err
+	s.losses.mu.Lock()
+	defer s.losses.mu.Unlock()
+	if s.losses.done == nil {
+		s.losses.done = map[string]uint64{}
+	}
+	s.losses.done[engine] = before
+	for other := range demands {
+		if s.losses.done[other] != before {
+			return nil
 		}
-	}
-	return nil
-}
-
-// holdUncertain holds effects that may have been carried out already: events are lost, or a backup was restored, so the
-// log cannot tell. After a loss that is found while this process runs, the next start does it, because the read models
-// of this process still have the lost events.
-func (s *System) holdUncertain(ctx context.Context) error {
-	before := s.nats.Uncertain()
-	_, stale, err := s.nats.Stale()
-	if before == 0 || stale || err != nil {
-		return err
-	}
-	if err := s.outbox.Hold(ctx, before); err != nil {
-		return err
 	}
 	return s.nats.MarkCompared(before)
 }

@@ -124,7 +124,8 @@ func TestALossThatIsFoundWhileItRunsIsComparedAtTheNextStart(t *testing.T) {
 	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
 	s := openedLog(t, d)
 	is.Equal(s.nats.Uncertain(), uint64(3))
-	is.NoErr(s.holdUncertain(t.Context())) // it holds nothing: there is no outbox here
+	e := &engine{s: s, project: place{Project: firstProject}}
+	is.NoErr(e.holdUncertain(t.Context())) // it holds nothing: there is no outbox here
 	is.Equal(s.nats.Uncertain(), uint64(3))
 }
 

@@ -53,15 +53,16 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 }
 
 // wireConfiguration creates what configures OpenCode: the stored keys of providers, the sealed procedures and notes.
-func (s *System) wireConfiguration() {
-	s.restarts = configuration.NewRestarts(s.engine, s.model)
-	s.modelKeys = &configuration.ModelKeys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
-		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
-		Restart: s.restarts.Want, Calm: configuration.DefaultCalm}
-	s.procedures = &configuration.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
+func (e *engine) wireConfiguration() {
+	s, p := e.s, e.project
+	e.restarts = configuration.NewRestarts(p.Project, e.opencode, s.model)
+	e.modelKeys = &configuration.ModelKeys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
+		Records: s.records, Engine: e.network, Server: e.opencode, Logger: s.o.Logger, Changed: s.change,
+		Restart: e.restarts.Want, Calm: configuration.DefaultCalm}
+	e.sealed = &configuration.Procedures{Log: s.log, Records: s.records, Server: e.opencode, Restart: e.restarts.Want,
 		Logger: s.o.Logger}
-	s.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: s.o.Workspace, Logger: s.o.Logger,
-		State: filepath.Join(s.o.engineState(), "notes.json")}
+	e.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: p.Workspace, Engine: p.Project,
+		Logger: s.o.Logger, State: filepath.Join(p.State, "notes.json")}
 }
 
 func openDemo(price provider.Price) (p provider.Provider, isDemo bool, closeModel func(), err error) {
@@ -84,9 +85,9 @@ const providerHelp = "In the web app, an administrator stores the key of a provi
 	"A server of your own works too: `--model-url http://127.0.0.1:11434/v1 --model NAME`."
 
 // providers records which model providers OpenCode can use.
-func (s *System) providers() *configuration.ProviderRecorder {
-	return &configuration.ProviderRecorder{Outbox: s.outbox, Model: s.model, Records: s.records, Next: s.lives.Next,
-		Logger: s.o.Logger}
+func (e *engine) providers() *configuration.ProviderRecorder {
+	return &configuration.ProviderRecorder{Outbox: e.outbox, Model: e.s.model, Records: e.s.records, Next: e.lives.Next,
+		Logger: e.s.o.Logger}
 }
 
 // modelHost returns the host of --model-url, "" without one.
@@ -100,7 +101,7 @@ func (s *System) modelHost() string {
 
 // modelText describes the model to a person.
 func (s *System) modelText() string {
-	model, host := s.outbox.Configured(), s.modelHost()
+	model, host := s.configuredModel(), s.modelHost()
 	switch {
 	case s.isDemo:
 		return "the demo model (no key of a provider was found): a script, not an AI"

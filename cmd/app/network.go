@@ -8,11 +8,8 @@ import (
 	"os"
 	"strings"
 
-	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"pocketcoder/bridge/egress"
 	"pocketcoder/bridge/mcp"
-	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/mcpserver"
@@ -64,31 +61,12 @@ func (s *System) serveMetrics(ctx context.Context) error {
 		Logger: s.o.Logger}))
 }
 
-// wireNetwork creates the network access of commands and of OpenCode.
+// wireNetwork creates the network access of commands and of MCP servers.
 func (s *System) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.Egress) // checked by Options.Check
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.tail}
-	var models []string
-	if address := s.provider.ModelAddress(); address != "" {
-		models = []string{address}
-	}
-	s.engineNetwork = &network.Engine{Network: s.network, Models: models}
-}
-
-// wireGateway makes the gateway to MCP servers.
-func (s *System) wireGateway() {
-	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
-	s.gateway = &gateway.Gateway{
-		Engine: engine, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Programs: s.programs, Conn: s.nc, Pool: Pool,
-		Workspace: s.o.Workspace, Hosts: &network.Servers{Network: s.network}, Proxy: net.JoinHostPort("127.0.0.1", port),
-		Offer: func(all []gateway.Tool) { s.tools.Offer(all) }, Elicit: s.elicit, Logger: s.o.Logger,
-	}
-}
-
-// elicit asks a person what an MCP server wants to know.
-func (s *System) elicit(ctx context.Context, e gateway.Elicitation) (*protocol.ElicitResult, string, error) {
-	return s.tools.Elicit(ctx, e)
+	s.mcpHosts = &network.Servers{Network: s.network}
 }
 
 func (s *System) mcpSecrets() mcpserver.Secrets {
@@ -100,14 +78,20 @@ func (s *System) runEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.network, Engine: s.engineNetwork, Servers: s.gateway.Hosts,
-		Logger: s.o.Logger, Roots: roots, Own: s.tools, Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
+	running := func() (all []egress.Engine) {
+		for _, e := range s.engines.Running() {
+			all = append(all, egress.Engine{Engine: e.network, Own: e.tools})
+		}
+		return all
+	}
+	return (&egress.Server{Network: s.network, Engines: running, Servers: s.mcpHosts, Logger: s.o.Logger, Roots: roots,
+		Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
 }
 
 // renewTools returns PocketCoder's MCP server for the next start of OpenCode. OpenCode reaches it through the egress
 // proxy, which also answers directly when OpenCode is not confined.
-func (s *System) renewTools() opencode.MCPServer {
-	secrets := s.tools.Renew()
+func (e *engine) renewTools() opencode.MCPServer {
+	s, secrets := e.s, e.tools.Renew()
 	s.log.Conceal(secret.System, "mcp", strings.TrimPrefix(secrets.Header, "Bearer "), secrets.Key)
 	host := egress.OwnHost
 	if s.isolation.Level == isolation.None {

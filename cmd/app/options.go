@@ -58,8 +58,10 @@ type Options struct {
 	OffloadDir   string        // directory for contents of archived chats; empty for none
 	OffloadAfter time.Duration // since the last change of an archived chat
 
-	EngineState string // directory with OpenCode's files; empty for one in Data
-	PushPrivate bool   // push services, Bot API servers, mail servers and webhook targets may be at private addresses
+	EngineState string        // directory with OpenCode's files; empty for one in Data
+	EngineIdle  time.Duration // without work, after which an engine stops
+	MaxEngines  int           // that run at a time; 0 for no limit
+	PushPrivate bool          // push services, Bot API servers, mail servers and webhook targets may be at private addresses
 
 	Metrics string // address at which Prometheus reads metrics without a login; empty for none
 
@@ -175,11 +177,11 @@ func checkHidden(flag, path, workspace string, expose []string) error {
 	return nil
 }
 
-// engine is the id of the one OpenCode of this process, and pool that of its sandbox workers.
-const (
-	engine = chat.DefaultEngine
-	Pool   = "default"
-)
+// firstProject is the project of --workspace. Its engine has the same id.
+const firstProject = chat.DefaultEngine
+
+// Pool is the pool of the sandbox workers. Each serves one project.
+const Pool = "default"
 
 func (o Options) checkNetwork() error {
 	switch o.Network {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/sleep"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
@@ -66,9 +66,6 @@ func (o Options) checkRoles() error {
 // engineState is the directory with the files of OpenCode.
 func (o Options) engineState() string { return cmp.Or(o.EngineState, o.Data.Path("opencode")) }
 
-// shellSocket returns the path of the socket at which pocketcoder-shell requests commands.
-func (o Options) shellSocket() string { return filepath.Join(o.engineState(), "run", "shell.sock") }
-
 // openLease opens the lease of the engine. A system without Options.Roles owns its data alone. It needs no lease and
 // leads at once.
 func (s *System) openLease(ctx context.Context) (err error) {
@@ -81,7 +78,7 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	}
 	// The name is new at each start, because the work of the earlier process has ended.
 	s.node = host + "-" + strings.ToLower(rand.Text()[:6])
-	s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node, s.change, s.endAtOnce)
+	s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, chat.DefaultEngine, s.node, s.change, s.endAtOnce)
 	return err
 }
 
@@ -93,12 +90,8 @@ func (s *System) endAtOnce(err error) {
 	os.Exit(1)
 }
 
-// lead opens the socket of pocketcoder-shell, and starts the actors of the engine.
-func (s *System) lead() (err error) {
-	if s.shells, err = openShells(s.o, s.isolation); err != nil {
-		return err
-	}
-	s.engine.ShellAddress = s.shells.address
+// lead starts the actors of the engines.
+func (s *System) lead() error {
 	close(s.leading)
 	return nil
 }
@@ -159,15 +152,17 @@ func again(run func(context.Context) error) func(context.Context) error {
 func (s *System) leaseHealth() api.Part {
 	holder, held := s.lease.Holder()
 	part := api.Part{State: either(holder.Node == "", api.Starting, either(held, api.Ready, api.Degraded))}
-	part.Detail = map[string]any{"node": s.node, "roles": s.o.Roles, "engine": engine, "holder": holder.Node,
+	part.Detail = map[string]any{"node": s.node, "roles": s.o.Roles, "engine": chat.DefaultEngine, "holder": holder.Node,
 		"since": holder.Since, "held": held, "own": s.leads()}
 	return part
 }
 
 // session returns an OpenCode session, from ingest or else from the read model.
 func (s *System) session(id string) (permission.Session, bool) {
-	if found, ok := s.ingest.Session(id); ok {
-		return found, true
+	for _, e := range s.engines.Running() {
+		if found, ok := e.ingest.Session(id); ok {
+			return found, true
+		}
 	}
 	row, ok, err := s.model.Session(context.Background(), id)
 	if err != nil {
@@ -177,7 +172,7 @@ func (s *System) session(id string) (permission.Session, bool) {
 }
 
 func (s *System) proposals() proposal.Proposals {
-	return proposal.Proposals{Records: s.records, Files: s.engine.SkillFiles}
+	return proposal.Proposals{Records: s.records, Files: s.skillFiles}
 }
 
 // handler returns the HTTP handler. A node without the role web serves only its health.

@@ -9,5 +9,5 @@ import (
 // watchSchedules runs on each node that handles commands. They start each run once.
 func (s *System) watchSchedules(ctx context.Context) error {
 	return watch.Schedules{Schedules: s.schedules, Chats: s.chats, Model: s.model,
-		Logger: s.o.Logger, Uncertain: s.uncertain}.Run(ctx)
+		Logger: s.o.Logger, Uncertain: s.losses.atStart}.Run(ctx)
 }

@@ -21,13 +21,15 @@ import (
 // with the engine can: ask OpenCode, signal a command, reach its ports, notify. On the node with the engine, these are
 // calls; on another one, requests over NATS.
 type sharedEngine struct {
-	ID     string
-	Conn   *nats.Conn
-	Leads  func() bool // reports whether this node has the engine; then the next fields do its work
-	Outbox *outbox.Outbox
-	Exec   *exec.Executions
-	Push   *push.Push
-	Logger *slog.Logger
+	ID    string
+	Conn  *nats.Conn
+	Leads func() bool // reports whether this node has the engines; then the next fields do their work
+	// Of returns the engine of a chat, and OfExecution that of an execution
+	Of, OfExecution func(ctx context.Context, id string) (*engine, error)
+	// Workspace returns the directory of a chat's project
+	Workspace func(chat string) string
+	Push      *push.Push
+	Logger    *slog.Logger
 }
 
 // The requests of other nodes.
@@ -53,10 +55,10 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 		"diff":    handlers.QueryOf(g.diff),
 		"todo":    handlers.QueryOf(g.todo),
 		"changed": handlers.QueryOf(g.changed),
-		"servers": handlers.QueryOf(func(_ context.Context, r chatRequest) ([]string, error) { return g.Exec.Servers(r.Chat), nil }),
+		"servers": handlers.QueryOf(g.servers),
 		"signal": handlers.CommandOf(func(ctx context.Context, r signalRequest) (handlers.Accepted, error) {
 			r.Actor = r.By
-			seq, err := g.Exec.Signal(ctx, r.Signal)
+			seq, err := g.signal(ctx, r.Signal)
 			return handlers.Accepted{Seq: seq}, err
 		}),
 		"tell": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
@@ -69,15 +71,43 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 }
 
 func (g *sharedEngine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
-	return g.Outbox.Diff(ctx, r.Chat, r.Message)
+	e, err := g.Of(ctx, r.Chat)
+	if err != nil {
+		return nil, err
+	}
+	return e.outbox.Diff(ctx, r.Chat, r.Message)
 }
 
 func (g *sharedEngine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
-	return g.Outbox.Todo(ctx, r.Chat)
+	e, err := g.Of(ctx, r.Chat)
+	if err != nil {
+		return nil, err
+	}
+	return e.outbox.Todo(ctx, r.Chat)
 }
 
 func (g *sharedEngine) changed(ctx context.Context, r chatRequest) ([]string, error) {
-	return g.Outbox.Changed(ctx, r.Chat, r.Message)
+	e, err := g.Of(ctx, r.Chat)
+	if err != nil {
+		return nil, err
+	}
+	return e.outbox.Changed(ctx, r.Chat, r.Message)
+}
+
+func (g *sharedEngine) servers(ctx context.Context, r chatRequest) ([]string, error) {
+	e, err := g.Of(ctx, r.Chat)
+	if err != nil {
+		return nil, err
+	}
+	return e.exec.Servers(r.Chat), nil
+}
+
+func (g *sharedEngine) signal(ctx context.Context, c exec.Signal) (uint64, error) {
+	e, err := g.OfExecution(ctx, c.Execution)
+	if err != nil {
+		return 0, err
+	}
+	return e.exec.Signal(ctx, c)
 }
 
 func (g *sharedEngine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
@@ -93,21 +123,21 @@ func (g *sharedEngine) Chats() routes.Engine {
 	return routes.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			if g.Leads() {
-				return g.Outbox.Diff(ctx, chat, message)
+				return g.diff(ctx, chatRequest{chat, message})
 			}
 			a, err := g.send(ctx, "diff", chatRequest{chat, message})
 			return a.Result, err
 		},
 		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) {
 			if g.Leads() {
-				return g.Outbox.Todo(ctx, chat)
+				return g.todo(ctx, chatRequest{Chat: chat})
 			}
 			a, err := g.send(ctx, "todo", chatRequest{Chat: chat})
 			return a.Result, err
 		},
 		Changed: func(ctx context.Context, chat, message string) (files []string, err error) {
 			if g.Leads() {
-				return g.Outbox.Changed(ctx, chat, message)
+				return g.changed(ctx, chatRequest{chat, message})
 			}
 			a, err := g.send(ctx, "changed", chatRequest{chat, message})
 			if err != nil {
@@ -122,7 +152,7 @@ func (g *sharedEngine) Chats() routes.Engine {
 // Signal sends a signal to a running command.
 func (g *sharedEngine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
 	if g.Leads() {
-		return g.Exec.Signal(ctx, c)
+		return g.signal(ctx, c)
 	}
 	a, err := g.send(ctx, "signal", signalRequest{c, c.Actor})
 	return a.Seq, err
@@ -131,7 +161,11 @@ func (g *sharedEngine) Signal(ctx context.Context, c exec.Signal) (uint64, error
 // Dial connects to a port of a chat's commands. The connection goes over NATS to the worker.
 func (g *sharedEngine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	if g.Leads() {
-		return g.Exec.Dial(ctx, chat, port)
+		e, err := g.Of(ctx, chat)
+		if err != nil {
+			return nil, err
+		}
+		return e.exec.Dial(ctx, chat, port)
 	}
 	a, err := g.send(ctx, "servers", chatRequest{Chat: chat})
 	if err != nil {
@@ -141,7 +175,8 @@ func (g *sharedEngine) Dial(ctx context.Context, chat string, port int) (net.Con
 	if err := json.Unmarshal(a.Result, &executions); err != nil {
 		return nil, err
 	}
-	return g.Exec.DialAny(ctx, executions, port)
+	remote := exec.Executions{Conn: g.Conn, Pool: Pool, Workspace: g.Workspace(chat)}
+	return remote.DialAny(ctx, executions, port)
 }
 
 // SendNotice sends a notice to an account's devices.

@@ -10,40 +10,27 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 
-	"pocketcoder/bridge/mcp"
-	"pocketcoder/bridge/mcp/gateway"
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/engines"
 	"pocketcoder/bridge/opencode/configuration"
-	"pocketcoder/bridge/opencode/ingest"
-	"pocketcoder/bridge/opencode/install"
-	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
-	"pocketcoder/bridge/opencode/shellsocket"
-	"pocketcoder/bridge/opencode/snapshots"
-	effects "pocketcoder/bridge/outbox"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
-	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
@@ -122,16 +109,7 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	s.log.Conceal(secret.System, "push", s.vapid.Private)
 	s.log.Conceal(secret.Environment, "relay", o.Relay.Secret)
 	s.publicURL, s.ports = o.publicURL(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
-	s.wire(ctx)
-	if err := errors.Join(s.modelKeys.Load(ctx), s.procedures.Load(ctx)); err != nil {
-		return nil, err
-	}
-	s.onClose("the socket of the shell", func() error {
-		if s.leads() {
-			return s.shells.Close()
-		}
-		return nil
-	})
+	s.wire()
 	return s, s.openLease(ctx)
 }
 
@@ -166,7 +144,7 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if err := s.nats.Compare(ctx); err != nil {
 		return err
 	}
-	s.uncertain = s.nats.Uncertain() > 0
+	s.losses.atStart = s.nats.Uncertain() > 0
 	if lost := s.nats.Trouble(); lost != "" {
 		s.progress.Note("log", "%s", lost)
 	}
@@ -220,7 +198,7 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) (err erro
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
 			s.progress.Ready(startedSystem{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
-				WorkerPID: s.worker.PID(), OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
+				WorkerPID: s.workerPID(), OpenCode: s.found.tools.OpenCode + " " + s.found.tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
 			s.progress.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "),
@@ -229,29 +207,6 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) (err erro
 		s.offerSetup(ctx)
 		ready(r)
 	})
-}
-
-// shellListener is where pocketcoder-shell asks for commands.
-type shellListener struct {
-	net.Listener
-	address, secret string
-}
-
-// openShells listens for pocketcoder-shell. At isolation levels without mounts of their own, OpenCode gets no Unix
-// sockets, because it could reach those of the machine. There it uses TCP with a secret.
-func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
-	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
-		s.address = shellsocket.Unix + o.shellSocket()
-		s.Listener, err = opencode.ListenForShells(o.shellSocket())
-		return s, err
-	}
-	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return s, fmt.Errorf("listen for pocketcoder-shell: %w", err)
-	}
-	_, port, _ := net.SplitHostPort(s.Addr().String())
-	s.secret = rand.Text()
-	s.address = shellsocket.TCP + port + "/" + s.secret
-	return s, nil
 }
 
 // System holds the parts of a running system.
@@ -270,7 +225,6 @@ type System struct {
 	log       *log.Log
 	quorum    log.QuorumWatch
 	opened    uint64 // sequence of the last event when the log was opened
-	uncertain bool   // events were lost, and what followed from those before was not compared
 	model     *projections.Model
 	secrets   *secret.Store
 	accounts  *account.Accounts
@@ -280,124 +234,68 @@ type System struct {
 	publicURL string       // URL under which people reach the web server
 	ports     string       // template of the URLs of ports
 	egress    net.Listener // listener of the egress proxy
-	shells    shellListener
 
-	tail          *log.Tail
-	chats         *chat.Chats
-	records       *record.Records
-	permissions   *permission.Permissions
-	budgets       *budget.Budgets
-	ingest        *ingest.Ingest
-	outbox        *outbox.Outbox
-	gate          permission.Gate
-	delegates     *delegate.Delegates
-	schedules     *schedule.Schedules
-	previews      schedule.Previews
-	network       *network.Sandbox // network access of commands
-	exec          *exec.Executions
-	engine        *opencode.Supervisor
-	engineNetwork *network.Engine // network access of OpenCode itself
-	tools         *mcp.Server     // PocketCoder's tools for OpenCode
-	providerKeys  *model.ProviderKeys
-	modelKeys     *configuration.ModelKeys
-	procedures    *configuration.Procedures
-	noteFiles     *notes.Notes
-	restarts      *configuration.Restarts
-	gateway       *gateway.Gateway // runs the approved MCP servers
-	isolation     isolation.Choice // how OpenCode is isolated
-	lives         opencode.Instances
-	worker        *workerProcess
-	web           *web.Server
-	push          *push.Push
-	channels      *channel.Channels
-	ssh           *ssh.Server   // nil without --ssh
-	engineNode    *sharedEngine // the engine, on whichever node it runs
-	lease         *engineLease  // nil without Options.Roles
-	node          string        // the name of this node in the lease
-	leading       chan struct{} // closed once this node runs the engine
-	loaded        chan struct{} // closed once the read model has caught up
-	prepared      chan struct{} // closed once it leads, and ingest knows its sessions
-	changed       chan struct{} // a part's state may have changed
+	tail         *log.Tail
+	chats        *chat.Chats
+	records      *record.Records
+	permissions  *permission.Permissions
+	budgets      *budget.Budgets
+	gate         permission.Gate
+	delegates    *delegate.Delegates
+	schedules    *schedule.Schedules
+	previews     schedule.Previews
+	network      *network.Sandbox // network access of commands
+	mcpHosts     *network.Servers // network access of MCP servers
+	providerKeys *model.ProviderKeys
+	isolation    isolation.Choice // how OpenCode is isolated
+	found        programs         // what an OpenCode is started with
+	engines      *engines.Manager[*engine]
+	losses       comparisons
+	web          *web.Server
+	push         *push.Push
+	channels     *channel.Channels
+	ssh          *ssh.Server   // nil without --ssh
+	engineNode   *sharedEngine // the engines, on whichever node they run
+	lease        *engineLease  // nil without Options.Roles
+	node         string        // the name of this node in the lease
+	leading      chan struct{} // closed once this node runs the engines
+	loaded       chan struct{} // closed once the read model has caught up
+	changed      chan struct{} // a part's state may have changed
 }
 
-// wire creates the parts of the system, each from parts that exist already. Some parts need each other: ingest and the
-// outbox, OpenCode and its tools, the gate and the tools, the tools and the gateway, push and the web server. The part
-// that is created first gets a function that looks up the other one. No such function is called before wire returns.
-func (s *System) wire(ctx context.Context) {
+// wire creates the parts of the system, each from parts that exist already. Some parts need each other: push and the
+// web server, the gate and the tools of an engine. The part that is created first gets a function that looks up the
+// other one. No such function is called before wire returns.
+func (s *System) wire() {
 	s.quorum.Log = s.log
-	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	s.leading = make(chan struct{})
+	s.changed, s.loaded, s.leading = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.tail = log.NewTail(s.log)
 	s.chats, s.permissions = &chat.Chats{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}
-	s.ingest = &ingest.Ingest{
-		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Client: s.lives.Client, Pause: ingest.DefaultPause, IdleLimit: ingest.DefaultIdleLimit, Changed: s.change,
-		KeepOriginal: s.permissions.KeepOriginal, Compare: s.holdUncertain, Uncertain: s.nats.Uncertain,
-		Resend: func(ctx context.Context, m projections.PendingMessage) (bool, error) { return s.outbox.Resend(ctx, m) },
-	}
-	s.engine = &opencode.Supervisor{
-		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger,
-		Launcher: program.Launcher, Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change,
-		Expose: s.o.Expose, MCP: s.renewTools,
-		Conceal:      func(password string) { s.log.Conceal(secret.System, "opencode", password) },
-		Proxy:        func() *url.URL { return s.engineNetwork.Renew() },
-		Allow:        func(hosts []string) { s.engineNetwork.Allow(hosts) },
-		SkillChanged: func(name, text string) error { return s.procedures.Changed(ctx, name, text) },
-	}
+	s.engines = &engines.Manager[*engine]{Open: s.openEngine, Demands: s.model.Demands, Waker: s.model,
+		Idle: s.o.EngineIdle, Most: s.o.MaxEngines, Changed: s.change, Logger: s.o.Logger}
 	s.gate = permission.Gate{
-		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
+		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.workspaceOf, Session: s.session,
 		Call: findCall(s.model), History: s.model.PastRequests, LastOfExecution: s.model.LastOfExecution, Logger: s.o.Logger,
-		Evaluated: s.model.EvaluatedThrough, Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
-		NoteOn: func(ctx context.Context, chat string, a events.PermissionRequest) string {
-			return s.tools.PreviewTask(ctx, chat, a)
-		},
+		Evaluated: s.model.EvaluatedThrough, Network: s.o.sandboxNetwork(), Visible: s.visible(), NoteOn: s.noteOn,
 	}
 	s.wireNetwork()
-	s.exec = &exec.Executions{
-		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace,
-		Network: s.network, Session: s.ingest.Session, HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter, Logger: s.o.Logger,
-		Applied: func(ctx context.Context) (uint64, error) { return s.model.DecisionsDone(ctx, events.KindKeep) },
-		HasTurn: func(ctx context.Context, chat string) (bool, error) {
-			c, _, err := s.model.Chat(ctx, chat)
-			return c.Turn == projections.TurnAssistant, err
-		},
-	}
-	s.outbox = &outbox.Outbox{
-		Ingest: s.ingest, Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Pause: ingest.DefaultPause, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: effects.RetryAfter,
-		Rules: s.gate.RulesOf, BeforeEdit: s.exec.ExpectEdit,
-		Snapshots: &snapshots.Snapshots{Workspace: s.o.Workspace, Dir: s.engine.SnapshotDir(),
-			Kept: filepath.Join(s.o.engineState(), "kept"), Git: s.engine.RunGit},
-	}
-	s.worker = newWorkerProcess(s.o, s.url, s.keys, s.change, s.reportIsolation)
 	s.wireDelegates()
-	s.wireGateway()
 	s.previews = schedule.Previews{Gate: s.gate, ChatsOf: s.model.ChatsOf}
-	s.tools = &mcp.Server{
-		Engine: engine, Chats: s.chats, Records: s.records, Model: s.model, Logger: s.o.Logger, JudgeRead: s.gate.JudgeRead,
-		Delegates: s.delegates, Schedules: s.schedules, Preview: s.previews.Of, Gateway: s.gateway,
-		Chat: func(session string) (string, bool) {
-			found, ok := s.ingest.Session(session)
-			return found.Chat, ok
-		},
-	}
 	s.wireChannels()
 	s.wirePush()
-	s.engineNode = &sharedEngine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Push: s.push,
-		Logger: s.o.Logger}
+	s.engineNode = &sharedEngine{ID: chat.DefaultEngine, Conn: s.nc, Leads: s.leads, Of: s.engineOf,
+		OfExecution: s.engineOfExecution, Workspace: s.workspaceOf, Push: s.push, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: s.tail, Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate,
 		Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels, Secrets: s.mcpSecrets(),
-		Configured: s.outbox.Configured, Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial,
+		Configured: s.configuredModel, Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial,
 		Push:   api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act},
 		Health: s.health, Loading: s.loading, Logger: s.o.Logger, Delegates: s.delegates, Schedules: s.schedules,
 		Previews: s.previews, Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, URL: s.o.URL,
 		Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
-	s.wireConfiguration()
 }
 
 func (s *System) change() {
@@ -410,13 +308,15 @@ func (s *System) change() {
 // stopTime limits how long an actor may take to end before the next one is stopped.
 const stopTime = 6 * time.Second
 
-// runActors starts the actors. They stop one after the other, in the order of their addition. OpenCode stops first,
-// while its events are still ingested, then its commands. People's shells stop before exec, which lists the files that
-// they changed.
+// enginesTime limits how long the engines may take to end. They end at the same time, and the parts of one in order.
+const enginesTime = 5 * stopTime
+
+// runActors starts the actors. They stop one after the other, in the order of their addition. People's shells stop
+// before the engines, which list the files that they changed.
 func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := log.WithoutTimeout(context.WithoutCancel(ctx))
-	s.addEngine(&g, rest)
+	s.addEngines(&g, rest)
 	for _, run := range []func(context.Context) error{s.keepSSHKeys, s.closeViewers} {
 		g.Add(actor(rest, once(s.loaded, run)))
 	}
@@ -447,60 +347,61 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	return err
 }
 
-// addEngine adds the actors of the engine, which run on one node at a time, and last the actor that keeps the lease.
-func (s *System) addEngine(g *run.Group, rest context.Context) {
-	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
-	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		answering := opencode.ShellServer{Listener: s.shells, Secret: s.shells.secret, Exec: s.exec.Exec,
-			Logger: s.o.Logger}
-		return answering.Serve(ctx)
-	})))
+// addEngines adds the actors of the node that leads: the engines, what reacts to events, and last the actor that keeps
+// the lease.
+func (s *System) addEngines(g *run.Group, rest context.Context) {
+	leads := func(run func(context.Context) error) func(context.Context) error {
+		return once(s.leading, once(s.loaded, run))
+	}
+	g.Add(actor(rest, leads(s.serveShells)))
+	g.Add(actorWithin(enginesTime, rest, leads(s.engines.Run)))
 	old := log.OffloadWorker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: s.model.ArchivedSince,
 		Logger: s.o.Logger}
+	spending := &outbox.Spending{Log: s.log, Model: s.model, Chats: s.chats, Limits: s.budgets, Logger: s.o.Logger}
 	for _, run := range []func(context.Context) error{
-		s.outbox.Run, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.modelKeys.Run, s.procedures.Run, s.noteFiles.Run, s.restarts.Run, s.push.Run, s.runChannels, s.runWebhooks,
-		old.Run, s.watchDelegates,
+		s.startFirst, spending.Run, s.gate.Run, s.applyProposals, s.push.Run, s.runChannels, s.runWebhooks, old.Run,
+		s.watchDelegates,
 	} {
-		g.Add(actor(rest, once(s.prepared, run)))
+		g.Add(actor(rest, leads(run)))
 	}
-	g.Add(actor(rest, once(s.prepared, s.gateway.Run)))
-	g.Add(actor(rest, once(s.leading, s.worker.Run)))
 	if s.lease != nil {
-		g.Add(actor(rest, once(s.prepared, s.engineNode.Serve)))
+		g.Add(actor(rest, leads(s.engineNode.Serve)))
 		g.Add(actor(rest, again(s.providerKeys.Follow)))
 		g.Add(actor(rest, s.keepLease))
 	}
 }
 
 func (s *System) serveShells(ctx context.Context) error {
-	return s.exec.ServeShells(ctx, s.nc, operator, s.sees)
+	return exec.ServeShells(ctx, s.nc, operator, s.sees, func(ctx context.Context, chat string) (*exec.Executions, error) {
+		e, err := s.engineOf(ctx, chat)
+		if err != nil {
+			return nil, err
+		}
+		return e.exec, nil
+	})
 }
 
-// runOpenCode finds or installs OpenCode and its tools, and keeps OpenCode running. The rest of the system does not
-// wait for it.
-func (s *System) runOpenCode(ctx context.Context) (err error) {
-	var building sync.WaitGroup // parallel to npm, which mostly waits for the network
-	var noShell error
-	building.Go(func() {
-		s.engine.Shell, noShell = findOwnShell(ctx, s.o.Data, func(line string) { s.progress.Step("shell", line) })
-	})
-	s.engine.Tools, err = install.Find(ctx, install.Options{
-		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.progress.Step("opencode", line) },
-	})
-	building.Wait()
-	if err := errors.Join(err, noShell); err != nil {
+func (s *System) applyProposals(ctx context.Context) error {
+	return configuration.ApplyProposals(ctx, s.log, s.records, s.o.Logger)
+}
+
+// startFirst starts the engine of the first project with the system, so that the first answer does not wait for it. If
+// that engine cannot start, the system ends with the reason.
+func (s *System) startFirst(ctx context.Context) error {
+	if _, err := s.engines.Use(ctx, firstProject); err != nil {
 		return err
 	}
-	if s.isolation.Level == isolation.None {
-		s.progress.Note("opencode", Unconfined)
-	}
-	s.progress.Step("opencode", "starting "+s.engine.Tools.OpenCode)
-	return s.engine.Run(ctx)
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // actor runs fn until it is interrupted, and then waits for it, so that interrupts are an order.
 func actor(ctx context.Context, fn func(context.Context) error) (func() error, func(error)) {
+	return actorWithin(stopTime, ctx, fn)
+}
+
+// actorWithin is actor with a limit for the wait.
+func actorWithin(limit time.Duration, ctx context.Context, fn func(context.Context) error) (func() error, func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	return func() error {
@@ -510,7 +411,7 @@ func actor(ctx context.Context, fn func(context.Context) error) (func() error, f
 			cancel()
 			select {
 			case <-done:
-			case <-time.After(stopTime):
+			case <-time.After(limit):
 			}
 		}
 }

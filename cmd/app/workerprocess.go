@@ -36,12 +36,12 @@ type workerProcess struct {
 	status atomic.Pointer[string] // the isolation level and the reason, as the worker reported them
 }
 
-// newWorkerProcess returns the worker of a system whose log is at a URL.
-func newWorkerProcess(o Options, url string, keys natsconf.Keys, changed func(),
+// newWorkerProcess returns the worker of a project. url is that of the log.
+func newWorkerProcess(o Options, p place, url string, keys natsconf.Keys, changed func(),
 	ready func(isolation string)) *workerProcess {
 	args := append([]string{
-		"--nats", url, "--key", keys.SeedFile(natsconf.Worker), "--pool", Pool, "--workspace", o.Workspace,
-		"--home", o.Data.Path("home"), "--quarantine", o.Data.Path("quarantine"), "--isolation", o.Isolation,
+		"--nats", url, "--key", keys.SeedFile(natsconf.Worker), "--pool", Pool, "--workspace", p.Workspace,
+		"--home", p.Home, "--quarantine", p.Quarantine, "--isolation", o.Isolation,
 	}, o.Limits.Args()...)
 	for _, dir := range o.Expose {
 		args = append(args, "--expose", dir)

@@ -65,8 +65,16 @@ const MaxTitle = 500
 // field.
 const maxText = 5000
 
-// DefaultEngine is the OpenCode of a single-node installation.
+// DefaultEngine is the engine of the first project. An installation without projects has no other.
 const DefaultEngine = "local"
+
+// EngineConsumer is the name of a durable consumer of one engine. That of the first engine has the name alone.
+func EngineConsumer(name, engine string) string {
+	if engine == DefaultEngine {
+		return name
+	}
+	return name + "-" + engine
+}
 
 // Chats carries out the commands on chats. Only Log must be set. It is safe for concurrent use.
 type Chats struct {

@@ -22,24 +22,20 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Delegates carries out the commands on delegates. Log, Chats, Records and Workspace must be set. It is safe for
-// concurrent use.
+// Delegates carries out the commands on delegates. Log, Chats, Records and In must be set. It is safe for concurrent
+// use.
 type Delegates struct {
-	Log       *log.Log
-	Chats     *chat.Chats
-	Records   *record.Records
-	Workspace string // absolute
-	Limits    Limits // a zero field is the default
+	Log     *log.Log
+	Chats   *chat.Chats
+	Records *record.Records
+	In      func(ctx context.Context, chat string) (Place, error) // where the delegates of a chat work
+	Limits  Limits                                                // a zero field is the default
 
 	// EndCommands ends the running commands of a chat, those in the background too.
 	EndCommands func(ctx context.Context, chat, actor string) error
 
 	// Active returns the delegates that have a message that waits or a turn that runs, at the end of the log.
 	Active func(ctx context.Context) ([]string, error)
-
-	// Git runs a script in a directory of the workspace, in the sandbox, and returns its output. If the script fails, it
-	// returns a refusal with what the script wrote to stderr.
-	Git func(ctx context.Context, directory, script string) (string, error)
 
 	starting sync.Mutex // held while the limits are checked and used
 

@@ -28,7 +28,18 @@ func open(t *testing.T) *Delegates {
 
 // over returns delegates over a log, as another process has them.
 func over(t *testing.T, l *log.Log) *Delegates {
-	return &Delegates{Log: l, Chats: &chat.Chats{Log: l}, Records: recordtype.Open(l, nil), Workspace: t.TempDir()}
+	return &Delegates{Log: l, Chats: &chat.Chats{Log: l}, Records: recordtype.Open(l, nil),
+		In: at(Place{Workspace: t.TempDir()})}
+}
+
+// at returns a Delegates.In of one project.
+func at(p Place) func(context.Context, string) (Place, error) {
+	return func(context.Context, string) (Place, error) { return p, nil }
+}
+
+func placeOf(h *Delegates) Place {
+	p, _ := h.In(context.Background(), "") // at returns no error
+	return p
 }
 
 // start starts a delegate by a tool call of a chat.
@@ -86,7 +97,7 @@ func TestADelegateWorksInTheWorkspaceAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := open(t)
-	for _, directory := range []string{"/", "..", "missing", h.Workspace + "x"} {
+	for _, directory := range []string{"/", "..", "missing", placeOf(h).Workspace + "x"} {
 		_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Directory: directory})
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // directory
 	}

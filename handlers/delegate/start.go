@@ -49,7 +49,7 @@ func (h *Delegates) Start(ctx context.Context, c Start) (Started, error) {
 	}
 	seq, err := handlers.Transaction(ctx, h.Log, func(ctx context.Context) error { return w.start(ctx, h, active) })
 	if refused := (handlers.Refused{}); c.Worktree && errors.As(err, &refused) {
-		_, closing := h.closeTree(ctx, worktree{w.parent.Worktree, w.parent.Branch})
+		_, closing := w.place.closeTree(ctx, worktree{w.parent.Worktree, w.parent.Branch})
 		err = errors.Join(err, closing)
 	}
 	return Started{w.delegate, events.FirstMessageOf(w.delegate), seq}, err
@@ -62,6 +62,7 @@ type newDelegate struct {
 	owner    string
 	agent    agent.Agent
 	parent   events.Parent
+	place    Place
 }
 
 // plan checks a command and makes the worktree, if it wants one.
@@ -90,10 +91,13 @@ func (h *Delegates) plan(ctx context.Context, c Start) (w newDelegate, err error
 	if p := parent.Parent; p != nil {
 		w.parent.Root, w.parent.Depth, w.parent.Directory = p.Root, p.Depth+1, p.Directory
 	}
-	if w.parent.Directory, err = h.directory(w.parent.Directory, c.Directory); err == nil && c.Worktree {
-		t := h.worktreeOf(w.delegate)
+	if w.place, err = h.In(ctx, c.Parent.Chat); err != nil {
+		return w, err
+	}
+	if w.parent.Directory, err = w.place.directory(w.parent.Directory, c.Directory); err == nil && c.Worktree {
+		t := w.place.worktreeOf(w.delegate)
 		w.parent.Worktree, w.parent.Branch = t.root, t.branch
-		w.parent.Directory, err = h.addWorktree(ctx, w.parent.Directory, t)
+		w.parent.Directory, err = w.place.addWorktree(ctx, w.parent.Directory, t)
 	}
 	return w, err
 }
@@ -178,22 +182,22 @@ func (h *Delegates) agent(ctx context.Context, named string) (agent.Agent, error
 }
 
 // directory returns the directory of a delegate. An empty one means the workspace.
-func (h *Delegates) directory(parent, wanted string) (string, error) {
+func (p Place) directory(parent, wanted string) (string, error) {
 	if wanted == "" {
 		return parent, nil
 	}
 	if parent == "" {
-		parent = h.Workspace
+		parent = p.Workspace
 	}
 	if !filepath.IsAbs(wanted) {
 		wanted = filepath.Join(parent, wanted)
 	}
 	real, ok := workspace.RealPath(wanted)
-	root, _ := workspace.RealPath(h.Workspace)
+	root, _ := workspace.RealPath(p.Workspace)
 	info, err := os.Stat(real)
 	if !ok || real != root && !strings.HasPrefix(real, root+"/") || err != nil || !info.IsDir() {
 		return "", handlers.RefuseField(handlers.Invalid, "directory", "%s is not a directory in the workspace %s.", wanted,
-			h.Workspace)
+			p.Workspace)
 	}
 	return real, nil
 }

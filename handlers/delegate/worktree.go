@@ -23,8 +23,16 @@ const branchPrefix = "pocketcoder/"
 
 type worktree struct{ root, branch string }
 
-func (h *Delegates) worktreeOf(delegate string) worktree {
-	return worktree{filepath.Join(h.Workspace, worktrees, delegate), branchPrefix + delegate}
+// Place is the directory of a project, and how git is run there.
+type Place struct {
+	Workspace string // absolute
+	// Git runs a script in a directory of the workspace, in the sandbox, and returns its output. If the script fails, it
+	// returns a refusal with what the script wrote to stderr.
+	Git func(ctx context.Context, directory, script string) (string, error)
+}
+
+func (p Place) worktreeOf(delegate string) worktree {
+	return worktree{filepath.Join(p.Workspace, worktrees, delegate), branchPrefix + delegate}
 }
 
 // addScript adds a worktree at $w, with the branch $b, to the repository of the current directory. A worktree that
@@ -68,24 +76,24 @@ export GIT_CONFIG_KEY_2=safe.bareRepository GIT_CONFIG_VALUE_2=explicit
 
 // run runs a script for a worktree in the sandbox, with the repository of a directory. It runs without a permission
 // decision, so it refuses a repository whose configuration may name a program, such as a filter.
-func (h *Delegates) run(ctx context.Context, directory, script string, t worktree) (string, error) {
-	root, _ := workspace.RealPath(h.Workspace)
+func (p Place) run(ctx context.Context, directory, script string, t worktree) (string, error) {
+	root, _ := workspace.RealPath(p.Workspace)
 	if real, ok := workspace.RealPath(directory); !ok || workspace.RepositoryRunsPrograms(root, real) {
 		return "", handlers.Refuse(handlers.Conflict, "the configuration of its repository may name programs that git runs")
 	}
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-	return h.Git(ctx, directory, gitEnvironment+fmt.Sprintf("w=%s b=%s\n%s", quote(t.root), quote(t.branch), script))
+	return p.Git(ctx, directory, gitEnvironment+fmt.Sprintf("w=%s b=%s\n%s", quote(t.root), quote(t.branch), script))
 }
 
 // addWorktree adds the worktree of a delegate to the repository of a directory. It returns the directory of the
 // delegate in it. The script runs in the sandbox, because git runs programs that a repository names.
-func (h *Delegates) addWorktree(ctx context.Context, directory string, t worktree) (string, error) {
+func (p Place) addWorktree(ctx context.Context, directory string, t worktree) (string, error) {
 	if directory == "" {
-		directory = h.Workspace
+		directory = p.Workspace
 	}
 	// Where isolation has no mounts, a command cannot make a directory beside protected files.
-	_ = os.Mkdir(filepath.Join(h.Workspace, worktrees), 0o755) // the script reports what is wrong
-	within, err := h.run(ctx, directory, addScript, t)
+	_ = os.Mkdir(filepath.Join(p.Workspace, worktrees), 0o755) // the script reports what is wrong
+	within, err := p.run(ctx, directory, addScript, t)
 	if handlers.CodeOf(err) != "" {
 		return "", handlers.RefuseField(handlers.Invalid, "worktree",
 			"No git worktree can be made of %s: %v. Call again without worktree, or with the directory of a git repository.",
@@ -94,15 +102,15 @@ func (h *Delegates) addWorktree(ctx context.Context, directory string, t worktre
 	if err != nil {
 		return "", err
 	}
-	return h.directory("", filepath.Join(t.root, within))
+	return p.directory("", filepath.Join(t.root, within))
 }
 
 // closeTree removes a worktree. It returns what closeScript writes.
-func (h *Delegates) closeTree(ctx context.Context, t worktree) (string, error) {
+func (p Place) closeTree(ctx context.Context, t worktree) (string, error) {
 	if _, err := os.Lstat(t.root); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	return h.run(ctx, t.root, closeScript, t)
+	return p.run(ctx, t.root, closeScript, t)
 }
 
 // CloseWorktree removes the git worktree of a deleted delegate, unless it holds changes, and records it.
@@ -114,7 +122,11 @@ func (h *Delegates) CloseWorktree(ctx context.Context, c CloseWorktree) (closed 
 	err error) {
 	t := worktree{c.Worktree, c.Branch}
 	closed.Worktree = t.root
-	out, err := h.closeTree(ctx, t)
+	place, err := h.In(ctx, c.Delegate)
+	if err != nil {
+		return closed, 0, err
+	}
+	out, err := place.closeTree(ctx, t)
 	switch {
 	case handlers.CodeOf(err) != "":
 		closed.Kept, closed.Branch = err.Error(), t.branch

@@ -25,8 +25,9 @@ func withGit(t *testing.T) *Delegates {
 	t.Helper()
 	expect.Program(t, "git")
 	h := open(t)
-	h.Workspace, _ = filepath.EvalSymlinks(h.Workspace)
-	h.Git = func(ctx context.Context, directory, script string) (string, error) {
+	p := placeOf(h)
+	p.Workspace, _ = filepath.EvalSymlinks(p.Workspace)
+	p.Git = func(ctx context.Context, directory, script string) (string, error) {
 		cmd := exec.CommandContext(ctx, "sh", "-c", script)
 		var stderr bytes.Buffer
 		cmd.Dir, cmd.Stderr = directory, &stderr
@@ -36,9 +37,10 @@ func withGit(t *testing.T) *Delegates {
 		}
 		return string(out), err
 	}
-	git(t, h.Workspace, "init", "-q", "-b", "main")
-	expect.WriteFile(t, h.Workspace+"/sub/a", "a")
-	commit(t, h.Workspace)
+	h.In = at(p)
+	git(t, p.Workspace, "init", "-q", "-b", "main")
+	expect.WriteFile(t, p.Workspace+"/sub/a", "a")
+	commit(t, p.Workspace)
 	return h
 }
 
@@ -76,11 +78,11 @@ func TestADelegateWorksInAWorktreeOfItsOwn(t *testing.T) {
 	s, p := startIn(t, h, "one", "sub")
 	_, again := startIn(t, h, "one", "sub") // the call is repeated
 	is.Equal(again, p)
-	is.Equal(p.Worktree, h.Workspace+"/.worktrees/"+s.Delegate)
+	is.Equal(p.Worktree, placeOf(h).Workspace+"/.worktrees/"+s.Delegate)
 	is.Equal(p.Directory, p.Worktree+"/sub")
 	is.Equal(git(t, p.Directory, "branch", "--show-current"), p.Branch)
 	is.Equal(p.Branch, "pocketcoder/"+s.Delegate)
-	is.Equal(git(t, h.Workspace, "status", "--porcelain"), "") // the chat above does not see it
+	is.Equal(git(t, placeOf(h).Workspace, "status", "--porcelain"), "") // the chat above does not see it
 	_, other := startIn(t, h, "two", "")
 	is.Equal(other.Directory, other.Worktree)
 	is.True(other.Worktree != p.Worktree)
@@ -91,7 +93,7 @@ func TestAWorktreeIsRefusedWithAReason(t *testing.T) {
 	is := is.New(t)
 	h := withGit(t)
 	plain := over(t, h.Log)
-	plain.Git = h.Git
+	plain.In = at(Place{placeOf(plain).Workspace, placeOf(h).Git})
 	refused := func(h *Delegates, directory, why string) {
 		t.Helper()
 		_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Directory: directory, Worktree: true})
@@ -99,27 +101,27 @@ func TestAWorktreeIsRefusedWithAReason(t *testing.T) {
 		expect.Contains(t, err.Error(), why)
 	}
 	refused(plain, "", "not a git repository")
-	git(t, h.Workspace, "init", "-q", "empty")
+	git(t, placeOf(h).Workspace, "init", "-q", "empty")
 	refused(h, "empty", "has no commit")
 
 	// A repository in the workspace can have been made by the assistant.
-	git(t, h.Workspace, "init", "-q", "evil")
-	expect.WriteFile(t, h.Workspace+"/evil/a", "a")
-	commit(t, h.Workspace+"/evil")
-	expect.WriteFile(t, h.Workspace+"/evil/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+h.Workspace+"/ran\n")
-	is.NoErr(os.Chmod(h.Workspace+"/evil/.git/hooks/post-checkout", 0o700))
+	git(t, placeOf(h).Workspace, "init", "-q", "evil")
+	expect.WriteFile(t, placeOf(h).Workspace+"/evil/a", "a")
+	commit(t, placeOf(h).Workspace+"/evil")
+	expect.WriteFile(t, placeOf(h).Workspace+"/evil/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+placeOf(h).Workspace+"/ran\n")
+	is.NoErr(os.Chmod(placeOf(h).Workspace+"/evil/.git/hooks/post-checkout", 0o700))
 	startIn(t, h, "hook", "evil")
-	_, err := os.Stat(h.Workspace + "/ran")
+	_, err := os.Stat(placeOf(h).Workspace + "/ran")
 	is.True(errors.Is(err, fs.ErrNotExist)) // no hook ran
-	git(t, h.Workspace+"/evil", "config", "filter.x.smudge", "touch "+h.Workspace+"/ran")
+	git(t, placeOf(h).Workspace+"/evil", "config", "filter.x.smudge", "touch "+placeOf(h).Workspace+"/ran")
 	refused(h, "evil", "may name programs")
-	is.NoErr(os.Symlink("/", h.Workspace+"/link"))
+	is.NoErr(os.Symlink("/", placeOf(h).Workspace+"/link"))
 	refused(h, "link", "is not a directory in the workspace")
 
 	h.Limits.PerChat = 1
 	_, err = h.Start(t.Context(), Start{Parent: Caller{Chat: "c1", Call: "more"}, Message: "m", Worktree: true})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	_, err = os.Stat(h.worktreeOf(events.DelegateOf("c1", "", "", "more")).root)
+	_, err = os.Stat(placeOf(h).worktreeOf(events.DelegateOf("c1", "", "", "more")).root)
 	is.True(errors.Is(err, fs.ErrNotExist)) // a delegate that is refused leaves no worktree
 }
 
@@ -155,7 +157,7 @@ func TestTheWorktreeOfADeletedDelegateIsRemovedIfItIsClean(t *testing.T) {
 			_, err = os.Stat(p.Worktree)
 			is.Equal(err == nil, c.kept)
 			if name != "gone" {
-				is.Equal(git(t, h.Workspace, "branch", "--list", p.Branch) != "", c.branch)
+				is.Equal(git(t, placeOf(h).Workspace, "branch", "--list", p.Branch) != "", c.branch)
 			}
 		})
 	}
@@ -165,9 +167,9 @@ func TestTheWorktreeOfADeletedDelegateIsRemovedIfItIsClean(t *testing.T) {
 func TestTheWorktreeOfADeletedDelegateIsKeptIfItHoldsFilesThatAreNowhereElse(t *testing.T) {
 	t.Parallel()
 	h := withGit(t)
-	expect.WriteFile(t, h.Workspace+"/.gitignore", "*.log\nbuild/\n")
-	commit(t, h.Workspace)
-	expect.WriteFile(t, h.Workspace+"/same.log", "same")
+	expect.WriteFile(t, placeOf(h).Workspace+"/.gitignore", "*.log\nbuild/\n")
+	commit(t, placeOf(h).Workspace)
+	expect.WriteFile(t, placeOf(h).Workspace+"/same.log", "same")
 	for name, c := range map[string]struct {
 		change func(dir string)
 		kept   string // part of the reason, "" if the worktree is removed

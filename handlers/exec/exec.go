@@ -50,6 +50,9 @@ type Executions struct {
 	HasRoom   func() bool                                // reports whether large outputs may be stored; nil for always
 	Logger    *slog.Logger
 
+	// reports whether a chat belongs to Engine; nil if all do
+	IsOwn func(ctx context.Context, chat string) (bool, error)
+
 	// returns a sequence up to which each decision about a quarantined name is carried out; nil if that is not known
 	Applied func(context.Context) (uint64, error)
 

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy/display"
@@ -146,14 +147,14 @@ func requestsToKeep(d events.ExecRequested, all []wire.Quarantined, known keepRe
 	return list, requests
 }
 
-// keepConsumer is the name of the durable consumer of applyDecisions.
+// keepConsumer is the name of the durable consumer of applyDecisions, of the first engine.
 const keepConsumer = "keep-decisions"
 
 // applyDecisions carries out people's decisions about quarantined names, until ctx ends. A decision that was carried
 // out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
 	decisions := events.ChatSubject("*", events.PermissionDecided{}.Kind())
-	err := x.Log.ConsumeByChat(log.ConsumeAfter(ctx, x.Applied), keepConsumer, decisions, x.applyDecision,
+	err := x.Log.ConsumeByChat(log.ConsumeAfter(ctx, x.Applied), chats.EngineConsumer(keepConsumer, x.Engine), decisions, x.applyDecision,
 		func(e events.Event, err error) {
 			x.Logger.Warn("carry out a decision about a quarantined name", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 		})
@@ -170,6 +171,11 @@ func (x *Executions) applyDecision(ctx context.Context, e events.Event) error {
 		return nil
 	}
 	chat := e.Subject.ID
+	if x.IsOwn != nil {
+		if own, err := x.IsOwn(ctx, chat); err != nil || !own {
+			return err
+		}
+	}
 	var r permission.Request
 	err := x.Permissions.Chat(ctx, chat).Read(ctx, x.Log, func(s *permission.State) error {
 		r = s.Request(d.Permission)

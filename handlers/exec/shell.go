@@ -24,10 +24,16 @@ type Sees func(ctx context.Context, account, owner string) (bool, error)
 // ServeShells opens shells of people until ctx ends. A shell is requested with a wire.Call on wire.PersonSubject:
 // Session is the chat, Terminal the window, Account the owner of the shell, and Call is PrivateShell or empty. Other
 // fields are ignored. A shell runs in the chat's directory, isolated like the model's commands. It is recorded in the
-// name of the account, or of operator if there is no account. The web server has checked who asks.
-func (x *Executions) ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees) error {
+// name of the account, or of operator if there is no account. The web server has checked who asks. of returns the
+// executions of the engine of a chat.
+func ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees,
+	of func(ctx context.Context, chat string) (*Executions, error)) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers",
 		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+			x, err := of(ctx, r.Session)
+			if err != nil {
+				return refused("%v", err)
+			}
 			return x.shell(ctx, operator, sees, r, stdout, stderr)
 		}})
 }

@@ -63,7 +63,8 @@ func withShells(t *testing.T) *system {
 	s, _ := withWorker(t)
 	conn := s.connect(natsconf.Core)
 	s.run(conn, func(ctx context.Context) error {
-		return s.exec.ServeShells(ctx, conn, events.UserActor("operator"), accountSees)
+		return ServeShells(ctx, conn, events.UserActor("operator"), accountSees,
+			func(context.Context, string) (*Executions, error) { return s.exec, nil })
 	})
 	return s
 }

@@ -60,16 +60,17 @@ type Gate struct {
 	Records     *record.Records
 	// those of the command line and the default ones; stored rules are in Records
 	Rules []policy.Rule
-	// directory of a request without a session
-	Workspace string
+	// returns the directory of a chat's project
+	Workspace func(chat string) string
 	// looks up the session of a request
 	Session func(id string) (Session, bool)
 	// ok once the arguments of the call are known
 	Call func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool)
 	// of commands in the sandbox; empty if commands run outside it, or if the mode is unknown
 	Network NetworkMode
-	// whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
-	Visible func(real string) bool
+	// whether a path outside the workspace exists for the OpenCode of a session that works in a directory; nil when
+	// OpenCode is not confined
+	Visible func(directory, real string) bool
 	// returns a note on a request for the person who decides it, or ""; nil if no request has one
 	NoteOn func(ctx context.Context, chat string, a events.PermissionRequest) string
 	// of requests, for a dry run
@@ -151,7 +152,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionRequ
 	evaluation.files, evaluation.again = files, changed != ""
 	evaluation.note = strings.TrimSpace(changed + " " + workspace.Note(a, g.directory(chat, a.SessionID, direct), direct))
 	if verdict.Action == policy.AskPerson && !direct {
-		note, err := g.programNote(ctx, a, in.Cwd)
+		note, err := g.programNote(ctx, chat, a, in.Cwd)
 		if err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionRequ
 }
 
 // programNote returns a sentence for the person who decides a request that may change the program of an MCP server.
-func (g Gate) programNote(ctx context.Context, a events.PermissionRequest, cwd string) (string, error) {
+func (g Gate) programNote(ctx context.Context, chat string, a events.PermissionRequest, cwd string) (string, error) {
 	all, err := mcpserver.All(ctx, g.Records)
 	if err != nil || len(all) == 0 {
 		return "", err
@@ -180,7 +181,7 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionRequest, cwd s
 	for i, s := range all {
 		commands[i] = s.Command
 	}
-	i := workspace.NamesOneOf(commands, g.Permissions.originals.of(a).PermissionRequest, g.Workspace, cwd)
+	i := workspace.NamesOneOf(commands, g.Permissions.originals.of(a).PermissionRequest, g.Workspace(chat), cwd)
 	if i < 0 {
 		return "", nil
 	}

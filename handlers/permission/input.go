@@ -135,7 +135,7 @@ func (g Gate) directory(chat, session string, direct bool) string {
 		return s.Directory
 	}
 	if direct {
-		return g.Workspace
+		return g.Workspace(chat)
 	}
 	return ""
 }
@@ -148,7 +148,9 @@ func (g Gate) askOnStored(a events.PermissionRequest, directory string) policy.I
 // askOn returns the input of the policy for a request of a session that works in a directory.
 func (g Gate) askOn(a originalAsk, directory string) policy.Input {
 	in := workspace.Input(a.PermissionRequest, directory)
-	in.Visible = g.Visible
+	if g.Visible != nil {
+		in.Visible = func(real string) bool { return g.Visible(directory, real) }
+	}
 	if a.partial {
 		in.Hidden = concealed
 	}

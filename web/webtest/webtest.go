@@ -102,7 +102,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
-		Workspace: s.Workspace, History: s.Model.PastRequests, LastOfExecution: s.Model.LastOfExecution,
+		Workspace: func(string) string { return s.Workspace }, History: s.Model.PastRequests, LastOfExecution: s.Model.LastOfExecution,
 		Evaluated: s.Model.EvaluatedThrough,
 		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
@@ -119,7 +119,9 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	Check(t, err)
 	s.Web = web.New(web.Options{
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: log.NewTail(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
-		Delegates:    &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
+		Delegates: &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, In: func(context.Context, string) (delegate.Place, error) {
+			return delegate.Place{Workspace: s.Workspace}, nil
+		}},
 		Schedules:    &schedule.Schedules{Log: s.Log, Chats: s.Chats, Accounts: s.Accounts},
 		Previews:     schedule.Previews{Gate: gate, ChatsOf: s.Model.ChatsOf},
 		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},

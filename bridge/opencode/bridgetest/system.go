@@ -159,8 +159,9 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	s.Must(b.Ingest.Load(s.T.Context()))
 	ctx, cancel := context.WithCancel(s.T.Context())
 	var running sync.WaitGroup
+	spending := &outbox.Spending{Log: b.Log, Model: b.Model, Chats: b.Chats, Limits: b.Limits, Logger: b.Logger}
 	for name, work := range map[string]func(context.Context) error{
-		"run": b.Ingest.Run, "carry out": b.Run, "budgets": b.Budgets,
+		"run": b.Ingest.Run, "carry out": b.Run, "budgets": spending.Run,
 	} {
 		running.Go(func() {
 			if err := work(ctx); ctx.Err() == nil && !s.logConn.IsClosed() {

@@ -26,23 +26,34 @@ type Procedures struct {
 	Logger  *slog.Logger
 }
 
-// proceduresConsumer is the name of the durable consumer.
+// proceduresConsumer is the name of the durable consumer of ApplyProposals.
 const proceduresConsumer = "procedures"
 
-// Run applies approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
+// ApplyProposals applies approved proposals until ctx ends.
+func ApplyProposals(ctx context.Context, l *log.Log, records *record.Records, logger *slog.Logger) error {
+	filter := events.ConfigSubject(proposal.Collection, "*", events.Saved{}.Kind())
+	return l.Consume(ctx, proceduresConsumer, filter, proposal.Proposals{Records: records}.Apply,
+		func(e events.Event, err error) { logger.Error("seal procedures", "seq", e.Seq, "err", err) })
+}
+
+// Run gives OpenCode the sealed procedures until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(proposal.Collection, "*", events.Saved{}.Kind()),
-		events.ConfigSubject(proposal.Procedures, "*", "*")}
-	return p.Log.ConsumeAll(ctx, proceduresConsumer, filters, func(ctx context.Context, e events.Event) error {
-		if e.Subject.Collection == proposal.Collection {
-			return proposal.Proposals{Records: p.Records}.Apply(ctx, e)
-		}
+	after, err := p.Log.Last(ctx)
+	if err == nil {
+		err = p.Load(ctx) // they may have changed since the last Load
+	}
+	if err != nil {
+		return err
+	}
+	p.Restart()
+	filter := events.ConfigSubject(proposal.Procedures, "*", "*")
+	return p.Log.Read(ctx, after, []string{filter}, func(log.Batch) error {
 		if err := p.Load(ctx); err != nil {
-			return err
+			p.Logger.Error("give OpenCode the sealed procedures", "err", err)
 		}
 		p.Restart()
 		return nil
-	}, func(e events.Event, err error) { p.Logger.Error("seal procedures", "seq", e.Seq, "err", err) })
+	})
 }
 
 // procedure is a record of sealed procedures.

@@ -2,6 +2,7 @@ package configuration
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pocketcoder/bridge/opencode"
@@ -11,13 +12,14 @@ import (
 
 // Restarts starts OpenCode again once no turn runs. Use NewRestarts.
 type Restarts struct {
+	engine string
 	server *opencode.Supervisor
 	model  *projections.Model
 	wanted chan struct{}
 }
 
-func NewRestarts(server *opencode.Supervisor, model *projections.Model) *Restarts {
-	return &Restarts{server, model, make(chan struct{}, 1)}
+func NewRestarts(engine string, server *opencode.Supervisor, model *projections.Model) *Restarts {
+	return &Restarts{engine, server, model, make(chan struct{}, 1)}
 }
 
 // Want asks for a restart if the running OpenCode needs one. It does not block.
@@ -39,6 +41,7 @@ func (r *Restarts) Run(ctx context.Context) error {
 		for r.server.NeedsRestart() {
 			seq := r.model.Seq()
 			unfinished, err := r.model.UnfinishedTurns(ctx)
+			unfinished = slices.DeleteFunc(unfinished, func(s projections.Session) bool { return s.Engine != r.engine })
 			switch {
 			case err == nil && len(unfinished) > 0:
 				err = r.model.Wait(ctx, seq+1)

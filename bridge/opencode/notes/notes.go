@@ -35,6 +35,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/sandbox/realdir"
 )
@@ -52,13 +53,14 @@ type Notes struct {
 	Log       *log.Log
 	Records   *record.Records
 	Workspace string
+	Engine    string // of the workspace
 	State     string // file with the SHA-256 of each file as it was read or written last
 	Logger    *slog.Logger
 
 	reported map[string]string // files that cannot be notes, with their reasons
 }
 
-// Consumer is the name of the durable consumer.
+// Consumer is the name of the durable consumer, of the first engine.
 const Consumer = "notes"
 
 // Run keeps the files until ctx ends.
@@ -76,7 +78,7 @@ func (n *Notes) Run(ctx context.Context) error {
 	}
 	ctx = log.ConsumeAfter(ctx, func(context.Context) (uint64, error) { return synced, nil })
 	sync := func(ctx context.Context, _ events.Event) error { return n.Sync(ctx) }
-	return n.Log.ConsumeAll(ctx, Consumer, filters, sync, failed)
+	return n.Log.ConsumeAll(ctx, chat.EngineConsumer(Consumer, n.Engine), filters, sync, failed)
 }
 
 // Sync makes versions of the files that were changed, and then writes the notes that differ from their files.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -20,10 +21,19 @@ import (
 // BudgetPrompt resumes a turn that a budget had stopped, after a person has approved more.
 const BudgetPrompt = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
 
-// Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed,
+// Spending keeps the chats of all engines within their budgets. All fields must be set.
+type Spending struct {
+	Log    *log.Log
+	Model  *projections.Model
+	Chats  *chat.Chats
+	Limits *budget.Budgets
+	Logger *slog.Logger
+}
+
+// Run enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed,
 // and withdraws requests that are no longer needed. A step's cost is known only at its end, so the last step may
-// exceed the limit. The cost of a stopped step stays unknown. Run holds back new messages.
-func (o *Outbox) Budgets(ctx context.Context) error {
+// exceed the limit. The cost of a stopped step stays unknown. Outbox holds back new messages.
+func (o *Spending) Run(ctx context.Context) error {
 	seen := o.Model.Seq()
 	warn := func(e events.Event, err error) {
 		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
@@ -49,7 +59,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 }
 
 // stepEnded checks the limits after an assistant message whose cost is known.
-func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
+func (o *Spending) stepEnded(ctx context.Context, e events.Event) error {
 	var step struct {
 		Info struct {
 			Role   string
@@ -71,7 +81,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 		return err
 	}
 	chat, known, err := o.Model.Chat(ctx, e.Subject.ID)
-	if err != nil || !known || chat.Removed || chat.Engine != o.Engine {
+	if err != nil || !known || chat.Removed {
 		return err
 	}
 	newest, goesOn, err := o.Model.UnfinishedStep(ctx, chat.ID)
@@ -85,26 +95,28 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	}
 	return o.Limits.Pause(ctx, budget.Step{
 		Chat: chat.ID, Seq: e.Seq, Time: e.Time, Turn: goesOn, Began: uint64(newest.First),
-	}, time.Now(), o.spent)
+	}, time.Now(), spentOf(o.Model))
 }
 
 // aborting reports whether an abort of the chat's turn is open. Such an abort stops the turn anyway.
-func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
+func (o *Spending) aborting(ctx context.Context, chat string) (bool, error) {
 	if err := o.Model.CatchUp(ctx); err != nil {
 		return false, err
 	}
 	return o.Model.IsAborting(ctx, chat)
 }
 
-// spent returns the cost and tokens that the read model counts.
-func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-	s, err := o.Model.Spending(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
-	return s.Cost, float64(s.Tokens), err
+// spentOf returns a function that returns the cost and tokens that the read model counts.
+func spentOf(model *projections.Model) budget.SpendingFunc {
+	return func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
+		s, err := model.Spending(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
+		return s.Cost, float64(s.Tokens), err
+	}
 }
 
 // moreDecided resumes the chats that an approved request for more budget had stopped. The ids of the prompts are
 // derived from the id of the request, so each chat resumes once.
-func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
+func (o *Spending) moreDecided(ctx context.Context, e events.Event) error {
 	var d events.PermissionDecided
 	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != events.KindBudget ||
 		d.Decision != events.Authorized {
@@ -132,7 +144,7 @@ func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 
 // releaseBudgets expires pending requests for more that are obsolete. If none is pending it does not read the log,
 // which has few such requests among all events.
-func (o *Outbox) releaseBudgets(ctx context.Context) error {
+func (o *Spending) releaseBudgets(ctx context.Context) error {
 	err := o.Model.CatchUp(ctx)
 	var waiting []projections.Permission
 	if err == nil {
@@ -140,7 +152,7 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 	}
 	isForMore := func(p projections.Permission) bool { return p.Permission == events.KindBudget }
 	if slices.ContainsFunc(waiting, isForMore) {
-		err = o.Limits.Release(ctx, time.Now(), o.spent)
+		err = o.Limits.Release(ctx, time.Now(), spentOf(o.Model))
 	}
 	if err != nil && ctx.Err() == nil {
 		o.Logger.Warn("budget", "err", err) // the next change of a budget or the next day tries again
@@ -149,7 +161,7 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 }
 
 // everyDay calls work when a new day of budgets begins.
-func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error) error {
+func (o *Spending) everyDay(ctx context.Context, work func(context.Context) error) error {
 	for {
 		if err := sleep.For(ctx, untilTomorrow(time.Now())); err != nil {
 			return err
@@ -191,7 +203,7 @@ func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage,
 
 // hold reports whether a budget holds back a message, and records the reason.
 func (o *Outbox) hold(ctx context.Context, m projections.PendingMessage) (isHeld bool, err error) {
-	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
+	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), spentOf(o.Model))
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
 	}

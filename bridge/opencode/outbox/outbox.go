@@ -50,7 +50,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// Outbox carries out effects in one OpenCode (Run), and keeps chats within their budgets (Budgets).
+// Outbox carries out effects in one OpenCode.
 type Outbox struct {
 	Ingest      *ingest.Ingest // the connection to OpenCode, and which chats its sessions belong to
 	Engine      string
@@ -94,7 +94,7 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	return o.Model.Wait(ctx, seq)
 }
 
-// Names of the durable consumers of Budgets.
+// Names of the durable consumers of Spending.
 const (
 	BudgetConsumer          = "budget" // steps
 	BudgetDecisionsConsumer = "budget-decisions"

@@ -135,7 +135,7 @@ func withModel(ctx context.Context, l *log.Log, fn func(*projections.Model) erro
 func GateOn(h *Handlers) permission.Gate {
 	return permission.Gate{
 		History: history(h.Log), LastOfExecution: lastOfExecution(h.Log),
-		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}}, Workspace: "/",
+		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}}, Workspace: func(string) string { return "/" },
 		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
 		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
 			return permission.Call{}, false
@@ -178,7 +178,7 @@ func (g *RunningGate) Start() {
 	done := make(chan error, 1)
 	h := New(g.Log)
 	g.Gate = permission.Gate{
-		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Workspace: g.Directory,
+		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Workspace: func(string) string { return g.Directory },
 		Rules: append([]policy.Rule{{Permission: "bash", Pattern: "git status*"}}, policy.Defaults...),
 		Session: func(id string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: g.Directory}, id == "ses_1"
