@@ -150,13 +150,24 @@ func TestTheProxyPutsTheKeysOfProvidersIn(t *testing.T) {
 	is.Equal(answer.StatusCode, 400) // plain text, to a port with TLS
 }
 
+// ownServer takes a path for the secret.
+type ownServer struct{}
+
+func (ownServer) Accepts(r *http.Request) bool { return r.URL.Path == "/mcp" }
+
+func (ownServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprint(w, "ours at ", r.URL.Path)
+}
+
 // TestOnlyOpenCodeReachesOurOwnServer asks for it as OpenCode, as a command, and without the proxy.
 func TestOnlyOpenCodeReachesOurOwnServer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, permission.NetworkOpen)
-	w.Own = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ours at ", r.URL.Path) })
 	engine, command := w.engine(), client(w.begin("exec1"))
+	running := w.Engines()[0]
+	running.Own = ownServer{}
+	w.Engines = func() []egress.Engine { return []egress.Engine{running} }
 	own := "http://" + egress.OwnHost + "/mcp"
 	status, body, err := fetch(t, engine, own)
 	is.NoErr(err)
@@ -176,4 +187,7 @@ func TestOnlyOpenCodeReachesOurOwnServer(t *testing.T) {
 	status, body, err = fetch(t, http.DefaultClient, "http://"+w.address+"/mcp")
 	is.NoErr(err)
 	is.Equal([]any{status, body}, []any{200, "ours at /mcp"})
+	status, _, err = fetch(t, http.DefaultClient, "http://"+w.address+"/other")
+	is.NoErr(err)
+	is.Equal(status, 401) // no OpenCode has the secret of this request
 }

@@ -24,6 +24,7 @@ import (
 	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/limit"
 	"pocketcoder/web/ports"
 )
 
@@ -69,6 +70,13 @@ type Options struct {
 	AuthorizedKeys string // a second authorized_keys file
 }
 
+// engineMemory is what one engine takes, with a margin: OpenCode after a day of work, its language servers and the
+// sandbox worker.
+const engineMemory = 3 << 29 // 1.5 GiB
+
+// DefaultMaxEngines returns how many engines fit into the memory of this machine, at least one.
+func DefaultMaxEngines() int { return max(1, int(limit.TotalMemory()/engineMemory)) }
+
 // Check returns an error that names the first invalid flag. It does not look at the machine.
 func (o Options) Check() error {
 	host, _, err := net.SplitHostPort(o.HTTP)
@@ -95,6 +103,12 @@ func (o Options) Check() error {
 	}
 	if err := o.Limits.Check(); err != nil {
 		return err
+	}
+	if o.EngineIdle <= 0 {
+		return fmt.Errorf("--engine-idle %s: want a time above 0, such as 15m", o.EngineIdle)
+	}
+	if o.MaxEngines < 0 {
+		return fmt.Errorf("--max-engines %d: want 0 for no limit, or a number above it", o.MaxEngines)
 	}
 	if err := isolation.ValidateLevel(o.Isolation); err != nil {
 		return fmt.Errorf("--isolation: %w", err)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"pocketcoder/bridge/engines"
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/handlers/permission"
@@ -37,6 +38,7 @@ POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD create that administrator
 // upGroups are the flags of up as -h shows them.
 var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
+	{"Projects", []string{"max-engines", "engine-idle"}},
 	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "max-delegates", "delegate-silence", "opencode"}},
 	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas", "metrics"}},
 	{"Sandbox", []string{"isolation", "expose", "idle-after"}},
@@ -67,7 +69,9 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
 		"`address` at which Prometheus reads /metrics, without a login; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
-	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
+	fs.IntVar(&o.MaxEngines, "max-engines", app.DefaultMaxEngines(), "maximum number of projects whose OpenCode runs at once; by default one per 1.5 GiB of memory; 0 disables the limit")
+	fs.DurationVar(&o.EngineIdle, "engine-idle", engines.DefaultIdle, "`time` without work after which the OpenCode of a project stops")
+	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once in a project; one account gets at most three quarters of them; 0 disables the limit")
 	fs.IntVar(&o.MaxDelegates, "max-delegates", 32, "maximum number of delegates that run at once, in all chats")
 	fs.DurationVar(&o.DelegateSilence, "delegate-silence", 10*time.Minute, "`time` without an event after which a running delegate is reported to its parent")
 	FormerFlag(fs, "max-workers", "max-delegates")

@@ -35,7 +35,7 @@ type Limits struct {
 func Default() Limits {
 	// enough to compile and link large C++ and Rust programs. A machine with less memory keeps a quarter of it
 	memory := Size(4 << 30)
-	if machine := totalMemory(); machine > 0 {
+	if machine := TotalMemory(); machine > 0 {
 		memory = min(memory, machine/4*3)
 	}
 	return Limits{

@@ -11,7 +11,7 @@ func (l Limits) Apply(int) error { return nil }
 
 func Probe() error { return errors.New("macOS has no cgroups") }
 
-func totalMemory() Size {
+func TotalMemory() Size {
 	bytes, _ := unix.SysctlUint64("hw.memsize")
 	return Size(bytes)
 }

@@ -70,7 +70,7 @@ func (l Limits) userProcesses() uint64 {
 	return n + 2*uint64(l.Processes)
 }
 
-func totalMemory() Size {
+func TotalMemory() Size {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
 		return 0

@@ -27,9 +27,10 @@ func run(t *testing.T) *Procedures {
 	p := &Procedures{Log: l, Records: recordtype.Open(l, nil), Server: &opencode.Supervisor{}, Restart: func() {},
 		Logger: slog.New(slog.DiscardHandler)}
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
+	go func() { done <- ApplyProposals(ctx, l, p.Records, p.Logger) }()
+	t.Cleanup(func() { stop(); <-done; <-done })
 	return p
 }
 
