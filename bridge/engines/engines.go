@@ -161,7 +161,7 @@ func (m *Manager[E]) slot(id string) *slot[E] {
 func (m *Manager[E]) start(ctx context.Context, id string, running *sync.WaitGroup) {
 	s := m.slots[id]
 	life, end := context.WithCancel(ctx)
-	s.running, s.end, s.used = true, end, time.Now()
+	s.running, s.end, s.used, s.err = true, end, time.Now(), nil
 	running.Go(func() {
 		defer end()
 		began := time.Now()
@@ -242,7 +242,7 @@ func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, err error) {
 		changed, open, last, failed := s.changed, s.open && s.end != nil, s.err, s.failures > before
 		engine = s.engine
 		m.mu.Unlock()
-		if failed {
+		if failed && last != nil {
 			return engine, last
 		}
 		var ready <-chan struct{}
