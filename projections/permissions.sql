@@ -48,6 +48,7 @@ CREATE INDEX permissions_first ON permissions(first_seq, id);
 CREATE INDEX permissions_last ON permissions(last_seq);
 CREATE INDEX permissions_denied ON permissions(chat, message_id) WHERE status = 'denied' AND reason = ''; -- they end turns
 CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';
+CREATE INDEX permissions_kept ON permissions(decided_seq) WHERE permission = 'keep' AND decided_seq > 0 AND NOT applied AND failure = '';
 CREATE INDEX permissions_unreplied ON permissions(decided_seq) WHERE status IN ('authorized', 'denied') AND NOT replied;
 
 -- The requests that wait for a person: the policy has left them to a person, or OpenCode restarted and forgot them.
