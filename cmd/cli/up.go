@@ -125,7 +125,12 @@ func Up(ctx context.Context, env Environment, args []string) error {
 	if err := systemFlags(&o, env, NewFlags(env, "up", upUsage), upUsage, upGroups, args); err != nil {
 		return err
 	}
-	return runSystem(ctx, o)
+	err := runSystem(ctx, o)
+	if running := (datadir.InUse{}); errors.As(err, &running) && running.Workspace != o.Workspace {
+		return fmt.Errorf("%w. It works in %s. To work in %s too, add that to it as a project: pocketcoder project add %s",
+			err, running.Workspace, o.Workspace, o.Workspace)
+	}
+	return err
 }
 
 // runSystem runs a system until it is stopped.

@@ -162,6 +162,13 @@ func SyncTree(dir string) error {
 	})
 }
 
+// InUse means that a running system has the data directory.
+type InUse struct{ Running }
+
+func (u InUse) Error() string {
+	return fmt.Sprintf("it is in use by pid %d (%s); stop that, or choose another with --data", u.PID, u.HTTP)
+}
+
 // OpenUnfinished is Open for the command that continues an unfinished one.
 func (d Dir) OpenUnfinished() (release func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("open data directory %s: %w", d, err) }
@@ -171,7 +178,7 @@ func (d Dir) OpenUnfinished() (release func(), err error) {
 	unlock, err := atomicfile.Lock(d.Path("lock"))
 	if errors.Is(err, atomicfile.ErrLocked) {
 		if r, err := d.Running(); err == nil {
-			return fail(fmt.Errorf("it is in use by pid %d (%s); stop that, or choose another with --data", r.PID, r.HTTP))
+			return fail(InUse{r})
 		}
 		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
 	}
