@@ -2,9 +2,9 @@
 // starts when a chat of its project has something to do, or when a person opens the project. It stops when it was idle
 // for some time, or when another one needs its place.
 //
-// Promises: an engine with a turn that runs, an open request or question, or a command in the background does not stop.
-// At most Most engines run at a time. Those that wait start in the order of what they have to do, and no engine waits
-// for another one that is idle. An engine that ends or fails touches no other; it starts again after a pause that grows.
+// Promises: an engine with a turn, or with a command that runs, does not stop. At most Most engines run at
+// a time. Those that wait start in the order of what they have to do, and no engine waits for another one that is idle.
+// An engine that fails touches no other, and starts again after a pause that grows.
 //
 // It must not know what an engine consists of, nor OpenCode.
 package engines

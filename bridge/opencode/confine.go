@@ -77,8 +77,8 @@ func (s *Supervisor) isolate() (*isolation.Confinement, error) {
 }
 
 // Visible returns a function that reports whether a path outside the workspace exists for an OpenCode at an isolation
-// level, nil when OpenCode is not confined to some files. expose are further directories that it may read. It keeps long
-// outputs of tools below Supervisor.Dir, and reads them again, so that directory is one of them.
+// level, nil when OpenCode is not confined to some files. expose are further directories that it may read. One of them
+// is Supervisor.Dir, where OpenCode keeps long outputs of tools, to read them again.
 func Visible(level isolation.Level, expose []string) func(real string) bool {
 	if level != isolation.Bwrap && level != isolation.Landlock {
 		return nil

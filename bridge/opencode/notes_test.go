@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
@@ -35,8 +36,8 @@ func open(t *testing.T) *system {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc, "hunter2-secret")
 	s := &system{t: t, conn: nc}
-	s.Notes = &notes.Notes{Log: l, Records: recordtype.Open(l, nil), Workspace: expect.MemoryDir(t),
-		State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
+	s.Notes = &notes.Notes{Log: l, Records: recordtype.Open(l, nil), Engine: chat.DefaultEngine,
+		Workspace: expect.MemoryDir(t), State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	s.save("ai_agents", "a1", `{"name":"Reviewer"}`)
 	return s
 }

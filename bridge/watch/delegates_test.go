@@ -39,9 +39,10 @@ type system struct {
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{System: bridgetest.NewSystem(t)}
-	s.delegates = &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, In: func(context.Context, string) (delegate.Place, error) {
-		return delegate.Place{Workspace: t.TempDir()}, nil
-	}}
+	s.delegates = &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records,
+		In: func(context.Context, string) (delegate.Place, error) {
+			return delegate.Place{Workspace: t.TempDir()}, nil
+		}}
 	s.parent = s.Chat("hello")
 	s.Start()
 	s.prompt("hello")

@@ -60,9 +60,10 @@ func newPlay(t *testing.T, both bool) *play {
 // start runs what a process runs.
 func (p *play) start() {
 	s := p.system
-	p.delegates = &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, In: func(context.Context, string) (delegate.Place, error) {
-		return delegate.Place{Workspace: "/"}, nil
-	}}
+	p.delegates = &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records,
+		In: func(context.Context, string) (delegate.Place, error) {
+			return delegate.Place{Workspace: "/"}, nil
+		}}
 	running := s.Start()
 	p.running = running
 	ctx, cancel := context.WithCancel(p.t.Context())

@@ -192,7 +192,8 @@ func (e *engine) Ready() <-chan struct{} { return e.ready }
 func (e *engine) Run(ctx context.Context) error {
 	var g run.Group
 	rest := log.WithoutTimeout(context.WithoutCancel(ctx))
-	g.Add(func() error { <-ctx.Done(); return ctx.Err() }, func(error) {})
+	life, end := context.WithCancel(ctx)
+	g.Add(func() error { <-life.Done(); return ctx.Err() }, func(error) { end() })
 	g.Add(actor(rest, e.runOpenCode))
 	g.Add(actor(rest, func(ctx context.Context) error {
 		answering := opencode.ShellServer{Listener: e.shells, Secret: e.shells.secret, Exec: e.exec.Exec,

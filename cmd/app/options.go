@@ -62,7 +62,8 @@ type Options struct {
 	EngineState string        // directory with OpenCode's files; empty for one in Data
 	EngineIdle  time.Duration // without work, after which an engine stops
 	MaxEngines  int           // that run at a time; 0 for no limit
-	PushPrivate bool          // push services, Bot API servers, mail servers and webhook targets may be at private addresses
+	// push services, Bot API servers, mail servers and webhook targets may be at private addresses
+	PushPrivate bool
 
 	Metrics string // address at which Prometheus reads metrics without a login; empty for none
 

@@ -78,7 +78,8 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	}
 	// The name is new at each start, because the work of the earlier process has ended.
 	s.node = host + "-" + strings.ToLower(rand.Text()[:6])
-	s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, chat.DefaultEngine, s.node, s.change, s.endAtOnce)
+	s.lease, err = openEngineLease(ctx, s.nc, streamOptions(s.o).Replicas, chat.DefaultEngine, s.node, s.change,
+		s.endAtOnce)
 	return err
 }
 

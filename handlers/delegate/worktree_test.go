@@ -108,7 +108,8 @@ func TestAWorktreeIsRefusedWithAReason(t *testing.T) {
 	git(t, placeOf(h).Workspace, "init", "-q", "evil")
 	expect.WriteFile(t, placeOf(h).Workspace+"/evil/a", "a")
 	commit(t, placeOf(h).Workspace+"/evil")
-	expect.WriteFile(t, placeOf(h).Workspace+"/evil/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+placeOf(h).Workspace+"/ran\n")
+	expect.WriteFile(t, placeOf(h).Workspace+"/evil/.git/hooks/post-checkout",
+		"#!/bin/sh\ntouch "+placeOf(h).Workspace+"/ran\n")
 	is.NoErr(os.Chmod(placeOf(h).Workspace+"/evil/.git/hooks/post-checkout", 0o700))
 	startIn(t, h, "hook", "evil")
 	_, err := os.Stat(placeOf(h).Workspace + "/ran")

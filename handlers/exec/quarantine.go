@@ -154,7 +154,8 @@ const keepConsumer = "keep-decisions"
 // out before a crash is carried out again, which changes nothing.
 func (x *Executions) applyDecisions(ctx context.Context) error {
 	decisions := events.ChatSubject("*", events.PermissionDecided{}.Kind())
-	err := x.Log.ConsumeByChat(log.ConsumeAfter(ctx, x.Applied), chats.EngineConsumer(keepConsumer, x.Engine), decisions, x.applyDecision,
+	name := chats.EngineConsumer(keepConsumer, x.Engine)
+	err := x.Log.ConsumeByChat(log.ConsumeAfter(ctx, x.Applied), name, decisions, x.applyDecision,
 		func(e events.Event, err error) {
 			x.Logger.Warn("carry out a decision about a quarantined name", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 		})

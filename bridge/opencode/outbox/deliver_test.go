@@ -77,9 +77,10 @@ func TestAMessageOfADelegateIsNotTakenForThePersons(t *testing.T) {
 	parent := s.Chat("hello")
 	s.Start()
 	s.awaitPrompts(1)
-	w := &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records, In: func(context.Context, string) (delegate.Place, error) {
-		return delegate.Place{Workspace: t.TempDir()}, nil
-	}}
+	w := &delegate.Delegates{Log: s.Log, Chats: s.Chats, Records: s.Records,
+		In: func(context.Context, string) (delegate.Place, error) {
+			return delegate.Place{Workspace: t.TempDir()}, nil
+		}}
 	started, err := w.Start(t.Context(), delegate.Start{Parent: delegate.Caller{Chat: parent}, Message: "work"})
 	is.NoErr(err)
 	is.Equal(texts(s.awaitPrompts(2))[1], "work") // the parent's word is the delegate's task
