@@ -328,7 +328,7 @@ func (s *System) wire(ctx context.Context) {
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.leading = make(chan struct{})
 	s.tail = log.NewTail(s.log)
-	s.chats, s.permissions = &chat.Chats{Log: s.log}, &permission.Permissions{Log: s.log}
+	s.chats, s.permissions = &chat.Chats{Log: s.log, Projects: s.projects()}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}
 	s.ingest = &ingest.Ingest{
@@ -474,7 +474,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 }
 
 func (s *System) serveShells(ctx context.Context) error {
-	return s.exec.ServeShells(ctx, s.nc, operator, s.sees)
+	return s.exec.ServeShells(ctx, s.nc, operator, s.mayAct)
 }
 
 // runOpenCode finds or installs OpenCode and its tools, and keeps OpenCode running. The rest of the system does not
