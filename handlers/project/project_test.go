@@ -134,6 +134,9 @@ func TestAMemberIsOfAProjectAndAnAccountThatExist(t *testing.T) {
 	refused(t, member("app", "nobody", Member), "There is no account")
 	refused(t, member("other", s.accounts["nora"], Member), "There is no project")
 	refused(t, member("app", "", Member), "Cannot be blank")
+	refused(t, s.save("ada", Members, "new", map[string]any{"project": "app", "email": "nobody@example.org"}, true),
+		"no account with the email")
+	check(t, s.save("ada", Members, "by-email", map[string]any{"project": "app", "email": "Bot@example.org"}, true))
 	err := member("app", s.accounts["nora"], "king")
 	if err == nil || !strings.Contains(err.Error(), "Must be one of") {
 		t.Errorf("want an unknown role to be refused, got %v", err)

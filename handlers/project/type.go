@@ -3,6 +3,7 @@ package project
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -49,6 +50,8 @@ var MemberType = record.Type{Name: Members, Command: "project", Title: "Members 
 	Fields: []record.Field{
 		{Name: "project", Kind: record.Relation, Label: "Project", Relation: Collection, Required: true},
 		{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
+		{Name: "email", Kind: record.Email, Label: "Email of the account", Argument: true,
+			About: "Names the account of a new member, in place of user: an owner of a project does not see other accounts."},
 		{Name: "role", Kind: record.Select, Label: "Role", Values: []string{Viewer, Member, Owner}, Choices: roleNames,
 			Required: true},
 	}}
@@ -99,6 +102,14 @@ func checkRelated(ctx context.Context, h *record.Records, c *record.Save) error 
 			return orRefused(err, "project", "There is no project %.80q.", id)
 		}
 	}
+	if email := set.Text("email"); email != "" && c.New {
+		id, err := accountOf(ctx, h.Log, email)
+		if err != nil || id == "" {
+			return orRefused(err, "email", "There is no account with the email %.80q.", email)
+		}
+		c.Fixed = record.Fields(map[string]any{"user": id})
+		return nil
+	}
 	if id := set.Text("user"); id != "" {
 		if exists, err := accountExists(ctx, h.Log, id); err != nil || !exists {
 			return orRefused(err, "user", "There is no account %.80q.", id)
@@ -112,6 +123,35 @@ func orRefused(err error, field, format string, args ...any) error {
 		return err
 	}
 	return record.Invalid(field, format, args...)
+}
+
+// accountOf returns the account with an email that was not deleted, "" for none.
+func accountOf(ctx context.Context, l *log.Log, email string) (id string, err error) {
+	emails := map[string]string{}
+	for _, filter := range []string{events.UserSubject("*", "account.*"), events.UserSubject("*", events.Deleted{}.Kind())} {
+		_, err := l.Fold(ctx, filter, 0, func(e events.Event) error {
+			switch d, _ := events.Decode(e); d := d.(type) { // nil for one that cannot be decoded
+			case events.AccountCreated:
+				emails[e.Subject.ID] = d.Email
+			case events.AccountUpdated:
+				if d.Email != nil {
+					emails[e.Subject.ID] = *d.Email
+				}
+			case events.Deleted:
+				delete(emails, e.Subject.ID)
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	for of, known := range emails {
+		if strings.EqualFold(known, email) {
+			id = of
+		}
+	}
+	return id, nil
 }
 
 // accountExists reports whether the log has an account that was not deleted.

@@ -114,7 +114,10 @@ var derived = map[string]string{
 
 // The rules of records of chats.
 var (
-	self       = record.Rule(`id = @request.auth.id || ` + record.IsAdmin)
+	self = record.Rule(`id = @request.auth.id || ` + record.IsAdmin)
+	// members of a project are known to all who have access to it
+	known = record.Rule(*self + ` || @request.auth.projects ?= project_members_via_user.project`)
+
 	chatReader = record.Rule(record.SeesChat("") + ` || ` + record.IsStaff)
 	ownChat    = record.Rule(record.OwnsChat("") + ` || ` + record.IsAdmin)
 	chatMember = record.Rule(record.SeesChat("chat.") + ` || ` + record.IsStaff)
@@ -148,7 +151,7 @@ var endings = []string{string(turnstate.EndComplete), string(turnstate.EndCut), 
 // readModels lists the collections that are no configuration records. A new one is a new value here.
 var readModels = []collection{
 	{
-		Collection: query.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(self, self, record.Admins, self, record.Admins),
+		Collection: query.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(known, known, record.Admins, self, record.Admins),
 			Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
 				choice("role", "admin", "agent", "user"), flag("disabled"))},
 		write: writer{createUser, updateUser, deleteUser}, notInBatch: true, title: "Accounts",
