@@ -9,7 +9,8 @@ import (
 
 // ChatErased closes the history of a chat whose text an operator erased. It is the only readable event of the chat.
 type ChatErased struct {
-	User    string `json:"user,omitempty"` // owner
+	User    string `json:"user,omitempty"`    // owner
+	Project string `json:"project,omitempty"` // empty for DefaultEngine
 	Deleted bool   `json:"deleted,omitempty"`
 	Events  uint64 `json:"events"` // number of events whose bodies were erased
 }

@@ -47,6 +47,7 @@ package events
 // and their JSON unchanged (see OpenCode in envelope.go).
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -70,11 +71,18 @@ type ChatCreated struct {
 	Description string `json:"description,omitempty"`
 	Archived    bool   `json:"archived,omitempty"`
 	Tags        string `json:"tags,omitempty"`
+	Project     string `json:"project,omitempty"` // empty for the project whose id is the engine; see ProjectID
 
 	Parent *Parent `json:"parent,omitempty"` // of a delegate
 	// of a run of an assistant's schedule, and of a fork of a delegate or of such a run: it may do no more than this chat
 	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
+
+// DefaultEngine is the engine of the first project of an installation. It is also the id of that project.
+const DefaultEngine = "local"
+
+// ProjectID returns the project of the chat. A chat of an earlier version belongs to the project of its engine.
+func (c ChatCreated) ProjectID() string { return cmp.Or(c.Project, c.Engine, DefaultEngine) }
 
 // DefaultTitle is the title of a chat without a title and without words.
 const DefaultTitle = "New chat"
@@ -89,7 +97,8 @@ type ChatUpdated struct {
 	Archived    *bool   `json:"archived,omitempty"`
 	Tags        *string `json:"tags,omitempty"`
 	Agent       *string `json:"agent,omitempty"`
-	User        *string `json:"user,omitempty"` // a new owner
+	User        *string `json:"user,omitempty"`   // a new owner
+	Shared      *bool   `json:"shared,omitempty"` // whether all who have access to the project may read the chat
 }
 
 // Deleted hides a chat, a configuration record or an account. The log keeps its history.

@@ -42,7 +42,7 @@ func golden(t *testing.T, name, got string) {
 // filled is one value of each kind with every field set.
 var filled = []Data{
 	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true,
-		Description: "what it is about", Archived: true, Tags: "a,b",
+		Description: "what it is about", Archived: true, Tags: "a,b", Project: "app",
 		Ceiling: &Ceiling{Chat: "c3", Root: "c0", Agent: "agent1", Subagent: "explore"},
 		Parent: &Parent{Chat: "c1", Root: "c0", Depth: 2, Session: "ses_1", Call: "call_1", Agent: "agent1",
 			Subagent: "explore", Wait: true, Directory: "/w/.worktrees/w1", Worktree: "/w/.worktrees/w1",
@@ -104,7 +104,7 @@ var filled = []Data{
 		Quarantined: []Quarantined{{Item: "q1", Name: ".vscode", Kind: "folder", Bytes: 12, Files: 2,
 			Permission: "p2"}},
 	},
-	ChatErased{User: "u1", Deleted: true, Events: 7},
+	ChatErased{User: "u1", Project: "app", Deleted: true, Events: 7},
 	TitleGenerated{Session: "ses_1", Provider: "demo", Model: "small", Cost: 0.25, Input: 1, Output: 2, Reasoning: 3,
 		CacheRead: 4, CacheWrite: 5},
 	FileSent{File: "f1", Session: "ses_1", MessageID: "msg_1", Part: "prt_1", Path: "out/ä.pdf", Caption: "The <plan>",
@@ -112,7 +112,7 @@ var filled = []Data{
 	TurnLost{Session: "ses_1"},
 	AbortRequested{Session: "ses_2"},
 	ChatUpdated{Title: ptr("Title"), Description: ptr("what it is about"), Archived: ptr(true), Tags: ptr("a,b"),
-		Agent: ptr("plan"), User: ptr("u2")},
+		Agent: ptr("plan"), User: ptr("u2"), Shared: ptr(true)},
 	PermissionRequested{
 		Permission: "p1", Type: "bash", Patterns: []string{"ls *"}, Metadata: json.RawMessage(`{"command":"ls <&>"}`), Message: "list the files",
 		Session: "ses_1", MessageID: "msg_1", Call: "call_1",

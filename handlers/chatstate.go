@@ -6,6 +6,7 @@ import "pocketcoder/events"
 type ChatState struct {
 	Created, Deleted uint64          // sequences of these events; 0 while there is none
 	Owner            string          // id of the account that owns the chat; empty for a chat without an owner
+	Project          string          // in which the chat is; empty before Created
 	Agent            string          // record of ai_agents as which the assistant answers; empty for OpenCode's own agent
 	Parent           *events.Parent  // of a delegate; nil for a chat of a person
 	Ceiling          *events.Ceiling // the chat that limits what this one may do; nil for none
@@ -22,6 +23,7 @@ func (s *ChatState) Apply(e events.Event) {
 	switch d := d.(type) {
 	case events.ChatCreated:
 		s.Created, s.Owner, s.Agent, s.Parent, s.Ceiling = e.Seq, d.User, d.Agent, d.Parent, d.Ceiling
+		s.Project = d.ProjectID()
 	case events.ChatUpdated:
 		if d.User != nil {
 			s.Owner = *d.User

@@ -11,7 +11,7 @@
 // A transaction carries out all of its commands or none.
 //
 // It must not know HTTP, SQLite, or how OpenCode is spoken to. The only aggregate that it knows is a chat: whether it
-// exists, its owner, its agent and the chat that limits its rights (ChatState).
+// exists, its owner, its project, its agent and the chat that limits its rights (ChatState).
 package handlers
 
 import (

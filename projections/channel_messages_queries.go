@@ -25,14 +25,14 @@ type PendingChannelMessage struct {
 	Seq     int64            `db:"seq"`
 }
 
-// joinChannelReader joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is
-// an administrator.
-const joinChannelReader = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
-		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user)`
+// joinChannelReader joins the account of a pairing p, if it may read the chat h: it is enabled, and is an administrator, or
+// owns the chat and has access to the project.
+var joinChannelReader = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
+		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user AND h.project IN (` + ProjectsOf("u.id", false) + `))`
 
 // withConversations begins a query of the conversations c with a paired sender whose account may read the chat. Each
 // has the sequence after which its messages are sent.
-const withConversations = `WITH c AS (
+var withConversations = `WITH c AS (
 	SELECT v.fields->>'$.chat' AS chat, v.fields->>'$.channel' AS channel, v.fields->>'$.place' AS place, min(p.first_seq) AS since
 	FROM config v JOIN config p ON p.collection='pairings' AND NOT p.removed AND p.fields->>'$.channel'=v.fields->>'$.channel'
 		AND p.fields->>'$.place'=v.fields->>'$.place' AND p.fields->>'$.expires_at'>{:now}

@@ -29,6 +29,8 @@ type Chat struct {
 	Description  string `db:"description" json:"description"`
 	Archived     bool   `db:"archived" json:"archived"`
 	Tags         string `db:"tags" json:"tags"`
+	Project      string `db:"project" json:"project"`
+	Shared       bool   `db:"shared" json:"shared"` // all who have access to the project may read it
 	Adopted      bool   `db:"adopted" json:"adopted"`
 	Titled       bool   `db:"titled" json:"-"` // the title does not follow that of the session
 	Outbox       int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
@@ -69,8 +71,11 @@ func updateChats(t *tables, e events.Event, body any) error {
 		c.Title, c.User, c.Engine, c.Agent, c.Adopted = events.DefaultTitle, b.User, b.Engine, b.Agent, b.Adopted
 		c.Titled = b.Title != "" && !b.Adopted
 		c.setTitle(b.Title)
-		c.Description, c.Archived, c.Tags = b.Description, b.Archived, b.Tags
+		c.Description, c.Archived, c.Tags, c.Project = b.Description, b.Archived, b.Tags, b.ProjectID()
 		c.place(b.Parent)
+		if b.Parent != nil {
+			t.addDelegate(&c)
+		}
 		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
 	} else if b, ok := body.(events.ChatErased); ok && !found {
 		t.chats.Put(erasedChat(t, c, b))
@@ -81,6 +86,9 @@ func updateChats(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ChatUpdated:
 		c.update(b)
+		if b.Shared != nil {
+			t.shareDelegates(c)
+		}
 	case events.Deleted:
 		c.Removed = true
 	case events.WorktreeClosed:
@@ -122,7 +130,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 const erasedTitle = "erased"
 
 func erasedChat(t *tables, c Chat, b events.ChatErased) Chat {
-	c.Title, c.User, c.Removed = erasedTitle, b.User, b.Deleted
+	c.Title, c.User, c.Removed, c.Project = erasedTitle, b.User, b.Deleted, cmp.Or(b.Project, events.DefaultEngine)
 	c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
 	c.place(nil)
 	return c
@@ -152,6 +160,34 @@ func (c *Chat) update(b events.ChatUpdated) {
 	set(&c.Tags, b.Tags)
 	set(&c.Agent, b.Agent)
 	set(&c.User, b.User)
+	set(&c.Shared, b.Shared)
+}
+
+// tree holds the ids of the delegates in the tree of a chat, in order, with a space between them.
+type tree struct {
+	store.Record
+	Delegates string `db:"delegates"`
+}
+
+// addDelegate adds a new delegate to the tree of its root. It is shared as the root is.
+func (t *tables) addDelegate(c *Chat) {
+	if root, found := t.chats.Get(c.Root); found {
+		c.Shared = root.Shared
+	}
+	all, _ := t.trees.Get(c.Root)
+	all.Delegates = strings.TrimSpace(all.Delegates + " " + c.ID)
+	t.trees.Put(all)
+}
+
+// shareDelegates shares the delegates in the tree of a chat as the chat is shared.
+func (t *tables) shareDelegates(root Chat) {
+	all, _ := t.trees.Get(root.ID)
+	for id := range strings.FieldsSeq(all.Delegates) {
+		if c, found := t.chats.Get(id); found {
+			c.Shared = root.Shared
+			t.chats.Put(c)
+		}
+	}
 }
 
 // addText records activity in a session of a chat. Only the chat's own session changes the preview.

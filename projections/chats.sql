@@ -13,6 +13,8 @@ CREATE TABLE chats(
   description          TEXT NOT NULL,
   archived             INTEGER NOT NULL,
   tags                 TEXT NOT NULL,
+  project              TEXT NOT NULL,
+  shared               INTEGER NOT NULL, -- all who have access to the project may read it; a delegate as the root of its tree
   adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface
   titled               INTEGER NOT NULL, -- a person gave it its title, or it is a fork: its title does not follow the session's
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
@@ -39,6 +41,7 @@ CREATE TABLE chats(
 ) STRICT;
 CREATE INDEX chats_last_active ON chats(last_active DESC, id);
 CREATE INDEX chats_user ON chats(user, last_active DESC);
+CREATE INDEX chats_shared ON chats(shared, last_active DESC);
 CREATE INDEX chats_started ON chats(user, started);
 CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);
@@ -47,3 +50,13 @@ CREATE INDEX chats_parent ON chats(parent) WHERE parent <> '';
 CREATE INDEX chats_delegates ON chats(last_seq) WHERE parent <> '';
 CREATE INDEX chats_removed ON chats(last_seq) WHERE removed;
 CREATE INDEX chats_worktree ON chats(first_seq) WHERE worktree <> '';
+-- The delegates in the tree of a chat that is no delegate.
+CREATE TABLE trees(
+  id        TEXT PRIMARY KEY, -- of the chat
+  delegates TEXT NOT NULL,    -- ids of their chats, in order, with a space between them
+  created   TEXT NOT NULL,
+  updated   TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq  INTEGER NOT NULL,
+  removed   INTEGER NOT NULL
+) STRICT;

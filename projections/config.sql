@@ -13,3 +13,4 @@ CREATE TABLE config(
 ) STRICT;
 CREATE UNIQUE INDEX config_record ON config(collection, record);
 CREATE INDEX config_last ON config(last_seq);
+CREATE INDEX config_members ON config(fields ->> '$.user') WHERE collection = 'project_members';

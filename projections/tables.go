@@ -15,6 +15,7 @@ type tables struct {
 	parts         *store.Table[part]
 	engineIDs     *store.Table[engineID]
 	chats         *store.Table[Chat]
+	trees         *store.Table[tree]
 	permissions   *store.Table[Permission]
 	questions     *store.Table[Question]
 	executions    executionTables
@@ -44,6 +45,7 @@ func openTables(tx *store.Tx) *tables {
 		parts:       store.OpenTable[part](tx, "parts", hidden), // clients see them in their messages
 		engineIDs:   store.OpenTable[engineID](tx, "engine_ids", hidden),
 		chats:       store.OpenTable[Chat](tx, "chats", shown),
+		trees:       store.OpenTable[tree](tx, "trees", hidden),
 		permissions: store.OpenTable[Permission](tx, "permissions", shown),
 		questions:   store.OpenTable[Question](tx, "questions", shown),
 		executions: executionTables{

@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/projections/store"
@@ -25,6 +26,8 @@ import (
 var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"users":              {"oA", "oA", "A", "oA", "A"},
 	"chats":              {"oaA", "oaA", "oA", "oA", "oA"},
+	"projects":           {"oxaA", "oxaA", "", "A", "A"}, // see projectMatrix for the members of a project
+	"project_members":    {"oxaA", "oxaA", "A", "A", "A"},
 	"messages":           {"oaA", "oaA", "oA", "oA", "oA"},
 	"permissions":        {"oaA", "oaA", "aA", "oA", ""},
 	"questions":          {"oaA", "oaA", "", "oA", ""},
@@ -138,6 +141,9 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 		return map[string]any{"name": unique, "kind": "telegram", "token": botToken}
 	case "seen_positions":
 		return map[string]any{"user": c.ada, "chat": chat(), "seq": 1}
+	case "project_members":
+		c.NewAccount(t, unique, "user")
+		return map[string]any{"project": events.DefaultEngine, "email": unique + "@example.org", "role": "viewer"}
 	case "model_selection":
 		return map[string]any{"user": c.ada, "model": "p/first", "chat": chat()}
 	}
@@ -146,7 +152,7 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 
 // updates are fields to update in a record of each collection.
 var updates = map[string]map[string]any{
-	"users": {"name": "other"}, "chats": {"title": "other"}, "messages": {}, "permissions": {"status": "denied"}, "questions": {"status": "replied", "reply": "Red"},
+	"projects": {"agent": ""}, "project_members": {"role": "member"}, "users": {"name": "other"}, "chats": {"title": "other"}, "messages": {}, "permissions": {"status": "denied"}, "questions": {"status": "replied", "reply": "Red"},
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "agent_notes": {"content": "other"}, "tool_permissions": {"active": false},
 	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
@@ -161,6 +167,14 @@ func (c *cast) record(t *testing.T, collection string) string {
 	switch collection {
 	case "users":
 		return c.ada
+	case "projects":
+		_, err := project.Ensure(t.Context(), c.Records, project.Project{ID: unique, Name: unique, Directory: "/" + unique,
+			Everyone: project.Viewer})
+		webtest.Check(t, err)
+		last, err := c.Log.Last(t.Context())
+		webtest.Check(t, err)
+		webtest.Check(t, c.Model.Wait(t.Context(), last))
+		return unique
 	case "permissions":
 		return c.AppendRequest(t, c.Chat(t, c.tokens["o"], unique), "per_"+unique)
 	case "questions":

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/project"
 )
 
 // action is what a button does, once. SECRETS holds it under the SHA-256 of the button's token.
@@ -164,7 +165,7 @@ func (p *Push) restoreAction(ctx context.Context, token string, a action) error 
 }
 
 // mayDecide reports whether the account still decides in the chat, and whether it is an administrator. The account
-// must be active, no agent, and own the chat or be an administrator.
+// must be active, no agent, and may act in the chat: see project.Projects.MayAct.
 func (p *Push) mayDecide(ctx context.Context, a action) (allowed, admin bool, err error) {
 	chat, found, err := p.Model.Chat(ctx, a.Chat)
 	if err != nil || !found || chat.Removed {
@@ -173,11 +174,18 @@ func (p *Push) mayDecide(ctx context.Context, a action) (allowed, admin bool, er
 	all, err := p.Accounts.List(ctx)
 	for _, one := range all {
 		if one.ID == a.User {
-			admin = !one.Disabled && one.Role == account.Admin
-			return admin || !one.Disabled && one.Role == account.User && chat.User == a.User, admin, err
+			if one.Disabled || one.Role == account.Agent {
+				return false, false, err
+			}
+			allowed, err = p.projects().MayAct(ctx, a.User, handlers.ChatState{Owner: chat.User, Project: chat.Project})
+			return allowed, one.Role == account.Admin, err
 		}
 	}
 	return false, false, err
+}
+
+func (p *Push) projects() *project.Projects {
+	return &project.Projects{Records: p.Records, Accounts: p.Accounts}
 }
 
 // sweep deletes expired actions periodically.

@@ -53,7 +53,7 @@ func (p *Push) notifyKey(ctx context.Context, e events.Event, saved events.Saved
 	}
 	n.Title, _ = p.shown("The key of "+now.ID+" is refused", maxTitle)
 	n.Message, _ = p.shownLines(before, maxShown)
-	people, err := p.peopleOf(ctx, "")
+	people, err := p.peopleOf(ctx, "", "")
 	if err != nil {
 		return err
 	}

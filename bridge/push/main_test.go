@@ -22,6 +22,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
@@ -75,6 +76,9 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s.accounts.HashMemory = 64
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, recordtype.Open(s.log, nil),
 		&permission.Permissions{Log: s.log}
+	_, err = project.Ensure(t.Context(), s.records, project.Project{ID: events.DefaultEngine, Name: "w", Directory: "/w",
+		Everyone: project.Member})
+	check(t, err)
 	s.vapid, err = push.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
 	stopModel := s.background(s.model.Run)

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/project"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 )
@@ -64,7 +65,7 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice)
 	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
 		return err
 	}
-	people, err := p.peopleOf(ctx, owner)
+	people, err := p.peopleOf(ctx, owner, chat.Project)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	people, err := p.peopleOf(ctx, chat.User)
+	people, err := p.peopleOf(ctx, chat.User, chat.Project)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	n := events.Notice{Type: typeServer, Server: e.Subject.ID}
 	n.Title, _ = p.shown("May "+now.Name+" be used?", maxTitle)
 	n.Message, _ = p.shownLines(strings.TrimSpace(now.Image+now.Command+now.URL+reached+"\n"+now.Reason), maxShown)
-	people, err := p.peopleOf(ctx, "")
+	people, err := p.peopleOf(ctx, "", "")
 	if err != nil {
 		return err
 	}
@@ -233,13 +234,21 @@ func (p *Push) withdrawDecided(ctx context.Context, e events.Event, n events.Not
 	return p.withdraw(ctx, e, noticeID(n), n)
 }
 
-// peopleOf returns the accounts to notify: the owner, or all administrators if there is no owner.
-func (p *Push) peopleOf(ctx context.Context, owner string) (people []string, err error) {
+// peopleOf returns the accounts to notify about a chat in a project: the owner while it has access to the project, or
+// all administrators if there is no owner.
+func (p *Push) peopleOf(ctx context.Context, owner, inProject string) (people []string, err error) {
 	all, err := p.Accounts.List(ctx)
 	for _, a := range all {
 		if !a.Disabled && (a.ID == owner || owner == "" && a.Role == account.Admin) {
 			people = append(people, a.ID)
 		}
+	}
+	if owner == "" || err != nil {
+		return people, err
+	}
+	role, err := p.projects().RoleOf(ctx, owner, inProject)
+	if role == project.None {
+		return nil, err
 	}
 	return people, err
 }

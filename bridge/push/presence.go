@@ -99,7 +99,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 		if !recent || !found || chat.Removed {
 			continue
 		}
-		people, err := p.peopleOf(ctx, chat.User)
+		people, err := p.peopleOf(ctx, chat.User, chat.Project)
 		if err != nil {
 			return err
 		}

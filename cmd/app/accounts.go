@@ -3,12 +3,15 @@ package app
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/events"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/recordtype"
 )
 
@@ -31,6 +34,13 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 	}
 	if s.accounts, err = account.Open(ctx, s.log, s.secrets); err != nil {
 		return err
+	}
+	if s.o.Roles.has(RoleEngine) {
+		_, err := project.Ensure(ctx, s.records, project.Project{ID: events.DefaultEngine,
+			Name: filepath.Base(s.o.Workspace), Directory: s.o.Workspace, Everyone: project.Member})
+		if err != nil {
+			return fmt.Errorf("store the project of %s: %w", s.o.Workspace, err)
+		}
 	}
 	if s.o.Admin[0] == "" {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/client"
@@ -13,7 +12,9 @@ import (
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/project"
 )
 
 // openSSH opens the SSH server if it is configured, and finds the programs that its connections need.
@@ -57,26 +58,37 @@ func (s *System) keepSSHKeys(ctx context.Context) error {
 	return k.Run(ctx)
 }
 
-// sees is an exec.Sees: administrators see all chats, users see their own, and agents may not use a terminal.
-func (s *System) sees(ctx context.Context, id, owner string) (bool, error) {
-	all, err := s.accounts.List(ctx)
+// mayAct is an exec.MayAct: agents may not use a terminal.
+func (s *System) mayAct(ctx context.Context, id string, chat handlers.ChatState) (bool, error) {
+	found, err := s.accounts.Find(ctx, id)
+	if handlers.CodeOf(err) == handlers.NotFound || err == nil && found.Role == account.Agent {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
-	i := slices.IndexFunc(all, func(a account.Account) bool { return a.ID == id })
-	if i < 0 || all[i].Disabled {
-		return false, nil
-	}
-	return all[i].Role == account.Admin || all[i].Role == account.User && owner == id, nil
+	return s.projects().MayAct(ctx, id, chat)
 }
 
-// closeViewers closes the viewer of each chat that is deleted or gets another owner. Its clients leave and its shells
-// end. An account that still sees the chat attaches again.
+func (s *System) projects() *project.Projects {
+	return &project.Projects{Records: s.records, Accounts: s.accounts}
+}
+
+// closeViewers closes the viewer of each chat that is deleted or gets another owner, and of each chat whose owner may not
+// work in the project any more. Its clients leave and its shells end. An account that still sees the chat attaches
+// again.
 func (s *System) closeViewers(ctx context.Context) error {
 	filters := []string{events.ChatSubject("*", events.ChatUpdated{}.Kind()),
-		events.ChatSubject("*", events.Deleted{}.Kind())}
+		events.ChatSubject("*", events.Deleted{}.Kind()),
+		events.ConfigSubject(project.Members, "*", "*"), events.ConfigSubject(project.Collection, "*", "*")}
 	return s.log.Read(ctx, s.opened, filters, func(b log.Batch) error {
 		for _, e := range b.Events {
+			if e.Subject.Scope == events.ScopeConfig {
+				if err := s.closeLostViewers(ctx); err != nil {
+					s.o.Logger.Error("close viewers", "err", err)
+				}
+				continue
+			}
 			if d, err := events.Decode(e); err != nil {
 				continue
 			} else if changed, ok := d.(events.ChatUpdated); ok && changed.User == nil {
@@ -91,6 +103,25 @@ func (s *System) closeViewers(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// closeLostViewers closes the viewers of chats whose owners may not work in their projects.
+func (s *System) closeLostViewers(ctx context.Context) error {
+	open, err := viewer.Sessions(ctx, s.o.Data)
+	for _, id := range open {
+		chat, found, err := s.model.Chat(ctx, id)
+		if err != nil {
+			return err
+		}
+		may, err := s.mayAct(ctx, chat.User, handlers.ChatState{Owner: chat.User, Project: chat.Project})
+		if !found || chat.User == "" || may || err != nil {
+			continue
+		}
+		if err := viewer.End(ctx, s.o.Data, id); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // runSSH runs the SSH server. At its end it stops the tmux server, which would show a system that has stopped.

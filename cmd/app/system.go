@@ -270,7 +270,7 @@ func (s *System) wire() {
 	s.quorum.Log = s.log
 	s.changed, s.loaded, s.leading = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.tail = log.NewTail(s.log)
-	s.chats, s.permissions = &chat.Chats{Log: s.log}, &permission.Permissions{Log: s.log}
+	s.chats, s.permissions = &chat.Chats{Log: s.log, Projects: s.projects()}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.schedules = &schedule.Schedules{Log: s.log, Chats: s.chats, Accounts: s.accounts}
 	s.engines = &engines.Manager[*engine]{Open: s.openEngine, Demands: s.model.Demands, Waker: s.model,
@@ -372,7 +372,7 @@ func (s *System) addEngines(g *run.Group, rest context.Context) {
 }
 
 func (s *System) serveShells(ctx context.Context) error {
-	return exec.ServeShells(ctx, s.nc, operator, s.sees, func(ctx context.Context, chat string) (*exec.Executions, error) {
+	return exec.ServeShells(ctx, s.nc, operator, s.mayAct, func(ctx context.Context, chat string) (*exec.Executions, error) {
 		e, err := s.engineOf(ctx, chat)
 		if err != nil {
 			return nil, err

@@ -114,6 +114,9 @@ func (f *findings) add(e events.Event) {
 	switch d, _ := events.Decode(e); d := d.(type) {
 	case events.ChatCreated:
 		f.closing.User = d.User
+		if f.closing.Project = d.ProjectID(); f.closing.Project == events.DefaultEngine {
+			f.closing.Project = ""
+		}
 	case events.ChatUpdated:
 		if d.User != nil {
 			f.closing.User = *d.User

@@ -227,6 +227,22 @@ func Stop(data datadir.Dir) {
 	_ = os.Remove(socket) // what is left makes no difference to the next one
 }
 
+// Sessions returns the chats that have a session.
+func Sessions(ctx context.Context, data datadir.Dir) (chats []string, err error) {
+	if _, err := os.Stat(Viewer{data: data}.socket()); err != nil {
+		return nil, nil
+	}
+	v, err := Open(ctx, client.Address{Data: data})
+	if err != nil {
+		return nil, fmt.Errorf("list the viewers: %w", err)
+	}
+	names, err := v.output(ctx, "list-sessions", "-F", "#{session_name}")
+	if err != nil { // the tmux server has no session any more
+		return nil, nil
+	}
+	return strings.Fields(names), nil
+}
+
 // End closes a chat's session with all its windows, if the data directory has a tmux server.
 func End(ctx context.Context, data datadir.Dir, chat string) error {
 	if _, err := os.Stat(Viewer{data: data}.socket()); err != nil {

@@ -27,7 +27,7 @@ var Type = record.Type{Name: Collection, Command: "budget", Title: "Budgets",
 
 // own admits accounts to the budgets that may limit them.
 var own = record.Rule(record.IsStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && ` +
-	`(chat = "" || chat.user = @request.auth.id))`)
+	`(chat = "" || ` + record.SeesChat("chat.") + `))`)
 
 func complete(c record.Change) error {
 	now := c.Now()

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/project"
 )
 
 // Button is the effect of a button of a message, which can be used once: it decides a permission request, or answers a
@@ -160,14 +161,19 @@ func (h *Channels) press(ctx context.Context, b Button, who account.Account, by 
 	return "Denied.", err
 }
 
-// mayDecide reports whether an account decides in a chat: it owns the chat, or the chat above a delegate, or is an
-// administrator.
+// mayDecide reports whether an account decides in a chat: see project.Projects.MayAct. A delegate has the owner of the
+// chat above it.
 func (h *Channels) mayDecide(ctx context.Context, chat string, who account.Account) (bool, error) {
 	state, err := h.state(ctx, chat)
 	if err != nil || state.Missing(chat) != nil {
 		return false, err
 	}
-	return who.Role == account.Admin || state.Owner == who.ID, nil
+	return h.mayAct(ctx, state, who)
+}
+
+func (h *Channels) mayAct(ctx context.Context, state handlers.ChatState, who account.Account) (bool, error) {
+	projects := project.Projects{Records: h.Records, Accounts: h.Accounts}
+	return projects.MayAct(ctx, who.ID, state)
 }
 
 // Sweep deletes expired buttons and codes.

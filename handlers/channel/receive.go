@@ -179,7 +179,8 @@ func updateID(in Incoming, what string) string {
 }
 
 // chatOf returns the chat of a conversation. It begins one if there is none, or if the chat was deleted. allowed is
-// false if the account may not write there: another account owns the chat, and it is no administrator.
+// false if the account may not write there: another account owns the chat, and it is no administrator. It is false too
+// if the account may not have chats.
 func (h *Channels) chatOf(ctx context.Context, in Incoming, who account.Account) (id string, allowed bool, err error) {
 	c, _, found, err := h.conversation(ctx, in)
 	if err != nil {
@@ -191,13 +192,17 @@ func (h *Channels) chatOf(ctx context.Context, in Incoming, who account.Account)
 			return "", false, err
 		}
 		if state.Missing(c.Chat) == nil {
-			return c.Chat, state.Owner == who.ID || who.Role == account.Admin, nil
+			allowed, err := h.mayAct(ctx, state, who)
+			return c.Chat, allowed, err
 		}
 		if c.User != who.ID && who.Role != account.Admin {
 			return c.Chat, false, nil
 		}
 	}
 	id, err = h.create(ctx, in, who.ID)
+	if handlers.CodeOf(err) == handlers.Invalid {
+		return "", false, nil
+	}
 	return id, true, err
 }
 

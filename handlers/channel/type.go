@@ -63,7 +63,7 @@ var Types = []record.Type{
 			{Name: "expires_at", Kind: record.Date, Label: "Expires", ReadOnly: true},
 		}},
 	{Name: Conversations, Internal: true, Command: "conversation", Title: "Conversations", About: "in messengers, and their chats",
-		Access: record.Rules(record.OwnOrAdmin, record.OwnOrAdmin, record.Never, record.Never, record.Never),
+		Access: record.Rules(record.OwnInProjectOrAdmin, record.OwnInProjectOrAdmin, record.Never, record.Never, record.Never),
 		Fields: []record.Field{
 			{Name: "channel", Kind: record.Relation, Label: "Channel", Relation: Collection, ReadOnly: true},
 			{Name: "place", Kind: record.Text, Label: "Conversation", ReadOnly: true},

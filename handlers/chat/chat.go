@@ -8,8 +8,8 @@
 // OpenCode has to do is an event here; the outbox carries it out. A slash command has the same name and does the same
 // in every place that has it.
 //
-// It must not know how a place carries out a slash command, how permission requests are decided, configuration records,
-// or how OpenCode is spoken to.
+// It must not know how a place carries out a slash command, how permission requests are decided, configuration records
+// other than projects, or how OpenCode is spoken to.
 package chat
 
 import (
@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/project"
 )
 
 // Create creates a chat. Chat is an id of the caller's choice, or empty.
@@ -35,6 +36,7 @@ type Create struct {
 	Description string `json:"description,omitempty"`
 	Archived    bool   `json:"archived,omitempty"`
 	Tags        string `json:"tags,omitempty"`
+	Project     string `json:"project,omitempty"` // empty to choose one; see project.Projects.Choose
 
 	Parent  *events.Parent  `json:"-"` // of a delegate
 	Ceiling *events.Ceiling `json:"-"` // of a chat that a schedule starts
@@ -50,6 +52,7 @@ type Update struct {
 	Agent       *string `json:"agent,omitempty"`
 	User        *string `json:"user,omitempty"` // a new owner
 	Archived    *bool   `json:"archived,omitempty"`
+	Shared      *bool   `json:"shared,omitempty"` // whether all who have access to the project may read the chat
 }
 
 // Delete hides a chat and stops its turn and its commands.
@@ -66,7 +69,7 @@ const MaxTitle = 500
 const maxText = 5000
 
 // DefaultEngine is the engine of the first project. An installation without projects has no other.
-const DefaultEngine = "local"
+const DefaultEngine = events.DefaultEngine
 
 // EngineConsumer is the name of a durable consumer of one engine. That of the first engine has the name alone.
 func EngineConsumer(name, engine string) string {
@@ -76,13 +79,15 @@ func EngineConsumer(name, engine string) string {
 	return name + "-" + engine
 }
 
-// Chats carries out the commands on chats. Only Log must be set. It is safe for concurrent use.
+// Chats carries out the commands on chats. It is safe for concurrent use.
 type Chats struct {
-	Log *log.Log
+	Log      *log.Log
+	Projects *project.Projects // nil for chats that are all in the project of the default engine
 
 	chats    handlers.Folds[*chatState]    // by chat
 	messages handlers.Folds[*messageState] // by chat
 	seen     handlers.Folds[seenState]     // by account
+	newest   handlers.Folds[newestProject] // one, under ""
 }
 
 type chatState struct {
@@ -95,7 +100,7 @@ type chatState struct {
 
 type chatFields struct {
 	title, description, tags, agent string
-	archived                        bool
+	archived, shared                bool
 }
 
 func (s *chatState) Apply(e events.Event) {
@@ -114,6 +119,7 @@ func (s *chatState) Apply(e events.Event) {
 		change(&s.now.tags, d.Tags)
 		change(&s.now.agent, d.Agent)
 		change(&s.now.archived, d.Archived)
+		change(&s.now.shared, d.Shared)
 	case events.Deleted:
 	default:
 		return
@@ -150,12 +156,19 @@ func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState
 // changed since.
 func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
 	c.Chat = cmp.Or(c.Chat, events.NewID())
+	given := c
+	if err := h.choose(ctx, &c); err != nil {
+		return "", 0, err
+	}
 	created, err := c.Event()
 	if err != nil {
 		return "", 0, err
 	}
 	f := h.chat(ctx, c.Chat)
 	seq, err = f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+		if s.Created != 0 && given.Project == "" && h.Projects != nil { // the choice could be another one now
+			created.Project, created.Engine, created.Agent = s.as.Project, s.as.Engine, cmp.Or(given.Agent, s.as.Agent)
+		}
 		switch {
 		case s.Deleted != 0:
 			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s was deleted", c.Chat)
@@ -169,11 +182,46 @@ func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, 
 	return c.Chat, seq, err
 }
 
+// ProjectOf returns the project of a chat, "" if there is no such chat.
+func (h *Chats) ProjectOf(ctx context.Context, chat string) (project string, err error) {
+	err = h.chat(ctx, chat).Read(ctx, h.Log, func(s *chatState) error { project = s.Project; return nil })
+	return project, err
+}
+
+// choose sets the project of a new chat, and what follows from it.
+func (h *Chats) choose(ctx context.Context, c *Create) error {
+	if h.Projects == nil {
+		return nil
+	}
+	found, err := h.Projects.Choose(ctx, c.User, c.Project, func(ctx context.Context) (id string, err error) {
+		f := h.newest.Get(ctx, "", func() *handlers.Fold[newestProject] {
+			return handlers.NewFold(newestProject{}, events.ChatSubject("*", events.ChatCreated{}.Kind()))
+		})
+		err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[c.User]; return nil })
+		return id, err
+	})
+	c.Project, c.Agent = found.ID, cmp.Or(c.Agent, found.Agent)
+	return err
+}
+
+// newestProject is the project of the newest chat of each account.
+type newestProject map[string]string
+
+func (s newestProject) Apply(e events.Event) {
+	d, _ := events.Decode(e) // nil for an event that cannot be read
+	if created, ok := d.(events.ChatCreated); ok && created.Parent == nil {
+		s[created.User] = created.ProjectID()
+	}
+}
+
 // Event returns the event of the new chat, or why it is refused. It is for a decision that makes more than the chat.
 func (c Create) Event() (events.ChatCreated, error) {
-	c.Engine = cmp.Or(c.Engine, DefaultEngine)
+	c.Engine = cmp.Or(c.Engine, c.Project, DefaultEngine)
 	err := c.check()
-	return events.ChatCreated{Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description,
+	if c.Project == c.Engine {
+		c.Project = "" // see events.ChatCreated.ProjectID
+	}
+	return events.ChatCreated{Project: c.Project, Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description,
 		Archived: c.Archived, Tags: c.Tags, Parent: c.Parent, Ceiling: c.Ceiling}, err
 }
 
@@ -229,8 +277,23 @@ func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 	}
 	f := h.chat(ctx, c.Chat)
 	return f.ExecuteOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+		if err := h.checkOwner(ctx, s, c.User); err != nil {
+			return nil, 0, err
+		}
 		return s.update(c)
 	})
+}
+
+// checkOwner refuses a new owner that could not work in the project of the chat.
+func (h *Chats) checkOwner(ctx context.Context, s *chatState, owner *string) error {
+	if h.Projects == nil || differing(s.Owner, owner) == nil {
+		return nil
+	}
+	may, err := h.Projects.MayAct(ctx, *owner, handlers.ChatState{Owner: *owner, Project: s.Project})
+	if err == nil && !may {
+		err = handlers.RefuseField(handlers.Invalid, "user", "The account may not work in the project of the chat.")
+	}
+	return err
 }
 
 func (c Update) check() error {
@@ -261,9 +324,13 @@ func (s *chatState) update(c Update) (events.Data, uint64, error) {
 	if seq := s.causes[c.ID]; c.ID != "" && seq != 0 {
 		return nil, seq, nil
 	}
+	if c.Shared != nil && s.Parent != nil {
+		return nil, 0, handlers.RefuseField(handlers.Invalid, "shared", "A delegate is shared together with the chat above it.")
+	}
 	d := events.ChatUpdated{
 		Title: differing(s.now.title, c.Title), Description: differing(s.now.description, c.Description), Tags: differing(s.now.tags, c.Tags),
 		Agent: differing(s.now.agent, c.Agent), User: differing(s.Owner, c.User), Archived: differing(s.now.archived, c.Archived),
+		Shared: differing(s.now.shared, c.Shared),
 	}
 	if d == (events.ChatUpdated{}) {
 		return nil, s.last, nil

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Fork creates a chat with the owner, engine and agent of another, and with its history before a message.
+// Fork creates a chat with the owner, project, engine and agent of another, and with its history before a message.
 type Fork struct {
 	handlers.Command
 	Chat    string `json:"chat"`
@@ -109,7 +109,7 @@ func (s *forkState) fork(c Fork) (created events.ChatCreated, seq uint64, err er
 		c.Title = forkTitle(from.title)
 	}
 	return events.ChatCreated{Title: c.Title, User: s.from.Owner, Engine: s.from.as.Engine, Agent: from.agent,
-		Ceiling: s.from.ceiling()}, 0, nil
+		Project: s.from.as.Project, Ceiling: s.from.ceiling()}, 0, nil
 }
 
 // ceiling returns the chat that limits a fork, nil for none: that of the chat, or the chat that delegated to it. A

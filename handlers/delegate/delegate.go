@@ -80,6 +80,7 @@ type node struct {
 	deleted  bool
 	title    string
 	engine   string
+	project  string
 	parent   *events.Parent // nil for a chat of a person
 	finished bool           // the delegate's first message has a result
 }
@@ -96,7 +97,7 @@ func (s *tree) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.ChatCreated:
-		n.created, n.title, n.engine, n.parent = true, d.Title, d.Engine, d.Parent
+		n.created, n.title, n.engine, n.project, n.parent = true, d.Title, d.Engine, d.ProjectID(), d.Parent
 	case events.Deleted, events.ChatErased:
 		n.deleted = true
 	case events.DelegateFinished:

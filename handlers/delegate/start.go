@@ -123,7 +123,7 @@ func (w newDelegate) start(ctx context.Context, h *Delegates, active []string) e
 		}
 		isNew = true
 		created, err := chat.Create{Chat: w.delegate, Title: title(w.agent.Name, w.Message), User: w.owner,
-			Engine: from.engine, Agent: w.agent.ID, Parent: &w.parent}.Event()
+			Engine: from.engine, Project: from.project, Agent: w.agent.ID, Parent: &w.parent}.Event()
 		return created, 0, err
 	})
 	if err != nil || !isNew {

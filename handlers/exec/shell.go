@@ -17,16 +17,15 @@ import (
 // it ended, and its network requests, connections and signals.
 const PrivateShell = "private"
 
-// Sees reports whether an account exists, may log in at a terminal, and sees the chats of an owner. owner is empty for
-// chats without an owner.
-type Sees func(ctx context.Context, account, owner string) (bool, error)
+// MayAct reports whether an account exists, may log in at a terminal, and may act in a chat.
+type MayAct func(ctx context.Context, account string, chat handlers.ChatState) (bool, error)
 
 // ServeShells opens shells of people until ctx ends. A shell is requested with a wire.Call on wire.PersonSubject:
 // Session is the chat, Terminal the window, Account the owner of the shell, and Call is PrivateShell or empty. Other
 // fields are ignored. A shell runs in the chat's directory, isolated like the model's commands. It is recorded in the
 // name of the account, or of operator if there is no account. The web server has checked who asks. of returns the
 // executions of the engine of a chat.
-func ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees,
+func ServeShells(ctx context.Context, nc *nats.Conn, operator string, may MayAct,
 	of func(ctx context.Context, chat string) (*Executions, error)) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers",
 		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
@@ -34,11 +33,11 @@ func ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees,
 			if err != nil {
 				return refused("%v", err)
 			}
-			return x.shell(ctx, operator, sees, r, stdout, stderr)
+			return x.shell(ctx, operator, may, r, stdout, stderr)
 		}})
 }
 
-func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wire.Request, stdout,
+func (x *Executions) shell(ctx context.Context, operator string, may MayAct, r wire.Request, stdout,
 	stderr io.Writer) wire.Result {
 	if r.Terminal == nil || r.Call != "" && r.Call != PrivateShell {
 		return refused("want a terminal, and %q or nothing", PrivateShell)
@@ -49,11 +48,11 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 	}
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	d, owner, err := x.requestShell(record, actor, r.Session, r.Call == PrivateShell, func(owner string) error {
+	d, owner, err := x.requestShell(record, actor, r.Session, r.Call == PrivateShell, func(chat handlers.ChatState) error {
 		if r.Account == "" {
 			return nil
 		}
-		ok, err := sees(ctx, r.Account, owner)
+		ok, err := may(ctx, r.Account, chat)
 		if err == nil && !ok {
 			err = handlers.Refuse(handlers.NotFound, "Account %q may not open a shell in chat %s.", r.Account,
 				r.Session)
@@ -96,9 +95,9 @@ func (s *shellState) Apply(e events.Event) {
 	}
 }
 
-// requestShell appends exec.requested for a person's shell in a chat, unless may returns an error for the chat's owner.
+// requestShell appends exec.requested for a person's shell in a chat, unless may returns an error for it.
 func (x *Executions) requestShell(ctx context.Context, actor, chat string, private bool,
-	may func(owner string) error) (d events.ExecRequested, owner string, err error) {
+	may func(handlers.ChatState) error) (d events.ExecRequested, owner string, err error) {
 	d = events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}
 	if _, err := events.ParseID(chat); err != nil {
 		return d, "", handlers.Refuse(handlers.Invalid, "chat: %v", err)
@@ -113,7 +112,7 @@ func (x *Executions) requestShell(ctx context.Context, actor, chat string, priva
 		if err := s.Missing(chat); err != nil {
 			return nil, 0, err
 		}
-		if err := may(s.Owner); err != nil {
+		if err := may(s.ChatState); err != nil {
 			return nil, 0, err
 		}
 		var ok bool

@@ -52,9 +52,9 @@ func (p *shellSession) awaitText(text string) {
 
 func (p *shellSession) typeText(text string) { p.input <- wire.Input{Data: []byte(text)} }
 
-// accountSees is a Sees: ann sees the chats without an owner.
-func accountSees(_ context.Context, account, owner string) (bool, error) {
-	return account == "ann" && owner == "", nil
+// accountMayAct is a MayAct: ann acts in the chats without an owner.
+func accountMayAct(_ context.Context, account string, chat handlers.ChatState) (bool, error) {
+	return account == "ann" && chat.Owner == "", nil
 }
 
 // withShells returns a system with a worker that serves shells.
@@ -63,7 +63,7 @@ func withShells(t *testing.T) *system {
 	s, _ := withWorker(t)
 	conn := s.connect(natsconf.Core)
 	s.run(conn, func(ctx context.Context) error {
-		return ServeShells(ctx, conn, events.UserActor("operator"), accountSees,
+		return ServeShells(ctx, conn, events.UserActor("operator"), accountMayAct,
 			func(context.Context, string) (*Executions, error) { return s.exec, nil })
 	})
 	return s
@@ -239,7 +239,7 @@ func TestAShellThatIsLeftWhileItIsRecordedHasAnEnd(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan wire.Result, 1)
 		go func() {
-			done <- s.exec.shell(ctx, events.UserActor("operator"), accountSees,
+			done <- s.exec.shell(ctx, events.UserActor("operator"), accountMayAct,
 				wire.Request{Session: "c1", Terminal: &wire.Terminal{Rows: 1, Cols: 1}}, io.Discard, io.Discard)
 		}()
 		_, err := sent.NextMsgWithContext(t.Context())

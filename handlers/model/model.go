@@ -51,7 +51,7 @@ var Types = []record.Type{
 			{Name: "user", Kind: record.Relation, Label: "Account", Relation: "users", Required: true},
 		}},
 	{Name: Selections, Command: "model", Title: "Selected models", About: "the models that chats and accounts use",
-		Access: record.Rules(record.OwnOrStaff, record.OwnOrStaff, ownSelection, record.OwnOrAdmin, record.OwnOrAdmin),
+		Access: record.Rules(record.OwnInProjectOrStaff, record.OwnInProjectOrStaff, ownSelection, record.OwnInProjectOrAdmin, record.OwnInProjectOrAdmin),
 		Unique: []string{"user", "chat"}, Upsert: true,
 		Fields: []record.Field{
 			{Name: "model", Kind: record.Text, Label: "Model", Required: true},
@@ -61,8 +61,8 @@ var Types = []record.Type{
 }
 
 // ownSelection admits accounts to a selection for themselves, or for a chat of theirs.
-var ownSelection = record.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` +
-	record.IsAdmin + `)`)
+var ownSelection = record.Rule(`user = @request.auth.id && (chat = "" || ` +
+	record.OwnsChat("chat.") + ` || ` + record.IsAdmin + `)`)
 
 // Select chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their
 // own, or, without a user too, of all such chats. An empty Model clears the selection.

@@ -37,6 +37,28 @@ var (
 	OwnOrStaff = Rule(`user = @request.auth.id || ` + IsStaff)
 )
 
+// SeesChat is the condition that the caller may read a chat: it has access to the project, and owns the chat or reads a
+// shared one. path leads from the record to the chat, such as "chat."; it is empty for a chat itself.
+func SeesChat(path string) string {
+	return `(@request.auth.projects ?= ` + path + `project && ` +
+		`(` + path + `user = @request.auth.id || ` + path + `shared = true))`
+}
+
+// OwnsChat is the condition that the caller owns a chat, and may still work in its project.
+func OwnsChat(path string) string {
+	return `(` + path + `user = @request.auth.id && @request.auth.workProjects ?= ` + path + `project)`
+}
+
+// ProjectOfChat is the condition that a record concerns no chat, or a chat in a project to which the caller has access.
+const ProjectOfChat = `(chat = "" || @request.auth.projects ?= chat.project)`
+
+// The rules of records of an account that may concern a chat.
+var (
+	OwnInProject        = Rule(`user = @request.auth.id && ` + ProjectOfChat)
+	OwnInProjectOrAdmin = Rule(`(` + *OwnInProject + `) || ` + IsAdmin)
+	OwnInProjectOrStaff = Rule(`(` + *OwnInProject + `) || ` + IsStaff)
+)
+
 // Verbs are what may be done to records.
 type Verbs struct{ Create, Update, Delete bool }
 

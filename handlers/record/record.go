@@ -343,6 +343,10 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 				return nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
 			case have.deleted:
 				return nil, have.seq, nil
+			case t.CheckDelete != nil:
+				if err := t.CheckDelete(Deletion{Delete: c, Old: have.fields, all: s}); err != nil {
+					return nil, 0, err
+				}
 			}
 			e, err := events.NewConfig(c.Collection, c.Record, c.Actor, events.Deleted{})
 			return []events.Event{e}, 0, err

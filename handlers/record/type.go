@@ -39,6 +39,8 @@ type Type struct {
 	Defaults map[string]any
 	// Complete sets fields that follow from others, and refuses fields that contradict each other; nil for none.
 	Complete func(Change) error
+	// CheckDelete refuses a deletion; nil for none.
+	CheckDelete func(Deletion) error
 	// Deleted deletes what belongs to a deleted record, and returns the sequence of the last event; nil for nothing.
 	Deleted func(context.Context, *Records, Delete) (uint64, error)
 	Secret  SecretStorage
@@ -53,6 +55,22 @@ type Change struct {
 	Secret   string // that the command sets, "" for none
 	all      *collection
 }
+
+// Deletion is a Delete that is being decided.
+type Deletion struct {
+	Delete
+	Old Values // the record's fields
+	all *collection
+}
+
+// Others returns the fields of the other records of the collection.
+func (d Deletion) Others() []Values { return d.all.others(d.Record) }
+
+// Admin reports whether an administrator or the system gives the command.
+func (d Deletion) Admin() bool { return Save{Command: d.Command, Role: d.Role}.Admin() }
+
+// Account returns the account that gives the command, "" for the system or the assistant of a chat.
+func (d Deletion) Account() string { return Save{Command: d.Command}.Account() }
 
 // Field returns the field with a name.
 func (t Type) Field(name string) (Field, bool) {
@@ -154,6 +172,14 @@ func (c Change) refuseBlank(t Type) error {
 // account returns the account that gives the command. ok is false for a command of the system.
 func (c Save) account() (id string, ok bool) { return strings.CutPrefix(c.Actor, events.UserActor("")) }
 
+// Account returns the account that gives the command, "" for the system or the assistant of a chat.
+func (c Save) Account() string {
+	if id, ok := c.account(); ok {
+		return id
+	}
+	return ""
+}
+
 // ByAccount reports whether an account gives the command, and not the system or the assistant of a chat.
 func (c Save) ByAccount() bool {
 	_, byAccount := c.account()
@@ -183,9 +209,12 @@ func (c Change) Text(field string) string { return c.Now().Text(field) }
 func (c Change) Changes(names ...string) bool { return c.Old.differs(c.Now(), names) }
 
 // Others returns the fields of the other records of the collection.
-func (c Change) Others() (others []Values) {
-	for id, r := range c.all.records {
-		if id != c.Record && !r.deleted {
+func (c Change) Others() []Values { return c.all.others(c.Record) }
+
+// others returns the fields of all records but one.
+func (s *collection) others(record string) (others []Values) {
+	for id, r := range s.records {
+		if id != record && !r.deleted {
 			others = append(others, r.fields)
 		}
 	}

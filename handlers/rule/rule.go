@@ -22,18 +22,18 @@ import (
 // active is the default of a new rule: a rule that its author believes to be in force must be.
 var active = map[string]any{"active": true}
 
-// The rules of access to rules: every account sees records without a chat, and the owner of a chat sees those of the
-// chat. Agents never approve.
+// The rules of access to rules: every account sees records without a chat, and those of the chats that it reads. Agents
+// never approve.
 var (
-	globalOrOwnChat = record.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` +
-		record.IsStaff + `)`)
-	chatOwner = record.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + record.IsAdmin)
+	globalOrSeenChat = record.Rule(`@request.auth.id != "" && (chat = "" || ` +
+		record.SeesChat("chat.") + ` || ` + record.IsStaff + `)`)
+	chatOwner = record.Rule(`(` + record.OwnsChat("chat.") + ` && @request.auth.role != "agent") || ` + record.IsAdmin)
 )
 
 // Types are the types of the records of rules.
 var Types = []record.Type{
 	{Name: ToolPermissions, Command: "policy", Title: "Rules", About: "which permission requests are decided without you",
-		Access: record.Rules(globalOrOwnChat, globalOrOwnChat, chatOwner, chatOwner, chatOwner),
+		Access: record.Rules(globalOrSeenChat, globalOrSeenChat, chatOwner, chatOwner, chatOwner),
 		Unique: []string{"agent", "tool", "pattern", "chat"}, Defaults: active, Complete: completeToolPermission,
 		Fields: []record.Field{
 			{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents"},

@@ -374,6 +374,9 @@ func (r run) submit(ctx context.Context, h *Schedules) error {
 	if r.fired.New {
 		_, _, err := h.Chats.Create(ctx, chat.Create{Command: r.Command, Chat: r.fired.Chat, User: k.User, Agent: k.Agent,
 			Title: strings.ToValidUTF8(k.Name[:min(len(k.Name), chat.MaxTitle)], ""), Ceiling: k.Ceiling})
+		if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Invalid {
+			return handlers.Refuse(handlers.Conflict, "%s", refused.Text) // another time it may be a different answer
+		}
 		if err != nil {
 			return err
 		}
@@ -398,7 +401,6 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 	if k.invalid {
 		return "The schedule cannot be read. Save it again.", nil
 	}
-	role := account.Admin // the operator's
 	if k.User != "" {
 		all, err := h.Accounts.List(ctx)
 		if err != nil {
@@ -408,10 +410,13 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 		if i < 0 {
 			return "The account of the schedule is disabled or deleted.", nil
 		}
-		role = all[i].Role
 	}
 	if k.Mode == New {
-		return "", nil
+		may, err := h.Chats.Projects.MayWork(ctx, k.User)
+		if err == nil && len(may) == 0 {
+			return "The account of the schedule may not work in any project.", nil
+		}
+		return "", err
 	}
 	var s handlers.ChatState
 	err := handlers.NewFold(&s, handlers.ChatFilter(k.Chat)).Read(ctx, h.Log,
@@ -421,8 +426,12 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 		return "The chat of the schedule was deleted.", nil
 	case err != nil:
 		return "", err
-	case s.Owner != k.User && role != account.Admin:
-		return "The chat of the schedule belongs to another account.", nil
 	}
-	return "", nil
+	if may, err := h.Chats.Projects.MayAct(ctx, k.User, s); may || err != nil {
+		return "", err
+	}
+	if s.Owner == k.User {
+		return "The account of the schedule may not work in the project of its chat.", nil
+	}
+	return "The chat of the schedule belongs to another account.", nil
 }

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/ops/expect"
 )
@@ -36,8 +37,10 @@ func newSystem(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, server: eventstest.Server(t, expect.MemoryDir(t)), now: time.Now().UTC().Truncate(time.Hour)}
 	s.log = eventstest.Open(t, eventstest.Conn(t, s.server))
-	s.records = record.Open(s.log, Type)
-	var err error
+	s.records = record.Open(s.log, Type, project.Type)
+	_, err := project.Ensure(t.Context(), s.records, project.Project{ID: events.DefaultEngine, Name: "w", Directory: "/w",
+		Everyone: project.Member})
+	is.New(t).NoErr(err)
 	s.alice, _, err = s.accounts(s.log).CreateAccount(t.Context(), account.CreateAccount{
 		Command: handlers.Command{Actor: events.ActorSystem}, Email: "alice@example.org", Password: "correct horse battery",
 		Role: account.User})
@@ -64,7 +67,8 @@ func (s *system) another() *Schedules {
 
 // on returns a scheduler on a log.
 func (s *system) on(l *log.Log, accounts *account.Accounts) *Schedules {
-	return &Schedules{Log: l, Chats: &chat.Chats{Log: l}, Accounts: accounts, Now: func() time.Time { return s.now }}
+	projects := &project.Projects{Records: record.Open(l, project.Type, project.MemberType), Accounts: accounts}
+	return &Schedules{Log: l, Chats: &chat.Chats{Log: l, Projects: projects}, Accounts: accounts, Now: func() time.Time { return s.now }}
 }
 
 // save stores a schedule with further fields, and decides nothing before now.

@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log/sleep"
+	"pocketcoder/handlers/project"
 	"pocketcoder/web/query"
 )
 
@@ -127,6 +128,11 @@ func (s *Server) PersonMayWrite(r *http.Request, caller Caller, chat string) err
 	return nil
 }
 
+// SeesProject returns a Problem if the caller has no access to a project.
+func (s *Server) SeesProject(ctx context.Context, caller Caller, id string) error {
+	return s.MayView(ctx, caller, project.Collection, id)
+}
+
 // AnswerWritten answers with a record, once the read models hold the event with the sequence seq.
 func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, caller Caller, c query.Collection, id string,
 	seq uint64) error {
@@ -141,14 +147,18 @@ func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, caller Ca
 }
 
 // WhileAllowed returns the context of a long answer about a chat. The context ends with the login, and when may
-// returns a Problem. may succeeded at the sequence since; it is called again when the chat may have a new owner.
+// returns a Problem. may succeeded at the sequence since; it is called again when the chat may have a new owner, and when
+// projects or their members change.
 func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since uint64,
 	may func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
-	go func() {
-		defer cancel()
-		s.followWhileAllowed(ctx, chat, since, may)
-	}()
+	for _, filter := range []string{events.ChatFilter(chat), events.ConfigSubject(project.Collection, "*", "*"),
+		events.ConfigSubject(project.Members, "*", "*")} {
+		go func() {
+			defer cancel()
+			s.followWhileAllowed(ctx, filter, since, may)
+		}()
+	}
 	go func() {
 		select {
 		case <-s.Accounts.Ended(caller.Session):
@@ -163,9 +173,9 @@ func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since
 // unknown whether it is still allowed.
 const allowedTries = 10
 
-func (s *Server) followWhileAllowed(ctx context.Context, chat string, since uint64, may func() error) {
+func (s *Server) followWhileAllowed(ctx context.Context, filter string, since uint64, may func() error) {
 	for try := 0; try < allowedTries; try++ {
-		err := s.Tail.Follow(ctx, since, events.ChatFilter(chat), func(e events.Event) error {
+		err := s.Tail.Follow(ctx, since, filter, func(e events.Event) error {
 			if err := s.StillAllowed(ctx, e, may); err != nil {
 				return err
 			}
@@ -184,7 +194,8 @@ func (s *Server) followWhileAllowed(ctx context.Context, chat string, since uint
 // StillAllowed calls may again after an event that can change its answer. It returns events.ErrStop when the access
 // has ended.
 func (s *Server) StillAllowed(ctx context.Context, e events.Event, may func() error) error {
-	if e.Subject.Kind != (events.ChatUpdated{}).Kind() && e.Subject.Kind != (events.Deleted{}).Kind() {
+	if e.Subject.Scope != events.ScopeConfig && e.Subject.Kind != (events.ChatUpdated{}).Kind() &&
+		e.Subject.Kind != (events.Deleted{}).Kind() {
 		return nil
 	}
 	if err := s.Model.Wait(ctx, e.Seq); err != nil {

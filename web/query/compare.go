@@ -18,6 +18,7 @@ type operand struct {
 	guest   bool // a property of the caller, who is not logged in
 	many    bool // the operand reads a relation that may lead to several records
 	all     bool // all of these records must match
+	list    bool // sql is a subquery with a list of values; only ?= compares it
 }
 
 // nullMode is how an operand that may be NULL compares with the empty text.
@@ -48,6 +49,14 @@ func (s *statement) literal(v any) operand {
 }
 
 func (s *scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
+	switch {
+	case left.list && right.list, right.list, left.list && op != fexpr.SignAnyEq:
+		return "", s.invalid("invalid_syntax", "a list is compared with ?=, as the left operand")
+	case left.list && left.guest:
+		return "0", nil
+	case left.list:
+		return right.sql + " IN (" + left.sql + ")", nil
+	}
 	switch op {
 	case fexpr.SignEq, fexpr.SignAnyEq:
 		return equal(left, right), nil

@@ -8,6 +8,7 @@ import (
 	"github.com/ganigeorgiev/fexpr"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 // operand compiles one side of a comparison. It adds the records that it reads to j.
@@ -112,7 +113,13 @@ func (s *scope) auth(segments []string) (operand, error) {
 		"id": a.ID, "email": a.Email, "name": a.Name, "role": a.Role, "collectionName": a.Collection, "collectionId": c.ID,
 	}
 	value, ok := known[segments[1]]
+	works := segments[1] == "workProjects" // those in which the account may have chats
+	isList := s.trusted && (works || segments[1] == "projects")
 	switch {
+	case isList && s.Req.Auth == nil:
+		return operand{guest: true, list: true}, nil
+	case isList:
+		return operand{sql: projections.ProjectsOf(s.Bind(a.ID), works), list: true}, nil
 	case !ok:
 		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
 	case s.Req.Auth == nil:

@@ -12,8 +12,10 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/project"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/query"
+	"pocketcoder/web/records"
 )
 
 // The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant
@@ -39,8 +41,15 @@ type liveChat struct {
 	chat       string
 	rows       map[string]bool // records of messages that changed; guarded by registry.mu
 	upTo       uint64          // changes up to this sequence are in rows; guarded by registry.mu
-	owner      string          // owner of the chat when it was last read; used by the live chat's goroutine alone
+	recheck    bool            // projects or members have changed; guarded by registry.mu
+	access     chatAccess      // of the chat when it was last read; used by the live chat's goroutine alone
 	transcript transcript      // used by the live chat's goroutine alone
+}
+
+// chatAccess says which accounts may see a chat.
+type chatAccess struct {
+	User   string
+	Shared bool
 }
 
 // newLiveChat starts a live chat. registry.mu must be held.
@@ -156,9 +165,19 @@ func messagesOf(all []liveEvent) (messages []*message) {
 // wakeHubs passes the messages that changed to the liveChats of their chats.
 func (s *Realtime) wakeHubs(ctx context.Context, changes []store.Change, seq uint64) {
 	chats, err := s.changedChats(ctx, changes)
+	access := slices.ContainsFunc(changes, func(c store.Change) bool {
+		group, _ := groupOfChange(c)
+		return group == records.ConfigTable+"/"+project.Collection || group == records.ConfigTable+"/"+project.Members
+	})
 	rt := &s.registry
 	rt.mu.Lock()
 	liveChats := maps.Clone(rt.liveChats)
+	for _, h := range liveChats {
+		if access {
+			h.recheck, h.upTo = true, seq
+			wake(h.wake)
+		}
+	}
 	for chat, rows := range chats {
 		if h := liveChats[chat]; h != nil {
 			for _, id := range rows {
@@ -232,12 +251,12 @@ const maxMissed = 100
 
 // refreshLiveChat reads what changed, sends it, and brings new subscribers up to date.
 func (s *Realtime) refreshLiveChat(ctx context.Context, h *liveChat) error {
-	ids, upTo, come, since := s.registry.takeChanges(h)
+	ids, upTo, come, since, recheck := s.registry.takeChanges(h)
 	for id := range h.transcript.Unknown {
 		ids[id] = true
 	}
 	clear(h.transcript.Unknown)
-	turn, err := s.checkChat(ctx, h, upTo, come)
+	turn, err := s.checkChat(ctx, h, upTo, come, recheck)
 	if err != nil {
 		return err
 	}
@@ -265,24 +284,25 @@ func (s *Realtime) refreshLiveChat(ctx context.Context, h *liveChat) error {
 	return nil
 }
 
-// takeChanges returns the records that changed and the sequence up to which, the new subscribers, and the earliest
-// sequence that one of them needs.
-func (rt *registry) takeChanges(h *liveChat) (ids map[string]bool, upTo uint64, come []*subscription, since uint64) {
+// takeChanges returns the records that changed and the sequence up to which, the new subscribers, the earliest sequence
+// that one of them needs, and whether all subscribers must be checked.
+func (rt *registry) takeChanges(h *liveChat) (ids map[string]bool, upTo uint64, come []*subscription, since uint64,
+	recheck bool) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	ids, upTo, since = h.rows, h.upTo, math.MaxUint64
-	h.rows = map[string]bool{}
+	ids, upTo, since, recheck = h.rows, h.upTo, math.MaxUint64, h.recheck
+	h.rows, h.recheck = map[string]bool{}, false
 	for sub := range h.subs {
 		if !sub.joined {
 			come, since = append(come, sub), min(since, sub.from)
 		}
 	}
-	return ids, upTo, come, since
+	return ids, upTo, come, since, recheck
 }
 
 // checkChat returns the chat's turn as of upTo, or "" if the chat changed later. It ends the subscriptions of
 // accounts that may no longer see the chat.
-func (s *Realtime) checkChat(ctx context.Context, h *liveChat, upTo uint64, come []*subscription) (
+func (s *Realtime) checkChat(ctx context.Context, h *liveChat, upTo uint64, come []*subscription, recheck bool) (
 	turn string, err error) {
 	t := topic{request: query.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = s.API.Catalogue.Get("chats")
@@ -290,13 +310,16 @@ func (s *Realtime) checkChat(ctx context.Context, h *liveChat, upTo uint64, come
 	if err != nil || len(page) == 0 {
 		return "", err
 	}
-	var chat struct{ User, Turn string }
+	var chat struct {
+		chatAccess
+		Turn string
+	}
 	if err := json.Unmarshal(page[0].record, &chat); err != nil {
 		return "", err
 	}
 	check := come
-	if chat.User != h.owner || page[0].removed {
-		h.owner = chat.User
+	if chat.chatAccess != h.access || page[0].removed || recheck {
+		h.access = chat.chatAccess
 		check = s.registry.subscriptions(h)
 	}
 	for _, sub := range check {

@@ -24,20 +24,32 @@ func createChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 	if err := checkAgent(w); err != nil {
 		return "", 0, err
 	}
+	if string(w.set["shared"]) == "true" {
+		return "", 0, api.BadField("shared", "validation_invalid_value", "A new chat is private. Share it by an update.")
+	}
 	title, _ := w.text("title")
 	agent, _ := w.text("agent")
 	user, _ := w.text("user")
 	description, _ := w.text("description")
 	tags, _ := w.text("tags")
-	return s.Chats.Create(ctx, chat.Create{
-		Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent, Description: description, Archived: string(w.set["archived"]) == "true", Tags: tags,
+	project, _ := w.text("project")
+	id, seq, err := s.Chats.Create(ctx, chat.Create{
+		Project: project, Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent, Description: description, Archived: string(w.set["archived"]) == "true", Tags: tags,
 	})
+	if err == nil && seq == 0 { // in a batch, which may change the chat before any read model holds it
+		project, err = s.Chats.ProjectOf(ctx, id)
+		w.set["project"] = api.MustJSON(project)
+	}
+	return id, seq, err
 }
 
 func updateChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if user, given := w.text("user"); given && user != w.oldText("user") && !w.caller.Is("admin") {
 		return "", 0, api.BadField("user", "validation_invalid_value",
 			"Only an administrator may give a chat to another account.")
+	}
+	if project, given := w.text("project"); given && project != w.oldText("project") {
+		return "", 0, api.BadField("project", "validation_invalid_value", "The project of a chat cannot change.")
 	}
 	if err := checkAgent(w); err != nil {
 		return "", 0, err
@@ -50,9 +62,11 @@ func updateChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 			*into = &v
 		}
 	}
-	if raw, given := w.set["archived"]; given {
-		archived := string(raw) == "true"
-		c.Archived = &archived
+	for name, into := range map[string]**bool{"archived": &c.Archived, "shared": &c.Shared} {
+		if raw, given := w.changed()[name]; given {
+			v := string(raw) == "true"
+			*into = &v
+		}
 	}
 	seq, err := s.Chats.Update(ctx, c)
 	return w.id, seq, err

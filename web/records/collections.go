@@ -114,13 +114,21 @@ var derived = map[string]string{
 
 // The rules of records of chats.
 var (
-	self       = record.Rule(`id = @request.auth.id || ` + record.IsAdmin)
-	chatMember = record.Rule(`chat.user = @request.auth.id || ` + record.IsStaff)
-	chatOwner  = record.Rule(`chat.user = @request.auth.id || ` + record.IsAdmin)
+	self = record.Rule(`id = @request.auth.id || ` + record.IsAdmin)
+	// members of a project are known to all who have access to it
+	known = record.Rule(*self + ` || @request.auth.projects ?= project_members_via_user.project`)
+
+	chatReader = record.Rule(record.SeesChat("") + ` || ` + record.IsStaff)
+	ownChat    = record.Rule(record.OwnsChat("") + ` || ` + record.IsAdmin)
+	chatMember = record.Rule(record.SeesChat("chat.") + ` || ` + record.IsStaff)
+	chatOwner  = record.Rule(record.OwnsChat("chat.") + ` || ` + record.IsAdmin)
 	// agents never approve
-	chatOwnerNotAgent = record.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + record.IsAdmin)
-	runOfOwnSchedule  = record.Rule(`schedule.user = @request.auth.id || ` + record.IsAdmin)
-	ranInOwnChat      = record.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + record.IsStaff)
+	chatOwnerNotAgent = record.Rule(`(` + record.OwnsChat("chat.") + ` && @request.auth.role != "agent") || ` + record.IsAdmin)
+	runOfOwnSchedule  = record.Rule(`(schedule.user = @request.auth.id && ` + record.ProjectOfChat + `) || ` + record.IsAdmin)
+	ranInSeenChat     = record.Rule(`(@request.auth.projects ?= executions_via_command.chat.project && ` +
+		`(executions_via_command.chat.user ?= @request.auth.id || executions_via_command.chat.shared ?= true)) || ` +
+		record.IsStaff)
+	ownPosition = record.Rule(`user = @request.auth.id && (` + record.SeesChat("chat.") + ` || ` + record.IsStaff + `)`)
 )
 
 // inForce is the text of the procedure or the prompt that has the name of a proposal.
@@ -143,7 +151,7 @@ var endings = []string{string(turnstate.EndComplete), string(turnstate.EndCut), 
 // readModels lists the collections that are no configuration records. A new one is a new value here.
 var readModels = []collection{
 	{
-		Collection: query.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(self, self, record.Admins, self, record.Admins),
+		Collection: query.Collection{Name: "users", Type: "auth", Table: "users", Access: record.Rules(known, known, record.Admins, self, record.Admins),
 			Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
 				choice("role", "admin", "agent", "user"), flag("disabled"))},
 		write: writer{createUser, updateUser, deleteUser}, notInBatch: true, title: "Accounts",
@@ -152,7 +160,7 @@ var readModels = []collection{
 			of("oldPassword", record.Secret), raw("emailVisibility")),
 	},
 	{
-		Collection: query.Collection{Name: "chats", Table: "chats", Access: record.Rules(record.OwnOrStaff, record.OwnOrStaff, record.OwnOrAdmin, record.OwnOrAdmin, record.OwnOrAdmin),
+		Collection: query.Collection{Name: "chats", Table: "chats", Access: record.Rules(chatReader, chatReader, record.OwnOrAdmin, ownChat, ownChat),
 			Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
 				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
 				fixed(text("preview")),
@@ -162,6 +170,8 @@ var readModels = []collection{
 					"coalesce((SELECT ending FROM turns WHERE id = t.current), '')"),
 					"How the last turn ended. It is empty while a turn goes on."),
 				text("description"), flag("archived"), text("tags"),
+				about(relation("project", "projects"), "It is fixed after creation. Without one, the API chooses it, or asks for it."),
+				about(flag("shared"), "All who have access to the project may read the chat."),
 				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")),
 				admins(text("engine")), admins(text("directory")), admins(text("worktree")), admins(text("branch")),
 				admins(text("kept")), admins(flag("adopted")), admins(flag("awaited")))},
@@ -249,7 +259,7 @@ var readModels = []collection{
 				fixed(text("blob")), fixed(text("caption")))},
 	},
 	{
-		Collection: query.Collection{Name: "commands", Table: "commands", Access: record.Rules(ranInOwnChat, ranInOwnChat, record.Never, record.Never, record.Never),
+		Collection: query.Collection{Name: "commands", Table: "commands", Access: record.Rules(ranInSeenChat, ranInSeenChat, record.Never, record.Never, record.Never),
 			Fields: fields(fixed(text("hash")), fixed(text("command")), fixed(number("uses")))},
 	},
 	{
@@ -270,9 +280,9 @@ var readModels = []collection{
 	},
 
 	{
-		Collection: query.Collection{Name: "seen_positions", Table: "seen_positions", Live: ofLivingChat, Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Never),
+		Collection: query.Collection{Name: "seen_positions", Table: "seen_positions", Live: ofLivingChat, Access: record.Rules(ownPosition, ownPosition, ownPosition, ownPosition, record.Never),
 			Fields: fields(required(relation("user", "users")), required(relation("chat", "chats")), required(number("seq")))},
-		write: writer{createSeenPosition, updateSeenPosition, nil},
+		write: writer{createSeenPosition, updateSeenPosition, nil}, inCreatedChat: true,
 	},
 
 	{

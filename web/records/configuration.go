@@ -32,7 +32,7 @@ func deleteRecord(s *Records, ctx context.Context, w change) (string, uint64, er
 }
 
 func (w change) delete() record.Delete {
-	return record.Delete{Command: w.Command, Collection: w.c.ID, Record: w.id, Trusted: true}
+	return record.Delete{Command: w.Command, Collection: w.c.ID, Record: w.id, Role: w.caller.Role, Trusted: true}
 }
 
 // fieldProblem returns the answer of PocketBase to a refusal of a field.

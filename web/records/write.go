@@ -183,7 +183,7 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	}
 	id, seq, err := c.write.create(s, ctx, w)
 	if err == nil && seq == 0 { // an existing record may belong to another account by now
-		fresh.add(c.ID, id, values)
+		fresh.add(c.ID, id, decodeValues(w.set))
 	}
 	return id, seq, err
 }

@@ -42,7 +42,10 @@ type entry struct {
 const maxEntries = 10_000
 
 // listFiles answers with the entries of a directory of the workspace.
-func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.API.SeesProject(r.Context(), caller, events.DefaultEngine); err != nil {
+		return err
+	}
 	name := strings.TrimSuffix(r.PathValue("path"), "/")
 	root, err := s.openWorkspace()
 	if err != nil {
@@ -111,7 +114,10 @@ var inlineTypes = map[string]string{
 }
 
 // artifact answers with a file of the workspace, or ranges of it.
-func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.API.SeesProject(r.Context(), caller, events.DefaultEngine); err != nil {
+		return err
+	}
 	f, info, err := s.openFile(r.PathValue("path"))
 	if err != nil {
 		return err

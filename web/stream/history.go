@@ -23,9 +23,13 @@ func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, caller api.
 		}
 		return s.API.MayView(r.Context(), caller, "chats", chat)
 	}
+	since := s.API.Model.Seq() // before the caller's access is checked
 	if err := sees(); err != nil {
 		return err
 	}
+	ctx, cancel := s.API.WhileAllowed(r, caller, chat, since, sees)
+	defer cancel()
+	r = r.WithContext(ctx)
 	var kinds [][]string
 	if text := r.URL.Query().Get("kinds"); text != "" {
 		for kind := range strings.SplitSeq(text, ",") {

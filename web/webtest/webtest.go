@@ -40,6 +40,7 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
@@ -97,8 +98,12 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)
 	s.Accounts.HashMemory = 64 // passwords are not what these tests are about
-	s.Chats, s.Records = &chat.Chats{Log: s.Log}, record.Open(s.Log, append(recordtype.All(nil), types...)...)
+	s.Records = record.Open(s.Log, append(recordtype.All(nil), types...)...)
 	s.Records.Secrets = secrets
+	s.Chats = &chat.Chats{Log: s.Log, Projects: &project.Projects{Records: s.Records, Accounts: s.Accounts}}
+	_, err = project.Ensure(t.Context(), s.Records, project.Project{ID: events.DefaultEngine, Name: "workspace",
+		Directory: s.Workspace, Everyone: project.Member})
+	Check(t, err)
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),

@@ -26,6 +26,7 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
@@ -68,7 +69,10 @@ func New(t *testing.T, fields map[string]any,
 	s.Accounts.HashMemory = 64
 	s.Records = recordtype.Open(s.Log, nil)
 	s.Records.Secrets = secrets
-	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log},
+	_, err = project.Ensure(t.Context(), s.Records, project.Project{ID: events.DefaultEngine, Name: "w", Directory: "/w",
+		Everyone: project.Member})
+	check(t, err)
+	s.Channels = &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: &chat.Chats{Log: s.Log, Projects: &project.Projects{Records: s.Records, Accounts: s.Accounts}},
 		Accounts: s.Accounts, Decide: (&permission.Permissions{Log: s.Log}).Decide, AwaitReadModels: s.Model.Wait,
 		CountWaiting: func(ctx context.Context, chat string) (waiting, held int, err error) {
 			return s.Model.CountWaiting(ctx, chat)
