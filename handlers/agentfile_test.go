@@ -131,7 +131,7 @@ func TestAFileWithAMistakeIsRefused(t *testing.T) {
 
 // openAgents returns agents over a log of its own.
 func openAgents(t *testing.T) agent.Agents {
-	return agent.Agents{Records: recordtype.Open(eventstest.Log(t), nil)}
+	return agent.Agents{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 }
 
 func TestAnExportedAgentIsImportedAsItWas(t *testing.T) {

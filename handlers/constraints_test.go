@@ -17,7 +17,7 @@ import (
 // A command obeys the same constraints wherever it comes from.
 func TestSavedRecordsObeyTheConstraintsOfTheirCollection(t *testing.T) {
 	t.Parallel()
-	records := recordtype.Open(eventstest.Log(t), nil)
+	records := recordtype.Open(eventstest.Log(t), recordtype.Machine{})
 	for name, c := range map[string]struct {
 		collection, role, first, fields string
 		want                            string // "" for a record that is saved

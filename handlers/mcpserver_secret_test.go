@@ -24,7 +24,7 @@ func TestOnlyADeletionDeletesTheValuesOfAnMCPServer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	records := recordtype.Open(eventstest.Open(t, nc), nil)
+	records := recordtype.Open(eventstest.Open(t, nc), recordtype.Machine{})
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
 	records.Secrets = secrets
@@ -61,7 +61,7 @@ func TestAValueThatTheWorkspaceNamesIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	records := recordtype.Open(eventstest.Open(t, nc), nil)
+	records := recordtype.Open(eventstest.Open(t, nc), recordtype.Machine{})
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
 	records.Secrets = secrets

@@ -25,7 +25,7 @@ type servers struct {
 }
 
 func newServers(t *testing.T) *servers {
-	s := &servers{Records: recordtype.Open(eventstest.Log(t), nil), t: t}
+	s := &servers{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{}), t: t}
 	s.id = s.save(account.Agent, true, `{"name":"lab","status":"pending","command":"lab --stdio"}`)
 	return s
 }

@@ -20,7 +20,7 @@ import (
 // openNotes returns notes over a log of its own, with the agent Reviewer.
 func openNotes(t *testing.T) agent.Notes {
 	l := eventstest.Log(t, "hunter2-secret")
-	h := agent.Notes{Log: l, Records: recordtype.Open(l, nil)}
+	h := agent.Notes{Log: l, Records: recordtype.Open(l, recordtype.Machine{})}
 	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "agent1", New: true,
 		Set: handlerstest.Fields(`{"name":"Reviewer"}`)})
 	is.New(t).NoErr(err)

@@ -47,7 +47,7 @@ func one(t *testing.T, h proposal.Proposals, approval events.Event) proposal.Sto
 func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
 	c, err := h.Change(t.Context(), p)
 	is.NoErr(err)
@@ -83,7 +83,7 @@ func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+			h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 			agents := agent.Agents{Records: h.Records}
 			_, err := agents.Import(t.Context(), agent.Import{Text: deployer})
 			is.NoErr(err)
@@ -105,7 +105,7 @@ func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 func TestAnApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	_, err := agent.Agents{Records: h.Records}.Import(t.Context(), agent.Import{Text: deployer})
 	is.NoErr(err)
 	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer",
@@ -124,7 +124,7 @@ func TestAnApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	p := proposal.Stored{Kind: proposal.Prompt, Name: "Tone", Content: "Be brief.\n"}
 	is.NoErr(h.Apply(t.Context(), approve(t, h, p)))
 	p.Content = "Be kind.\n"
@@ -151,7 +151,7 @@ func TestApprovalsOfOneNameTakeEffectInOrder(t *testing.T) {
 			t.Run(kind+" "+name, func(t *testing.T) {
 				t.Parallel()
 				is := is.New(t)
-				h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+				h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 				approvals := []events.Event{
 					approve(t, h, proposal.Stored{Kind: kind, Name: "Deployer", Content: first[kind]}),
 					approve(t, h, proposal.Stored{Kind: kind, Name: "Deployer", Content: second[kind]}),
@@ -173,7 +173,7 @@ func TestApprovalsOfOneNameTakeEffectInOrder(t *testing.T) {
 func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
 	approval := approve(t, h, p)
 	agents := agent.Agents{Records: h.Records}
@@ -205,7 +205,7 @@ func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer})
 	save := func(fields string) error {
 		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
@@ -230,7 +230,7 @@ func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 func TestAnApprovalOfAnOlderVersionTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	store := func(name string) events.Event {
 		body := handlerstest.Fields(`{"kind":"prompt","name":"` + name + `","content":"Be brief.\n","status":"approved"}`)
 		fields, err := events.Encode(body)
@@ -259,7 +259,7 @@ func TestAnApprovalOfAnOlderVersionTakesEffectOnce(t *testing.T) {
 func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	for _, p := range []proposal.Stored{
 		{Kind: proposal.Agent, Name: "Helper", Content: deployer},
 		{Kind: proposal.Agent, Name: "Deployer", Content: "no front matter"},
@@ -275,7 +275,7 @@ func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 func TestTheDefinitionOfAProposalHasItsKind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), nil)}
+	h := proposal.Proposals{Records: recordtype.Open(eventstest.Log(t), recordtype.Machine{})}
 	definitions := map[string]bool{}
 	for _, kind := range []string{"", proposal.Procedure, proposal.Agent, proposal.Prompt} {
 		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: proposal.Collection, New: true,
@@ -295,14 +295,14 @@ func TestTwoProcessesApplyApprovalsOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
-	h := proposal.Proposals{Records: recordtype.Open(l, nil)}
+	h := proposal.Proposals{Records: recordtype.Open(l, recordtype.Machine{})}
 	approvals := []events.Event{
 		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}),
 		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: cautious}),
 	}
 	done := make(chan error, len(approvals))
 	for _, e := range approvals {
-		go func() { done <- proposal.Proposals{Records: recordtype.Open(l, nil)}.Apply(t.Context(), e) }()
+		go func() { done <- proposal.Proposals{Records: recordtype.Open(l, recordtype.Machine{})}.Apply(t.Context(), e) }()
 	}
 	is.NoErr(<-done)
 	is.NoErr(<-done)

@@ -265,7 +265,7 @@ func TestAnotherProcessRedactsTheTokenOfAWebhookUntilItIsDeleted(t *testing.T) {
 
 	other, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
-	followed := recordtype.Open(other, nil)
+	followed := recordtype.Open(other, recordtype.Machine{})
 	followed.Secrets = s.Records.Secrets
 	go followed.Follow(t.Context())
 	redacted := func(text string) string { return string(other.Redactor().Bytes([]byte(text))) }

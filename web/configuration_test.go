@@ -223,7 +223,7 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 	log, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
 	stored := s.Web.Records.ProviderKeys
-	restarted := &model.ProviderKeys{Records: recordtype.Open(log, nil), Secrets: stored.Secrets,
+	restarted := &model.ProviderKeys{Records: recordtype.Open(log, recordtype.Machine{}), Secrets: stored.Secrets,
 		Logger: stored.Logger}
 	is.NoErr(restarted.Restore(t.Context()))
 	keys, err := s.Web.Records.ProviderKeys.Secrets.Keys(t.Context(), "llm")

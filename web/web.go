@@ -96,7 +96,7 @@ type Server struct {
 
 // New returns a server with all routes.
 func New(o Options) *Server {
-	types := recordtype.All(nil)
+	types := recordtype.All(recordtype.Machine{})
 	if o.Records != nil {
 		types = o.Records.Types()
 	}

@@ -93,7 +93,7 @@ func newSystem(t *testing.T) *system {
 	check(t, err)
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
-	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: recordtype.Open(s.log, nil)}
+	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: recordtype.Open(s.log, recordtype.Machine{})}
 	s.channels.Records.Secrets = secrets
 	s.start()
 	t.Cleanup(func() { s.stop() })

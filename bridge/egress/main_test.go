@@ -61,7 +61,7 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 	_, _, err := (&chat.Chats{Log: eventLog}).Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
 	gate := permission.Gate{
-		Permissions: permissions, Records: recordtype.Open(eventLog, nil), Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: func(string) string { return "/" }, Logger: slog.New(slog.DiscardHandler),
+		Permissions: permissions, Records: recordtype.Open(eventLog, recordtype.Machine{}), Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: func(string) string { return "/" }, Logger: slog.New(slog.DiscardHandler),
 		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
 		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
 			return permission.Call{}, false

@@ -28,7 +28,7 @@ func openSending(t *testing.T) (f *delegating, directory string) {
 	t.Helper()
 	f, directory = openDelegating(t), t.TempDir()
 	rules := append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
-	gate := permission.Gate{Permissions: &permission.Permissions{Log: f.log}, Records: recordtype.Open(f.log, nil),
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: f.log}, Records: recordtype.Open(f.log, recordtype.Machine{}),
 		Rules: rules, Session: func(string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: directory}, true
 		},

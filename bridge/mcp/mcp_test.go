@@ -41,7 +41,7 @@ type fixture struct {
 func open(t *testing.T, types ...record.Type) *fixture {
 	t.Helper()
 	s := &mcp.Server{
-		Engine: "local", Records: record.Open(eventstest.Log(t), append(recordtype.All(nil), types...)...), Logger: slog.New(slog.DiscardHandler),
+		Engine: "local", Records: record.Open(eventstest.Log(t), append(recordtype.All(recordtype.Machine{}), types...)...), Logger: slog.New(slog.DiscardHandler),
 		Chat: func(session string) (string, bool) { return "c1", session == "ses_1" },
 	}
 	server := httptest.NewServer(s)

@@ -118,7 +118,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	}
 	w.tools = startToolServer(t, supervisor)
 	confine(t, supervisor)
-	records, permissions := recordtype.Open(log, nil), &permission.Permissions{Log: log}
+	records, permissions := recordtype.Open(log, recordtype.Machine{}), &permission.Permissions{Log: log}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	in := &ingest.Ingest{
 		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,

@@ -36,7 +36,7 @@ func open(t *testing.T) *system {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc, "hunter2-secret")
 	s := &system{t: t, conn: nc}
-	s.Notes = &notes.Notes{Log: l, Records: recordtype.Open(l, nil), Engine: chat.DefaultEngine,
+	s.Notes = &notes.Notes{Log: l, Records: recordtype.Open(l, recordtype.Machine{}), Engine: chat.DefaultEngine,
 		Workspace: expect.MemoryDir(t), State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	s.save("ai_agents", "a1", `{"name":"Reviewer"}`)
 	return s

@@ -74,7 +74,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)
 	s.accounts.HashMemory = 64
-	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, recordtype.Open(s.log, nil),
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, recordtype.Open(s.log, recordtype.Machine{}),
 		&permission.Permissions{Log: s.log}
 	_, err = project.Ensure(t.Context(), s.records, project.Project{ID: events.DefaultEngine, Name: "w", Directory: "/w",
 		Everyone: project.Member})

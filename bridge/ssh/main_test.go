@@ -61,7 +61,7 @@ func newSystem(t *testing.T) *system {
 	s.accounts, err = account.Open(t.Context(), log, secrets)
 	check(t, err)
 	s.accounts.HashMemory = 64
-	s.records = recordtype.Open(log, nil)
+	s.records = recordtype.Open(log, recordtype.Machine{})
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
 	s.keys = ssh.Keys{

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -388,11 +389,22 @@ func (s *System) workspaceOf(chatID string) string {
 }
 
 // directory returns the directory of a project.
-func (s *System) directory(ctx context.Context, project string) (string, error) {
-	if project == firstProject {
+func (s *System) directory(ctx context.Context, id string) (string, error) {
+	if id == firstProject {
 		return s.o.Workspace, nil
 	}
-	return "", handlers.Refuse(handlers.NotFound, "There is no project %s.", project)
+	found, ok, err := s.projects().Get(ctx, id)
+	if err == nil && !ok {
+		err = handlers.Refuse(handlers.NotFound, "There is no project %s.", id)
+	}
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(found.Directory); err != nil || !info.IsDir() {
+		return "", handlers.Refuse(handlers.Conflict, "The directory of the project %s, %s, is not there.", found.Name,
+			found.Directory)
+	}
+	return found.Directory, nil
 }
 
 // visible returns the function for permission.Gate.Visible.

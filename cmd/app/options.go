@@ -35,6 +35,7 @@ type Options struct {
 	URL             string    // public URL; empty for the address of the web server
 	Admin           [2]string // email and password of the first administrator; empty for a setup link
 	Workspace       string
+	Projects        string // directory below which administrators may choose directories of projects; empty for none
 	NATS            string
 	Roles           Roles // of a node that shares NATS with others; nil for the whole system
 	OpenCode        string
@@ -169,6 +170,20 @@ func (o Options) CheckPlaces() error {
 		return fmt.Errorf("--offload-dir %s is not a directory", o.OffloadDir)
 	}
 	return errors.Join(checkHidden("--offload-dir", o.OffloadDir, workspace, expose), engine)
+}
+
+// checkProject returns an error if commands in a directory, which has no symlinks, could read the data directory.
+func (o Options) checkProject(directory string) error {
+	for _, dir := range []string{string(o.Data), o.EngineState, o.OffloadDir} {
+		if dir == "" {
+			continue
+		}
+		real, ok := workspaces.RealPath(dir)
+		if !ok || within(directory, real) || within(real, directory) {
+			return fmt.Errorf("it must not hold %s, which is for PocketCoder alone, nor lie there", dir)
+		}
+	}
+	return nil
 }
 
 // checkHidden returns an error if commands could read a path. It ignores an empty path.

@@ -27,7 +27,7 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	s := openedModel(t)
 	var lines expect.Buffer
 	s.o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-	s.records, s.engineNode = recordtype.Open(s.log, nil), &sharedEngine{}
+	s.records, s.engineNode = recordtype.Open(s.log, recordtype.Machine{}), &sharedEngine{}
 	s.web = &web.Server{Site: &site.Site{API: &api.Server{}}}
 	var err error
 	s.secrets, err = secret.Open(t.Context(), s.nc, 1)

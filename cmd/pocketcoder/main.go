@@ -63,7 +63,7 @@ var groups = []cli.Group{cli.Policies, admin.Budget, admin.Agent, cli.Notes, cli
 // usageText is the usage with a line for each command on configuration records.
 func usageText() string {
 	var lines strings.Builder
-	for _, g := range cli.GroupsOf(recordtype.All(nil), groups...) {
+	for _, g := range cli.GroupsOf(recordtype.All(recordtype.Machine{}), groups...) {
 		fmt.Fprintf(&lines, "  pocketcoder %-18s %s\n", g.Name, g.Line())
 	}
 	return fmt.Sprintf(usage, lines.String())
@@ -130,7 +130,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	if now, ok := formerNames[args[0]]; ok {
 		args = append(slices.Clone(now), args[1:]...)
 	}
-	command, ok := cli.RecordCommands(recordtype.All(nil), groups...)[args[0]]
+	command, ok := cli.RecordCommands(recordtype.All(recordtype.Machine{}), groups...)[args[0]]
 	if own := map[string]cli.Command{
 		"up":        cli.Up,
 		"serve":     cli.Serve,

@@ -28,7 +28,7 @@ func open(t *testing.T) *Delegates {
 
 // over returns delegates over a log, as another process has them.
 func over(t *testing.T, l *log.Log) *Delegates {
-	return &Delegates{Log: l, Chats: &chat.Chats{Log: l}, Records: recordtype.Open(l, nil),
+	return &Delegates{Log: l, Chats: &chat.Chats{Log: l}, Records: recordtype.Open(l, recordtype.Machine{}),
 		In: at(Place{Workspace: t.TempDir()})}
 }
 

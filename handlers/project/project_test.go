@@ -36,7 +36,7 @@ func newSystem(t *testing.T) *system {
 	s.Accounts, err = account.Open(t.Context(), l, secrets)
 	check(t, err)
 	s.Accounts.HashMemory = 64
-	s.Records = record.Open(l, Type, MemberType)
+	s.Records = record.Open(l, Places{}.Type(), MemberType)
 	for name, role := range map[string]string{"ada": account.User, "ben": account.User, "vera": account.User,
 		"nora": account.User, "bot": account.Agent, "root": account.Admin} {
 		s.accounts[name], _, err = s.Accounts.CreateAccount(t.Context(), account.CreateAccount{

@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 
 	"pocketcoder/events"
@@ -27,20 +26,23 @@ var (
 		Owner: "owner: also changes the project and its members"}
 )
 
-// Type is the type of the records of projects.
-var Type = record.Type{Name: Collection, Command: "project", Title: "Projects",
-	About:  "directories in which people work, and who may",
-	Access: record.Rules(sees, sees, record.Never, owns, record.Admins),
-	Unique: []string{"name"}, Prepare: readRole, Complete: complete, CheckDelete: checkDelete,
-	Fields: []record.Field{
-		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
-		{Name: "directory", Kind: record.Text, Label: "Directory", Required: true, Shown: true},
-		{Name: "repository", Kind: record.Text, Label: "Repository", Shown: true},
-		{Name: "everyone", Kind: record.Select, Label: "Accounts that are no members", Values: []string{Viewer, Member},
-			Choices: map[string]string{None: "have no access", Viewer: roleNames[Viewer], Member: roleNames[Member]}},
-		{Name: "agent", Kind: record.Relation, Label: "Agent of new chats", Relation: "ai_agents",
-			Choices: map[string]string{"": "OpenCode's own agent"}},
-	}}
+// Type returns the type of the records of projects.
+func (p Places) Type() record.Type {
+	return record.Type{Name: Collection, Command: "project", Title: "Projects",
+		About:  "directories in which people work, and who may",
+		Access: record.Rules(sees, sees, record.Admins, owns, record.Admins),
+		Unique: []string{"name"}, Prepare: readRole, Complete: p.complete, CheckDelete: checkDelete, Fields: fields}
+}
+
+var fields = []record.Field{
+	{Name: "name", Kind: record.Text, Label: "Name", Required: true},
+	{Name: "directory", Kind: record.Text, Label: "Directory", Required: true, Shown: true},
+	{Name: "repository", Kind: record.Text, Label: "Repository", Shown: true},
+	{Name: "everyone", Kind: record.Select, Label: "Accounts that are no members", Values: []string{Viewer, Member},
+		Choices: map[string]string{None: "have no access", Viewer: roleNames[Viewer], Member: roleNames[Member]}},
+	{Name: "agent", Kind: record.Relation, Label: "Agent of new chats", Relation: "ai_agents",
+		Choices: map[string]string{"": "OpenCode's own agent"}},
+}
 
 // MemberType is the type of the records of members.
 var MemberType = record.Type{Name: Members, Command: "project", Title: "Members of projects",
@@ -68,18 +70,16 @@ func readRole(ctx context.Context, h *record.Records, c *record.Save) error {
 	return err
 }
 
-func complete(c record.Change) error {
+func (p Places) complete(c record.Change) error {
 	switch {
 	case !c.Admin() && c.Found != Owner:
 		return refuseAccess()
-	case c.ByAccount() && c.Changes("directory", "repository"):
-		return record.Invalid("directory", "Only the operator of the machine chooses the directory of a project.")
-	case !c.New && c.Changes("directory") && c.Actor != events.ActorSystem:
-		return record.Invalid("directory", "The directory of a project cannot change.")
-	case !filepath.IsAbs(c.Text("directory")):
-		return record.Invalid("directory", "Must be an absolute path.")
+	case !c.New && c.Changes("directory", "repository") && c.Actor != events.ActorSystem:
+		return record.Invalid("directory", "The directory and the repository of a project cannot change.")
+	case !c.Changes("directory"):
+		return nil
 	}
-	return nil
+	return p.checkDirectory(c)
 }
 
 // checkDelete refuses to remove the project of the engine, which would run for no project.

@@ -24,15 +24,21 @@ import (
 // HealthChecks is the config collection of the parts of the system, and the state of each.
 const HealthChecks = "healthchecks"
 
+// Machine is what the types need to know of the machine. The zero value is a machine without files.
+type Machine struct {
+	Programs mcpserver.Programs
+	Places   project.Places
+}
+
 // All returns all types of configuration records.
-func All(programs mcpserver.Programs) []record.Type {
+func All(m Machine) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
-		model.Types, []record.Type{project.Type, project.MemberType, agent.NoteType, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
+		model.Types, []record.Type{m.Places.Type(), project.MemberType, agent.NoteType, budget.Type, sshkey.Type, schedule.Type, m.Programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.
-func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
-	return record.Open(l, All(programs)...)
+func Open(l *log.Log, m Machine) *record.Records {
+	return record.Open(l, All(m)...)
 }
 
 var healthChecks = record.Type{Name: HealthChecks, Command: "health",

@@ -37,7 +37,7 @@ func newSystem(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, server: eventstest.Server(t, expect.MemoryDir(t)), now: time.Now().UTC().Truncate(time.Hour)}
 	s.log = eventstest.Open(t, eventstest.Conn(t, s.server))
-	s.records = record.Open(s.log, Type, project.Type)
+	s.records = record.Open(s.log, Type, project.Places{}.Type())
 	_, err := project.Ensure(t.Context(), s.records, project.Project{ID: events.DefaultEngine, Name: "w", Directory: "/w",
 		Everyone: project.Member})
 	is.New(t).NoErr(err)
@@ -67,7 +67,7 @@ func (s *system) another() *Schedules {
 
 // on returns a scheduler on a log.
 func (s *system) on(l *log.Log, accounts *account.Accounts) *Schedules {
-	projects := &project.Projects{Records: record.Open(l, project.Type, project.MemberType), Accounts: accounts}
+	projects := &project.Projects{Records: record.Open(l, project.Places{}.Type(), project.MemberType), Accounts: accounts}
 	return &Schedules{Log: l, Chats: &chat.Chats{Log: l, Projects: projects}, Accounts: accounts, Now: func() time.Time { return s.now }}
 }
 

@@ -278,7 +278,7 @@ func TestATypeOfRecordsIsShownAsItIsDeclared(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	s.User(t, "root", "admin")
-	all := records.CollectionsOf(append(recordtype.All(nil), record.Type{Name: "lamps", Title: "Lamps",
+	all := records.CollectionsOf(append(recordtype.All(recordtype.Machine{}), record.Type{Name: "lamps", Title: "Lamps",
 		About:    "that blink",
 		Access:   record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
 		Defaults: map[string]any{"state": "off"},

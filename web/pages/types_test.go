@@ -55,7 +55,7 @@ func TestEachFieldOfATypeIsInTheAPIAndItsDescription(t *testing.T) {
 	t.Parallel()
 	server := web.New(web.Options{})
 	catalogue, forms := server.API.Catalogue, server.Document().Components.Schemas
-	for _, typ := range recordtype.All(nil) {
+	for _, typ := range recordtype.All(recordtype.Machine{}) {
 		c, found := catalogue.Get(typ.Name)
 		is.New(t).True(found) // the collection
 		for _, f := range typ.Fields {

@@ -98,7 +98,7 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)
 	s.Accounts.HashMemory = 64 // passwords are not what these tests are about
-	s.Records = record.Open(s.Log, append(recordtype.All(nil), types...)...)
+	s.Records = record.Open(s.Log, append(recordtype.All(recordtype.Machine{}), types...)...)
 	s.Records.Secrets = secrets
 	s.Chats = &chat.Chats{Log: s.Log, Projects: &project.Projects{Records: s.Records, Accounts: s.Accounts}}
 	_, err = project.Ensure(t.Context(), s.Records, project.Project{ID: events.DefaultEngine, Name: "workspace",

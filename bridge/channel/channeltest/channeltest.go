@@ -67,7 +67,7 @@ func New(t *testing.T, fields map[string]any,
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	check(t, err)
 	s.Accounts.HashMemory = 64
-	s.Records = recordtype.Open(s.Log, nil)
+	s.Records = recordtype.Open(s.Log, recordtype.Machine{})
 	s.Records.Secrets = secrets
 	_, err = project.Ensure(t.Context(), s.Records, project.Project{ID: events.DefaultEngine, Name: "w", Directory: "/w",
 		Everyone: project.Member})

@@ -73,7 +73,7 @@ func open(t *testing.T) *fixture {
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
 	pinned := func(command string) []string { return programs.Programs(command, workspace) }
-	records := recordtype.Open(l, pinned)
+	records := recordtype.Open(l, recordtype.Machine{Programs: pinned})
 	records.Secrets = secrets
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)

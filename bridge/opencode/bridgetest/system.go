@@ -75,7 +75,7 @@ func (s *System) open() {
 	var err error
 	s.Log, err = log.Open(s.T.Context(), s.logConn, options, secret.NewRedactor(s.secrets...))
 	s.Must(err)
-	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, recordtype.Open(s.Log, nil),
+	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, recordtype.Open(s.Log, recordtype.Machine{}),
 		&permission.Permissions{Log: s.Log}
 	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
 	s.Model, err = projectionstest.Open(s.T.Context(), s.models, s.Log)

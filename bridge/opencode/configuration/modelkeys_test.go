@@ -39,7 +39,7 @@ func newSystem(t *testing.T, calm time.Duration) *system {
 	s := &system{t: t, log: eventstest.Open(t, nc), engine: &network.Engine{}}
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	s.must(err)
-	records, logger := recordtype.Open(s.log, nil), slog.New(slog.NewTextHandler(t.Output(), nil))
+	records, logger := recordtype.Open(s.log, recordtype.Machine{}), slog.New(slog.NewTextHandler(t.Output(), nil))
 	stored := &model.ProviderKeys{Records: records, Secrets: secrets, Logger: logger}
 	s.keys = &configuration.ModelKeys{Fixed: true, Stored: stored, Records: records, Engine: s.engine, Server: &opencode.Supervisor{},
 		Restart: func() {}, Logger: logger, Changed: func() {}, Calm: calm}

@@ -24,7 +24,7 @@ import (
 // run returns procedures that carry out approvals until the test ends.
 func run(t *testing.T) *Procedures {
 	l := eventstest.Log(t)
-	p := &Procedures{Log: l, Records: recordtype.Open(l, nil), Server: &opencode.Supervisor{}, Restart: func() {},
+	p := &Procedures{Log: l, Records: recordtype.Open(l, recordtype.Machine{}), Server: &opencode.Supervisor{}, Restart: func() {},
 		Logger: slog.New(slog.DiscardHandler)}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 2)

@@ -101,7 +101,7 @@ func openPocketCoder(ctx context.Context, dir string, synced bool) (o web.Option
 	if err != nil {
 		return o, nil, err
 	}
-	records := recordtype.Open(log, nil)
+	records := recordtype.Open(log, recordtype.Machine{})
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
 		Log: log, Tail: eventlog.NewTail(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate,
