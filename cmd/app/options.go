@@ -165,6 +165,9 @@ func (o Options) CheckPlaces() error {
 	if isolation.Visible(data, expose) {
 		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.Data)
 	}
+	if info, err := os.Stat(o.Projects); o.Projects != "" && (err != nil || !info.IsDir()) {
+		return fmt.Errorf("--projects %s is not a directory", o.Projects)
+	}
 	engine := checkHidden("--opencode-state", o.EngineState, workspace, expose)
 	if info, err := os.Stat(o.OffloadDir); o.OffloadDir != "" && (err != nil || !info.IsDir()) {
 		return fmt.Errorf("--offload-dir %s is not a directory", o.OffloadDir)

@@ -38,7 +38,7 @@ POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD create that administrator
 // upGroups are the flags of up as -h shows them.
 var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
-	{"Projects", []string{"max-engines", "engine-idle"}},
+	{"Projects", []string{"projects", "max-engines", "engine-idle"}},
 	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "max-delegates", "delegate-silence", "opencode"}},
 	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas", "metrics"}},
 	{"Sandbox", []string{"isolation", "expose", "idle-after"}},
@@ -69,8 +69,6 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
 		"`address` at which Prometheus reads /metrics, without a login; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
-	fs.IntVar(&o.MaxEngines, "max-engines", app.DefaultMaxEngines(), "maximum number of projects whose OpenCode runs at once; by default one per 1.5 GiB of memory; 0 disables the limit")
-	fs.DurationVar(&o.EngineIdle, "engine-idle", engines.DefaultIdle, "`time` without work after which the OpenCode of a project stops")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once in a project; one account gets at most three quarters of them; 0 disables the limit")
 	fs.IntVar(&o.MaxDelegates, "max-delegates", 32, "maximum number of delegates that run at once, in all chats")
 	fs.DurationVar(&o.DelegateSilence, "delegate-silence", 10*time.Minute, "`time` without an event after which a running delegate is reported to its parent")
@@ -86,6 +84,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	if o.Limits, err = limitFlags(fs, env); err != nil {
 		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
+	projectFlags(o, fs, env)
 	networkFlags(o, fs, env)
 	pushFlags(o, fs, env)
 	sshFlags(o, fs, env)
@@ -108,7 +107,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	o.Admin = [2]string{env.Getenv("POCKETCODER_ADMIN_EMAIL"), env.Getenv("POCKETCODER_ADMIN_PASSWORD")}
 	o.Data, o.Rules = datadir.Dir(datadir.Absolute(*data)), append(allow, policy.Defaults...)
 	o.Workspace = datadir.Absolute(o.Workspace)
-	for _, dir := range []*string{&o.OffloadDir, &o.EngineState} {
+	for _, dir := range []*string{&o.OffloadDir, &o.EngineState, &o.Projects} {
 		if *dir != "" {
 			*dir = datadir.Absolute(*dir)
 		}
@@ -143,6 +142,16 @@ func runSystem(ctx context.Context, o app.Options) error {
 		return nil
 	}
 	return err
+}
+
+// projectFlags adds the flags about projects.
+func projectFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
+	fs.StringVar(&o.Projects, "projects", env.Getenv("POCKETCODER_PROJECTS"),
+		"`directory` below which administrators may make directories projects in the web app; none when empty (POCKETCODER_PROJECTS)")
+	fs.IntVar(&o.MaxEngines, "max-engines", app.DefaultMaxEngines(),
+		"maximum number of projects whose OpenCode runs at once; by default one per 1.5 GiB of memory; 0 disables the limit")
+	fs.DurationVar(&o.EngineIdle, "engine-idle", engines.DefaultIdle,
+		"`time` without work after which the OpenCode of a project stops")
 }
 
 // networkFlags adds the flags about the network of commands.

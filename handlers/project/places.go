@@ -26,15 +26,15 @@ func (p Places) checkDirectory(c record.Change) error {
 		return record.Invalid("directory", "Must be an absolute path.")
 	}
 	real, ok := workspace.RealPath(directory)
-	// PocketCoder itself names the directory of a node, which has checked it
-	if info, err := os.Stat(real); c.Actor != events.ActorSystem && (!ok || err != nil || !info.IsDir()) {
-		return record.Invalid("directory", "%s is not a directory.", directory)
-	}
 	if byOperator := !c.ByAccount() || c.Account() == account.OperatorID; !byOperator && !p.isBelow(real) {
 		if p.Below == "" {
 			return record.Invalid("directory", "Only the operator of the machine chooses the directory of a project.")
 		}
 		return record.Invalid("directory", "Must lie below %s. Only the operator of the machine chooses another one.", p.Below)
+	}
+	// PocketCoder itself names the directory of a node, which has checked it
+	if info, err := os.Stat(real); c.Actor != events.ActorSystem && (!ok || err != nil || !info.IsDir()) {
+		return record.Invalid("directory", "%s is not a directory.", directory)
 	}
 	for _, other := range c.Others() {
 		theirs, known := workspace.RealPath(other.Text("directory"))

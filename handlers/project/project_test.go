@@ -2,6 +2,10 @@ package project
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +26,7 @@ type system struct {
 	*testing.T
 	Projects
 	accounts map[string]string // ids by name
+	below    string            // Places.Below
 }
 
 var admin = handlers.Command{Actor: events.UserActor("admin")}
@@ -36,7 +41,15 @@ func newSystem(t *testing.T) *system {
 	s.Accounts, err = account.Open(t.Context(), l, secrets)
 	check(t, err)
 	s.Accounts.HashMemory = 64
-	s.Records = record.Open(l, Places{}.Type(), MemberType)
+	s.below, err = filepath.EvalSymlinks(t.TempDir())
+	check(t, err)
+	places := Places{Below: s.below, Check: func(directory string) error {
+		if filepath.Base(directory) == "hidden" {
+			return errors.New("it is for PocketCoder alone")
+		}
+		return nil
+	}}
+	s.Records = record.Open(l, places.Type(), MemberType)
 	for name, role := range map[string]string{"ada": account.User, "ben": account.User, "vera": account.User,
 		"nora": account.User, "bot": account.Agent, "root": account.Admin} {
 		s.accounts[name], _, err = s.Accounts.CreateAccount(t.Context(), account.CreateAccount{
@@ -152,18 +165,34 @@ func TestOnlyTheOperatorChoosesADirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
+	n := 0
 	make := func(actor, directory string) error {
+		n++
 		_, _, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: actor}, Collection: Collection,
-			Record: "p2", Set: record.Fields(map[string]any{"name": "second", "directory": directory}), New: true, Trusted: true,
-			Role: account.Admin})
+			Record: fmt.Sprint("p", n), Set: record.Fields(map[string]any{"name": fmt.Sprint(n), "directory": directory}),
+			New: true, Role: account.Admin})
 		return err
 	}
-	refused(t, make(events.UserActor(s.accounts["root"]), "/second"), "Only the operator")
-	refused(t, make("operator", "second"), "absolute path")
-	is.NoErr(make("operator", "/second"))
-	refused(t, s.save("root", Collection, "app", map[string]any{"directory": "/etc"}, false), "Only the operator")
-	_, _, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: "operator"}, Collection: Collection,
-		Record: "p2", Set: record.Fields(map[string]any{"directory": "/third"}), Trusted: true})
+	operator, root := events.UserActor(account.OperatorID), events.UserActor(s.accounts["root"])
+	check(t, os.MkdirAll(s.below+"/two/deep", 0o700))
+	check(t, os.Mkdir(s.below+"/three", 0o700))
+	check(t, os.Symlink(s.below+"/two/deep", s.below+"/link"))
+	elsewhere := t.TempDir()
+	refused(t, make(root, elsewhere), "Must lie below "+s.below)
+	refused(t, make(root, s.below), "Must lie below "+s.below)
+	refused(t, make(root, s.below+"/../.."), "Must lie below "+s.below)
+	refused(t, make(operator, "second"), "absolute path")
+	refused(t, make(operator, elsewhere+"/missing"), "is not a directory")
+	refused(t, make(operator, s.below+"/hidden"), "is not a directory")
+	check(t, os.Mkdir(s.below+"/hidden", 0o700))
+	refused(t, make(operator, s.below+"/hidden"), "it is for PocketCoder alone")
+	is.NoErr(make(operator, elsewhere))
+	is.NoErr(make(root, s.below+"/two"))
+	refused(t, make(root, s.below+"/two"), "It is the directory of the project")
+	refused(t, make(root, s.below+"/link"), "It lies in the project")
+	refused(t, make(operator, s.below), "lies in it")
+	is.NoErr(make(root, s.below+"/three"))
+	err := s.save("root", Collection, "app", map[string]any{"directory": s.below}, false)
 	refused(t, err, "cannot change")
 
 	_, err = Ensure(t.Context(), s.Records, Project{ID: events.DefaultEngine, Name: "moved", Directory: "/moved"})
