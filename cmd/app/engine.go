@@ -457,6 +457,14 @@ func (s *System) skillFiles() map[string]string {
 	return all
 }
 
+// openCodeText returns the path and the version of OpenCode.
+func (s *System) openCodeText() string {
+	for _, e := range s.sortedEngines() {
+		return e.opencode.Tools.OpenCode + " " + e.opencode.Tools.Version
+	}
+	return ""
+}
+
 // workerPID returns the process id of the first project's worker, 0 for none.
 func (s *System) workerPID() int {
 	if e, ok := s.engines.Running()[firstProject]; ok {

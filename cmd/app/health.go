@@ -125,12 +125,12 @@ func dataHealth(d datadir.Dir) api.Part {
 }
 
 // rootNote says what it means that the system runs as root, and what to do instead. It is empty if no command runs.
-func rootNote(level isolation.Level, workspace string) string {
-	const instead = "Start it as an ordinary user who owns the workspace instead."
+func rootNote(level isolation.Level) string {
+	const instead = "Start it as an ordinary user who owns the directories of the projects instead."
 	switch level {
 	case isolation.Bwrap, isolation.Landlock:
-		return fmt.Sprintf("This system runs as root. Commands run as root too, and isolation %s confines them to %s and its home. Files that they create there belong to root. %s",
-			level, workspace, instead)
+		return fmt.Sprintf("This system runs as root. Commands run as root too, and isolation %s confines them to the directory of their project and their home. Files that they create there belong to root. %s",
+			level, instead)
 	case isolation.Container, isolation.None:
 		return fmt.Sprintf("This system runs as root, and isolation %s does not confine commands: an approved command can read and change every file of this machine or container. %s",
 			level, instead)
@@ -138,15 +138,19 @@ func rootNote(level isolation.Level, workspace string) string {
 	return ""
 }
 
-// reportIsolation prints the isolation level of commands, and warns if there is none.
+// reportIsolation prints the isolation level of commands, and warns if there is none. It does so once for each level,
+// however many projects have workers.
 func (s *System) reportIsolation(status string) {
+	if before := s.reported.Swap(&status); before != nil && *before == status {
+		return
+	}
 	level, reason, _ := strings.Cut(status, ": ")
 	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
 		s.progress.Done("sandbox", "isolation %s: %s", level, reason)
 	} else {
 		s.progress.Note("sandbox", "isolation %s: %s", level, reason)
 	}
-	if note := rootNote(isolation.Level(level), s.o.Workspace); note != "" && os.Geteuid() == 0 {
+	if note := rootNote(isolation.Level(level)); note != "" && os.Geteuid() == 0 {
 		s.progress.Note("root", "%s", note)
 	}
 }

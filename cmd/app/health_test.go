@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 
 func TestASystemThatRunsAsRootSaysWhatCommandsCanChange(t *testing.T) {
 	t.Parallel()
-	confined, all := rootNote(isolation.Bwrap, "/work"), rootNote(isolation.None, "/work")
-	expect.Contains(t, confined, "isolation bwrap confines them to /work")
+	confined, all := rootNote(isolation.Bwrap), rootNote(isolation.None)
+	expect.Contains(t, confined, "isolation bwrap confines them to the directory of their project")
 	expect.Contains(t, confined, "belong to root")
 	expect.Contains(t, all, "every file of this machine")
 	for _, note := range []string{confined, all} {
 		expect.Contains(t, note, "Start it as an ordinary user")
 	}
-	is.New(t).Equal(rootNote("refused", "/work"), "") // no command runs
+	is.New(t).Equal(rootNote("refused"), "") // no command runs
 }
 
 // openedModel returns a system with nothing but its log and its read models.

@@ -16,6 +16,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -198,7 +199,7 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) (err erro
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
 			s.progress.Ready(startedSystem{Running: r, URL: s.publicURL, Data: s.o.Data, Model: s.modelText(),
-				WorkerPID: s.workerPID(), OpenCode: s.found.tools.OpenCode + " " + s.found.tools.Version})
+				WorkerPID: s.workerPID(), OpenCode: s.openCodeText()})
 		} else {
 			holder, _ := s.lease.Holder()
 			s.progress.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "),
@@ -247,8 +248,9 @@ type System struct {
 	network      *network.Sandbox // network access of commands
 	mcpHosts     *network.Servers // network access of MCP servers
 	providerKeys *model.ProviderKeys
-	isolation    isolation.Choice // how OpenCode is isolated
-	found        programs         // what an OpenCode is started with
+	isolation    isolation.Choice       // how OpenCode is isolated
+	found        programs               // what an OpenCode is started with
+	reported     atomic.Pointer[string] // isolation level of commands
 	engines      *engines.Manager[*engine]
 	losses       comparisons
 	web          *web.Server
