@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers/mcpserver"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -117,12 +118,12 @@ func (c *inChat[R]) root() string { return cmp.Or(c.Expand.Chat.Root, c.Expand.C
 // Requests lists what waits for a person, the oldest first.
 func (s *System) Requests(ctx context.Context) ([]Request, error) {
 	permissions, err := List[inChat[projections.Permission]](ctx, s, "permissions",
-		Select{Filter: `status = "` + events.Draft + `"`, Sort: "position", Expand: "chat"})
+		Select{Filter: `status = "` + events.Draft + `" && ` + record.DecidesInChat, Sort: "position", Expand: "chat"})
 	if err != nil {
 		return nil, err
 	}
 	open, err := List[inChat[projections.Question]](ctx, s, "questions",
-		Select{Filter: `status = "` + projections.QuestionAsked + `"`, Sort: "created,index", Expand: "chat"})
+		Select{Filter: `status = "` + projections.QuestionAsked + `" && ` + record.DecidesInChat, Sort: "created,index", Expand: "chat"})
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,10 @@ func OwnsChat(path string) string {
 	return `(` + path + `user = @request.auth.id && @request.auth.workProjects ?= ` + path + `project)`
 }
 
+// DecidesInChat is the condition that the caller may decide about a record of a chat that it sees: a person who only
+// reads a shared chat may not.
+const DecidesInChat = `(@request.auth.role != "user" || chat.user = @request.auth.id)`
+
 // ProjectOfChat is the condition that a record concerns no chat, or a chat in a project to which the caller has access.
 const ProjectOfChat = `(chat = "" || @request.auth.projects ?= chat.project)`
 

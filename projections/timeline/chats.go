@@ -14,6 +14,7 @@ import (
 // Chat is a chat with what a list says about it.
 type Chat struct {
 	projections.Chat
+	Owner   string `db:"owner"`   // name of the account that shares it with the reader; empty for other chats
 	State   string `db:"state"`   // of its current turn, in the words of package turnstate
 	Ending  string `db:"ending"`  // of that turn; empty while it runs
 	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents and delegates too
@@ -36,7 +37,9 @@ const answers = `FROM messages m WHERE m.chat=c.id AND m.role='assistant' AND NO
 		AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id=m.session AND s.parent<>'')`
 
 // An answer that was there when the reader left, and was written to its end afterwards, is unread too.
-const selectChats = `SELECT c.*, coalesce((SELECT state FROM turns WHERE id=c.current), '') AS state,
+const selectChats = `SELECT c.*, CASE WHEN c.shared AND c.user<>{:reader} THEN
+			coalesce((SELECT coalesce(nullif(u.name, ''), u.email) FROM users u WHERE u.id=c.user), '') ELSE '' END AS owner,
+		coalesce((SELECT state FROM turns WHERE id=c.current), '') AS state,
 		coalesce((SELECT ending FROM turns WHERE id=c.current), '') AS ending,
 		(SELECT count(*) FROM waiting_requests p WHERE p.chat IN ` + treeOf + `) +
 		(SELECT count(*) FROM waiting_questions q WHERE q.chat IN ` + treeOf + `) AS pending,
@@ -52,6 +55,17 @@ const selectChats = `SELECT c.*, coalesce((SELECT state FROM turns WHERE id=c.cu
 func Chats(ctx context.Context, db dbx.Builder, reader string, ids []string) (chats []Chat, err error) {
 	err = list(ctx, db, &chats, "chats", selectChats, dbx.Params{"ids": jsonList(ids), "reader": reader})
 	return chats, err
+}
+
+// ProjectName returns the name of a project, or its id if no record has one.
+func ProjectName(ctx context.Context, db dbx.Builder, id string) (string, error) {
+	var names []struct{ Name string }
+	err := list(ctx, db, &names, "project", `SELECT fields ->> '$.name' AS name FROM config
+		WHERE collection='projects' AND record={:id}`, dbx.Params{"id": id})
+	if err != nil || len(names) == 0 {
+		return id, err
+	}
+	return names[0].Name, nil
 }
 
 // FirstNew returns the index of the first of a chat's entries that is new to the reader, or -1 if none is. An answer

@@ -16,11 +16,13 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
+	"pocketcoder/web/query"
 )
 
 // Conversation serves the list of chats, and each chat.
@@ -71,6 +73,8 @@ type chatView struct {
 	subagents []timeline.Subagent
 	delegates []projections.Delegate // of its tree
 	saved     []savedRule            // that the person has just made from a request
+	project   string                 // its name
+	readOnly  bool                   // another account shares it with the person
 	offerKey  bool                   // the demo model has answered, and the account may store the key of another
 	seq       uint64
 }
@@ -168,6 +172,15 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.models, err = timeline.ModelsOf(ctx, db, id); err != nil {
 		return v, err
 	}
+	chats, _ := c.API.Catalogue.Get("chats")
+	may, err := query.Allowed(ctx, db, c.API.Catalogue, chats, id, chats.Update, caller.Request())
+	if err != nil {
+		return v, err
+	}
+	if v.project, err = timeline.ProjectName(ctx, db, v.chat.Project); err != nil {
+		return v, err
+	}
+	v.readOnly = !may && caller.Is(account.User)
 	v.offerKey = v.models.OnlyDemo() && caller.Is("admin") && v.aside.Last.ID != "" && !site.Running(v.chat)
 	if v.agents, err = timeline.Agents(ctx, db); err != nil {
 		return v, err
@@ -200,7 +213,7 @@ func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, caller a
 	return site.ChatPath(chat), c.Chats.Abort(r, caller, chat)
 }
 
-// changeChat renames, tags, archives or unarchives a chat, or lets another agent answer its next messages.
+// changeChat renames, tags, archives, unarchives or shares a chat, or lets another agent answer its next messages.
 func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	fields := map[string]any{}
 	if r.PostForm.Has("title") {
@@ -212,8 +225,10 @@ func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, caller 
 	if r.PostForm.Has("agent") {
 		fields["agent"] = r.PostFormValue("agent")
 	}
-	if r.PostForm.Has("archived") {
-		fields["archived"] = r.PostFormValue("archived") == "true"
+	for _, name := range []string{"archived", "shared"} {
+		if r.PostForm.Has(name) {
+			fields[name] = r.PostFormValue(name) == "true"
+		}
 	}
 	return c.update(r, caller, fields)
 }

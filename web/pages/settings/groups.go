@@ -14,7 +14,7 @@ var groups = []struct {
 	{"What is allowed", []string{"tool_permissions", "whitelist_actions", "whitelist_targets", "budgets"}},
 	{"Models", []string{"llm_keys", "llm_providers", "model_selection"}},
 	{"Agents", []string{"ai_agents", "agent_notes", "ai_prompts", "ai_models", "sops", "proposals", "mcp_servers"}},
-	{"People and devices", []string{"users", "devices", "ssh_keys", "notification_rules"}},
+	{"People and devices", []string{"users", "projects", "project_members", "devices", "ssh_keys", "notification_rules"}},
 	{"Messengers", []string{"pairings", "channels", "webhooks", "webhook_targets", "webhook_failures", "conversations",
 		"channel_messages"}},
 	{"Work", []string{"schedules"}},
