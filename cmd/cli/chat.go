@@ -19,6 +19,7 @@ const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what 
   pocketcoder chat                                  a new chat
   pocketcoder chat h2k0x9c3v7m1q5z                  continue a chat of "pocketcoder chats"
   pocketcoder chat --continue                       continue the newest chat that is not archived
+  pocketcoder chat --project web                    a chat in a project; "pocketcoder project list" lists them
   pocketcoder chat -m "why does the build fail?"    one turn, then exit
   pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
   printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
@@ -61,6 +62,7 @@ func chatFlags(env Environment, args []string) (o console.Options, at client.Add
 	fs.StringVar(&o.Message, "m", "", "send this `text`, see the turn through, and exit")
 	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything except files that a command created) or none (deny everything except these); POCKETCODER_APPROVE says it for scripts and with -m")
 	fs.StringVar(&o.Title, "title", "", "`title` of a new chat; if empty, OpenCode generates one from the first message")
+	fs.StringVar(&o.Project, "project", "", "`name` or id of the project of a new chat; without it, the project of the current directory")
 	fs.BoolVar(&o.Continue, "continue", false, "continue the newest chat that is not archived")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
@@ -90,6 +92,8 @@ func chatFlags(env Environment, args []string) (o console.Options, at client.Add
 		return o, at, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), chat.MaxMessage)
 	case o.Continue && (o.Chat != "" || o.Title != ""):
 		return o, at, WrongUsage(env, "chat: --continue takes the newest chat; it needs no CHAT and no --title")
+	case o.Project != "" && (o.Chat != "" || o.Continue):
+		return o, at, WrongUsage(env, "chat: --project is for a new chat")
 	case o.Title != "" && o.Chat != "":
 		return o, at, WrongUsage(env, "chat: --title is for a new chat, and %s exists", o.Chat)
 	}
@@ -106,6 +110,11 @@ func Chat(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
+	if o.Chat == "" && !o.Continue {
+		if o.Project, err = projectOf(ctx, s, at, o.Project); err != nil {
+			return err
+		}
+	}
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, syscall.SIGINT)
 	defer signal.Stop(interrupts)

@@ -5,14 +5,21 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/project"
 )
 
 const projectUsage = `
+  pocketcoder project add DIR [--name NAME]    let people work in a directory of the machine of the system
   pocketcoder project remove NAME              hide a project and its chats; its files stay; delete is the same
   pocketcoder project members NAME             list the members of a project
   pocketcoder project members NAME --add ann@example.org --role member
@@ -31,13 +38,77 @@ var Projects = Group{Name: "project", Usage: projectUsage, Default: "list", NoCr
 		fs.StringVar(&c.add, "add", "", "members: `email` of the account to add")
 		fs.StringVar(&c.remove, "remove", "", "members: `email` of the account to remove")
 		fs.StringVar(&c.role, "role", project.Member, "members: with --add, the `role`: viewer, member or owner")
-		return map[string]Verb{"remove": r.takesOne(r.delete), "members": r.takesOne(c.members)}
+		return map[string]Verb{"add": {least: 1, most: 1, run: c.addDirectory}, "remove": r.takesOne(r.delete), "members": r.takesOne(c.members)}
 	}}
 
 type projectCommand struct {
 	*Records
 	add, remove, role string
 }
+
+// addDirectory makes a directory a project.
+func (c *projectCommand) addDirectory(ctx context.Context, args []string) error {
+	directory := datadir.Absolute(args[0])
+	set, err := c.Fields(ctx)
+	if err != nil {
+		return err
+	}
+	fields := map[string]any{"name": filepath.Base(directory), "directory": directory,
+		"repository": remoteOf(ctx, directory)}
+	maps.Copy(fields, set)
+	id, err := c.Create(ctx, project.Collection, fields)
+	if err == nil {
+		_, err = fmt.Fprintln(c.Env.Stdout, id)
+	}
+	return err
+}
+
+// remoteOf returns the URL of the remote origin of a directory's repository, without a password; "" for none.
+func remoteOf(ctx context.Context, directory string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", directory, "config", "--get", "remote.origin.url").Output()
+	if err != nil {
+		return "" // it is no repository, or there is no git
+	}
+	remote := strings.TrimSpace(string(out))
+	if u, err := url.Parse(remote); err == nil && u.User != nil {
+		u.User = url.User(u.User.Username())
+		return u.String()
+	}
+	return remote
+}
+
+// projectOf returns the id of the project that a person names. Without a name it returns the project in whose directory
+// the person is, if the system is on this machine, or "".
+func projectOf(ctx context.Context, s *client.System, at client.Address, name string) (string, error) {
+	all, err := client.List[listedProject](ctx, s, project.Collection, client.Select{Sort: "created,id",
+		Fields: "id,name,directory"})
+	if err != nil || name == "" && at.Server != "" {
+		return "", err
+	}
+	if name == "" {
+		here, err := filepath.EvalSymlinks(datadir.Absolute("."))
+		if err != nil {
+			return "", nil // the directory was removed: the person is in no project
+		}
+		for _, p := range all {
+			directory, err := filepath.EvalSymlinks(p.Directory)
+			if rel, relErr := filepath.Rel(directory, here); err == nil && relErr == nil && filepath.IsLocal(rel) {
+				return p.ID, nil
+			}
+		}
+		return "", nil
+	}
+	names := make([]string, len(all))
+	for i, p := range all {
+		if p.ID == name || p.Name == name {
+			return p.ID, nil
+		}
+		names[i] = display.OneLine(p.Name, 60)
+	}
+	return "", handlers.Refuse(handlers.NotFound, "There is no project %q. There are: %s.", name, strings.Join(names, ", "))
+}
+
+type listedProject struct{ ID, Name, Directory string }
 
 // member is a member of a project as a list shows it.
 type member struct {

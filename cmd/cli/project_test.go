@@ -35,7 +35,7 @@ func TestProjectsAndTheirMembersOnTheCommandLine(t *testing.T) {
 		env := cli.Environment{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(name string) string {
 			return map[string]string{"HOME": home, "POCKETCODER_SERVER": server.URL, "POCKETCODER_TOKEN": token}[name]
 		}}
-		err := cli.RecordCommands(recordtype.All(nil), cli.Projects)["project"](t.Context(), env, args)
+		err := cli.RecordCommands(recordtype.All(recordtype.Machine{}), cli.Projects)["project"](t.Context(), env, args)
 		return strings.Join(strings.Fields(out.String()), " "), err
 	}
 	must := func(token string, args ...string) string {

@@ -41,6 +41,7 @@ type Options struct {
 	Once     bool // one turn with message
 	Approve  string
 	Title    string // of a new chat; empty to have one generated
+	Project  string // of a new chat; empty to have the server choose one
 	History  string // path of the file with the lines that were typed at a terminal
 
 	In          io.Reader

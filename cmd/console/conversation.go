@@ -301,7 +301,8 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 
 // open creates the chat, and begins to follow it. Unless Options has a title, one is generated.
 func (c *conversation) open(ctx context.Context) error {
-	_, err := c.Create(ctx, "chats", map[string]any{"id": c.Chat, "title": c.Title, "agent": c.agent})
+	_, err := c.Create(ctx, "chats", map[string]any{"id": c.Chat, "title": c.Title, "agent": c.agent,
+		"project": c.Project})
 	if err == nil {
 		c.exists = true
 		c.follow(ctx, 0)
