@@ -75,7 +75,8 @@ type Options struct {
 	Channels     *channel.Channels
 	Secrets      mcpserver.Secrets
 	Configured   func() string // the model of the configuration, as provider/model; nil for none
-	Workspace    string        // the directory whose files are served, absolute
+	// Directory returns the absolute directory of a project
+	Directory func(ctx context.Context, project string) (string, error)
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
 	PortsURL string
 	URL      string   // under which people reach the server; empty if only this machine reaches it
@@ -121,8 +122,8 @@ func New(o Options) *Server {
 	core.Ticket = all.Ports.Ticket
 	return &Server{
 		Site:     all,
-		Realtime: &realtime.Realtime{API: core, Log: o.Log},
-		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
+		Realtime: &realtime.Realtime{API: core, Log: o.Log, Opened: o.Engine.Open},
+		Streams:  &stream.Streams{API: core, Log: o.Log, Directory: o.Directory},
 		Exports:  &export.Exports{API: core, Log: o.Log},
 		Operations: &routes.Operations{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: o.Records,
 			Gate: o.Gate, Channels: o.Channels, Secrets: o.Secrets, Agents: all.Agents, Configured: o.Configured},

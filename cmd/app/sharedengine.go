@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,6 +33,9 @@ type sharedEngine struct {
 	Logger    *slog.Logger
 }
 
+// openTimeout limits how long a chat that was opened waits for its engine.
+const openTimeout = time.Minute
+
 // The requests of other nodes.
 type (
 	chatRequest struct {
@@ -56,6 +60,10 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 		"todo":    handlers.QueryOf(g.todo),
 		"changed": handlers.QueryOf(g.changed),
 		"servers": handlers.QueryOf(g.servers),
+		"open": handlers.QueryOf(func(ctx context.Context, r chatRequest) (any, error) {
+			_, err := g.Of(ctx, r.Chat)
+			return nil, err
+		}),
 		"signal": handlers.CommandOf(func(ctx context.Context, r signalRequest) (handlers.Accepted, error) {
 			r.Actor = r.By
 			seq, err := g.signal(ctx, r.Signal)
@@ -121,6 +129,19 @@ func (g *sharedEngine) send(ctx context.Context, name string, command any) (hand
 // Chats returns the functions of the API that need OpenCode.
 func (g *sharedEngine) Chats() routes.Engine {
 	return routes.Engine{
+		Open: func(ctx context.Context, chat string) {
+			ctx, cancel := context.WithTimeout(ctx, openTimeout)
+			defer cancel()
+			var err error
+			if g.Leads() {
+				_, err = g.Of(ctx, chat)
+			} else {
+				_, err = g.send(ctx, "open", chatRequest{Chat: chat})
+			}
+			if err != nil && ctx.Err() == nil {
+				g.Logger.Warn("start the engine of a chat that was opened", "chat", chat, "err", err)
+			}
+		},
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			if g.Leads() {
 				return g.diff(ctx, chatRequest{chat, message})

@@ -277,6 +277,9 @@ func (s *Realtime) refreshLiveChat(ctx context.Context, h *liveChat) error {
 	}
 	s.registry.send(h, h.transcript.Flush())
 	s.registry.sendMissed(h, upTo, come, missed)
+	if len(come) > 0 && s.Opened != nil && len(s.registry.subscriptions(h)) > 0 {
+		go s.Opened(ctx, h.chat)
+	}
 	if !later { // after new subscribers have joined, because no record contains it
 		h.transcript.EndTurn(turn, upTo)
 		s.registry.send(h, h.transcript.Flush())

@@ -43,6 +43,8 @@ type Realtime struct {
 	API *api.Server
 	Log *log.Log
 
+	Opened func(ctx context.Context, chat string) // called when a client begins to follow a chat; nil for nothing
+
 	registry registry
 }
 

@@ -24,6 +24,9 @@ type Chats struct {
 
 // Engine asks OpenCode about a chat and returns its JSON. Errors are refusals.
 type Engine struct {
+	// Open starts the engine of a chat if it does not run, because a person has opened the chat. It may take long.
+	Open func(ctx context.Context, chat string)
+
 	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
 	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
 	// Changed returns the files that an undo would change although they were changed later

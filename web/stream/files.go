@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -41,13 +42,10 @@ type entry struct {
 // maxEntries is the largest number of entries in a list.
 const maxEntries = 10_000
 
-// listFiles answers with the entries of a directory of the workspace.
+// listFiles answers with the entries of a directory of a project.
 func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	if err := s.API.SeesProject(r.Context(), caller, events.DefaultEngine); err != nil {
-		return err
-	}
 	name := strings.TrimSuffix(r.PathValue("path"), "/")
-	root, err := s.openWorkspace()
+	root, err := s.openProject(r, caller)
 	if err != nil {
 		return err
 	}
@@ -113,12 +111,13 @@ var inlineTypes = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf",
 }
 
-// artifact answers with a file of the workspace, or ranges of it.
+// artifact answers with a file of a project, or ranges of it.
 func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	if err := s.API.SeesProject(r.Context(), caller, events.DefaultEngine); err != nil {
+	root, err := s.openProject(r, caller)
+	if err != nil {
 		return err
 	}
-	f, info, err := s.openFile(r.PathValue("path"))
+	f, info, err := openFile(root, r.PathValue("path"))
 	if err != nil {
 		return err
 	}
@@ -127,11 +126,8 @@ func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, caller api.Ca
 	return nil
 }
 
-func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
-	root, err := s.openWorkspace()
-	if err != nil {
-		return nil, nil, err
-	}
+// openFile opens a file below root, and closes root.
+func openFile(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	defer root.Close()
 	info, err := lookUp(root, name)
 	if err != nil {
@@ -166,10 +162,24 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, modified tim
 	http.ServeContent(api.NewDeadlineWriter(w), r, "", modified, content)
 }
 
-func (s *Streams) openWorkspace() (*os.Root, error) {
-	root, err := os.OpenRoot(s.Workspace)
+// openProject opens the directory of the project that a request names, the first one without a name, if the caller has
+// access to it.
+func (s *Streams) openProject(r *http.Request, caller api.Caller) (*os.Root, error) {
+	id := cmp.Or(r.URL.Query().Get("project"), events.DefaultEngine)
+	if err := s.API.SeesProject(r.Context(), caller, id); err != nil {
+		return nil, err
+	}
+	return s.openDirectory(r.Context(), id)
+}
+
+func (s *Streams) openDirectory(ctx context.Context, project string) (*os.Root, error) {
+	directory, err := s.Directory(ctx, project)
 	if err != nil {
-		return nil, fmt.Errorf("open workspace: %w", err)
+		return nil, err
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory of a project: %w", err)
 	}
 	return root, nil
 }
@@ -249,6 +259,19 @@ func (s *Streams) serveArtifact(w http.ResponseWriter, r *http.Request, a projec
 	return nil
 }
 
+// openChanged opens a file where a command left it.
+func (s *Streams) openChanged(ctx context.Context, a projections.Artifact) (*os.File, fs.FileInfo, error) {
+	c, _, err := s.API.Model.Chat(ctx, a.Chat)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := s.openDirectory(ctx, c.Project)
+	if err != nil {
+		return nil, nil, err
+	}
+	return openFile(root, a.Path)
+}
+
 func (s *Streams) openArtifact(r *http.Request, a projections.Artifact) (io.ReadSeekCloser, error) {
 	switch {
 	case a.Blob != "":
@@ -261,7 +284,7 @@ func (s *Streams) openArtifact(r *http.Request, a projections.Artifact) (io.Read
 	}
 	changed := api.Problem{Status: http.StatusGone,
 		Message: "The file has changed since the command left it, and no copy was stored: it was too large, or held a secret."}
-	f, info, err := s.openFile(a.Path)
+	f, info, err := s.openChanged(r.Context(), a)
 	if errors.As(err, new(api.Problem)) {
 		return nil, changed
 	}

@@ -10,6 +10,7 @@
 package stream
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ import (
 type Streams struct {
 	API       *api.Server
 	Log       *log.Log
-	Workspace string // the directory whose files are served, absolute
+	Directory func(ctx context.Context, project string) (string, error) // returns the absolute directory of a project
 
 	open Slots // of event streams
 }
@@ -39,6 +40,7 @@ var (
 		{Name: "Last-Event-ID", Header: true, About: "as after, and has precedence over it; a reconnecting client sends it"},
 	}
 	kindsQuery   = []api.Param{{Name: "kinds", About: "only events of these kinds, such as permission.*,exec.finished"}}
+	projectQuery = []api.Param{{Name: "project", About: "id of the project; the first one by default"}}
 	subjectQuery = []api.Param{{Name: "subject", About: "filter, such as evt.chat.*.opencode.permission.>"}}
 )
 
@@ -52,8 +54,8 @@ func (s *Streams) Routes() []api.Route {
 		{Method: "GET", Path: execution + "/deltas", About: "The deltas of the output of a command that are stored, with their offsets.", Access: api.Accounts, Query: []api.Param{{Name: "follow", About: "1: go on with new ones until the client ends"}}, Media: api.EventStream, Serve: s.executionDeltas},
 		{Method: "GET", Path: execution + "/artifacts/{path...}", About: "A file that a command created or changed, as the command left it.", Access: api.Accounts, Query: []api.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionArtifact},
 		{Method: "GET", Path: "/api/artifacts/{id}/content", About: "A file that the assistant sent, or that a command left.", Access: api.Accounts, Query: []api.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.artifactContent},
-		{Method: "GET", Path: api.FilesRoot + "{path...}", About: "The entries of a directory of the workspace.", Access: api.Accounts, Answer: directory{}, Serve: s.listFiles},
-		{Method: "GET", Path: "/api/pocketcoder/artifact/{path...}", About: "A file of the workspace.", Access: api.Accounts, Media: "*/*", Serve: s.artifact},
+		{Method: "GET", Path: api.FilesRoot + "{path...}", About: "The entries of a directory of a project.", Access: api.Accounts, Query: projectQuery, Answer: directory{}, Serve: s.listFiles},
+		{Method: "GET", Path: "/api/pocketcoder/artifact/{path...}", About: "A file of a project.", Access: api.Accounts, Query: projectQuery, Media: "*/*", Serve: s.artifact},
 	}
 }
 

@@ -137,8 +137,9 @@ func NewSystemWith(t testing.TB, types []record.Type, before ...func(*System)) *
 				return s.Model.IsSubmitted(ctx, message)
 			}},
 		Secrets:   mcpserver.Secrets{Records: s.Records},
-		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
+		Directory: func(context.Context, string) (string, error) { return s.Workspace, nil },
+		Logger:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		Health:    func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: routes.Engine{
 			Diff:    func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Todo:    func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
