@@ -44,7 +44,8 @@ func newSystem(t *testing.T) *system {
 			Password: "correct horse battery"})
 		check(t, err)
 	}
-	_, err = Ensure(t.Context(), s.Records, Project{ID: events.DefaultEngine, Name: "first", Directory: "/w", Everyone: Member})
+	_, err = Ensure(t.Context(), s.Records, Project{ID: events.DefaultEngine, Name: "first", Directory: "/w",
+		Everyone: Member})
 	check(t, err)
 	_, err = Ensure(t.Context(), s.Records, Project{ID: "app", Name: "app", Directory: "/app"})
 	check(t, err)
@@ -83,7 +84,8 @@ func (s *system) addMember(by, name, role string) error {
 
 func (s *system) remove(by, collection, id string) error {
 	command, role := s.by(by)
-	_, err := s.Records.Delete(s.Context(), record.Delete{Command: command, Role: role, Collection: collection, Record: id})
+	_, err := s.Records.Delete(s.Context(), record.Delete{Command: command, Role: role, Collection: collection,
+		Record: id})
 	return err
 }
 
@@ -162,8 +164,9 @@ func TestOnlyTheOperatorChoosesADirectory(t *testing.T) {
 	refused(t, make("operator", "second"), "absolute path")
 	is.NoErr(make("operator", "/second"))
 	refused(t, s.save("root", Collection, "app", map[string]any{"directory": "/etc"}, false), "Only the operator")
-	_, _, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: "operator"}, Collection: Collection,
-		Record: "p2", Set: record.Fields(map[string]any{"directory": "/third"}), Trusted: true})
+	_, _, err := s.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: "operator"},
+		Collection: Collection,
+		Record:     "p2", Set: record.Fields(map[string]any{"directory": "/third"}), Trusted: true})
 	refused(t, err, "cannot change")
 
 	_, err = Ensure(t.Context(), s.Records, Project{ID: events.DefaultEngine, Name: "moved", Directory: "/moved"})

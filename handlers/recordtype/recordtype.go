@@ -27,7 +27,8 @@ const HealthChecks = "healthchecks"
 // All returns all types of configuration records.
 func All(programs mcpserver.Programs) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
-		model.Types, []record.Type{project.Type, project.MemberType, agent.NoteType, budget.Type, sshkey.Type, schedule.Type, programs.Type(), healthChecks})
+		model.Types, []record.Type{project.Type, project.MemberType, agent.NoteType, budget.Type,
+			sshkey.Type, schedule.Type, programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.
