@@ -1,7 +1,8 @@
 package projections
 
-// ProjectsOf returns SQL for the ids of the projects to which an account has access, or, if it works is true, in which it
-// may have chats. user is SQL for the id of the account. Package handlers/project decides by the same rules from the log.
+// ProjectsOf returns SQL for the ids of the projects to which an account has access, or, if works is true, in which it
+// may have chats. user is SQL for the id of the account. Package handlers/project decides by the same rules from the
+// log.
 func ProjectsOf(user string, works bool) string {
 	roles := "<> ''"
 	if works {

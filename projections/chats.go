@@ -31,9 +31,11 @@ type Chat struct {
 	Tags         string `db:"tags" json:"tags"`
 	Project      string `db:"project" json:"project"`
 	Shared       bool   `db:"shared" json:"shared"` // all who have access to the project may read it
-	Adopted      bool   `db:"adopted" json:"adopted"`
-	Titled       bool   `db:"titled" json:"-"` // the title does not follow that of the session
-	Outbox       int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
+	// of the accounts with access to the project: the one that may read it, EveryReader for all
+	Reader  string `db:"reader" json:"-"`
+	Adopted bool   `db:"adopted" json:"adopted"`
+	Titled  bool   `db:"titled" json:"-"` // the title does not follow that of the session
+	Outbox  int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
 	// ids of the messages of a person that wait, in order, with a space between them
 	Queue string `db:"queue" json:"-"`
 	Holds bool   `db:"holds" json:"-"` // a stop may hold messages of the queue
@@ -60,6 +62,16 @@ const (
 	TurnUser      = "user"
 	TurnAssistant = "assistant"
 )
+
+// EveryReader is the Reader of a shared chat.
+const EveryReader = "*"
+
+// setReader sets Reader from the owner and from whether the chat is shared.
+func (c *Chat) setReader() {
+	if c.Reader = c.User; c.Shared {
+		c.Reader = EveryReader
+	}
+}
 
 // engineType is the kind of all engines there are.
 const engineType = "opencode"
@@ -122,6 +134,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 			t.chats.Put(into)
 		}
 	}
+	c.setReader()
 	t.chats.Put(c)
 	return nil
 }
@@ -133,6 +146,7 @@ func erasedChat(t *tables, c Chat, b events.ChatErased) Chat {
 	c.Title, c.User, c.Removed, c.Project = erasedTitle, b.User, b.Deleted, cmp.Or(b.Project, events.DefaultEngine)
 	c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
 	c.place(nil)
+	c.setReader()
 	return c
 }
 
@@ -185,6 +199,7 @@ func (t *tables) shareDelegates(root Chat) {
 	for id := range strings.FieldsSeq(all.Delegates) {
 		if c, found := t.chats.Get(id); found {
 			c.Shared = root.Shared
+			c.setReader()
 			t.chats.Put(c)
 		}
 	}

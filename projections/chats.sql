@@ -15,6 +15,7 @@ CREATE TABLE chats(
   tags                 TEXT NOT NULL,
   project              TEXT NOT NULL,
   shared               INTEGER NOT NULL, -- all who have access to the project may read it; a delegate as the root of its tree
+  reader               TEXT NOT NULL,    -- of the accounts with access to the project: the one that may read it, * for all
   adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface
   titled               INTEGER NOT NULL, -- a person gave it its title, or it is a fork: its title does not follow the session's
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
@@ -41,7 +42,7 @@ CREATE TABLE chats(
 ) STRICT;
 CREATE INDEX chats_last_active ON chats(last_active DESC, id);
 CREATE INDEX chats_user ON chats(user, last_active DESC);
-CREATE INDEX chats_shared ON chats(shared, last_active DESC);
+CREATE INDEX chats_reader ON chats(reader);
 CREATE INDEX chats_started ON chats(user, started);
 CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);

@@ -94,7 +94,8 @@ func (m *Model) Delegates(ctx context.Context, chat string, limit int) ([]Delega
 	return all, err
 }
 
-// DelegatesOfUser lists the delegates in the chats of an account that it sees, or in all chats if user is empty, the newest first.
+// DelegatesOfUser lists the delegates in the chats of an account that it sees, or in all chats if user is empty, the
+// newest first.
 func (m *Model) DelegatesOfUser(ctx context.Context, user string, limit int) ([]Delegate, error) {
 	return store.List[Delegate](ctx, m.Model, "delegates of "+user,
 		selectDelegates+"({:user}='' OR c.user={:user} AND c.project IN ("+ProjectsOf("{:user}", false)+")) ORDER BY c.first_seq DESC LIMIT {:limit}",

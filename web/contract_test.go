@@ -104,7 +104,8 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		return f
 	}
 	chat := s.Chat(t, token, "a chat")
-	f["id"], f["chat_id"], f["user"], f["agent"], f["project"], f["shared"] = chat, chat, admin, "", events.DefaultEngine, false
+	f["id"], f["chat_id"], f["user"], f["agent"] = chat, chat, admin, ""
+	f["project"], f["shared"] = events.DefaultEngine, false
 	s.Append(t, chat, events.SessionBound{Session: "ses_" + chat, Directory: s.Workspace})
 	last, err := s.Log.Last(t.Context())
 	webtest.Check(t, err)

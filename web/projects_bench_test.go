@@ -65,7 +65,8 @@ func BenchmarkListOf50InAProject(b *testing.B) {
 			b.Run(collection+"/changed/"+name, func(b *testing.B) {
 				for b.Loop() {
 					webtest.Check(b, s.Model.View(b.Context(), func(db dbx.Builder, _ uint64) error {
-						_, err := query.Changed(b.Context(), db, s.Web.API.Catalogue, c, request, rule, query.Query{}, nil, int64(last)-1, 100)
+						_, err := query.Changed(b.Context(), db, s.Web.API.Catalogue, c, request, rule, query.Query{}, nil,
+							int64(last)-1, 100)
 						return err
 					}))
 				}

@@ -18,8 +18,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// The project dimension of the isolation matrix: what accounts with each role in a project may do with their own chat, a
-// shared chat of ada's and a private chat of ada's. Ada is a member. r is to read, w is to write.
+// The project dimension of the isolation matrix: what accounts with each role in a project may do with their own chat,
+// a shared chat of ada's and a private chat of ada's. Ada is a member. r is to read, w is to write.
 var projectMatrix = map[string]map[string]string{
 	"owner":    {"own": "rw", "shared": "r", "private": ""},
 	"member":   {"own": "rw", "shared": "r", "private": ""},
@@ -50,7 +50,8 @@ func newPrivateProject(t *testing.T) *privateProject {
 	}
 	_, p.tokens["root"] = p.User(t, "root", account.Admin)
 	for _, name := range roles {
-		p.chats[name] = map[string]string{"own": p.chatOf(t, name), "shared": p.chatOf(t, "ada"), "private": p.chatOf(t, "ada")}
+		p.chats[name] = map[string]string{"own": p.chatOf(t, name), "shared": p.chatOf(t, "ada"),
+			"private": p.chatOf(t, "ada")}
 		status, answer := p.Call(t, p.tokens["ada"], "PATCH", webtest.RecordsPath("chats")+"/"+p.chats[name]["shared"],
 			map[string]any{"shared": true})
 		if status != http.StatusOK || answer["shared"] != true {
@@ -80,7 +81,9 @@ func (p *privateProject) member(t *testing.T, name, role string) {
 	by := handlers.Command{Actor: events.ActorSystem}
 	members, err := record.All[struct{ User string }](t.Context(), p.Records, project.Members)
 	webtest.Check(t, err)
-	isNew := !slices.ContainsFunc(members, func(r record.StoredRecord[struct{ User string }]) bool { return r.ID == "m-"+name })
+	isNew := !slices.ContainsFunc(members, func(r record.StoredRecord[struct{ User string }]) bool {
+		return r.ID == "m-"+name
+	})
 	var seq uint64
 	if role == project.None {
 		seq, err = p.Records.Delete(t.Context(), record.Delete{Command: by, Collection: project.Members, Record: "m-" + name})
@@ -186,7 +189,8 @@ func (p *privateProject) known(t *testing.T, chat string) map[string]string {
 	of := map[string]string{"id": chat, "execution": "x" + chat, "port": fmt.Sprint(port)}
 	for name, collection := range map[string]string{"permission": "permissions", "question": "questions",
 		"artifact": "artifacts", "subagent": "subagents"} {
-		_, list := p.Call(t, p.tokens["root"], "GET", webtest.RecordsPath(collection)+"?filter="+webtest.Escape(`chat="`+chat+`"`), nil)
+		_, list := p.Call(t, p.tokens["root"], "GET", webtest.RecordsPath(collection)+"?filter="+
+			webtest.Escape(`chat="`+chat+`"`), nil)
 		of[name] = list["items"].([]any)[0].(map[string]any)["id"].(string)
 	}
 	return of
@@ -258,8 +262,8 @@ func TestWhatMembersOfAProjectMayDoWithItsChats(t *testing.T) {
 // checkLists compares what lists and the search show of a chat with what they may show.
 func (p *privateProject) checkLists(t *testing.T, name, chat string, may bool) {
 	t.Helper()
-	for collection, field := range map[string]string{"chats": "id", "messages": "chat", "permissions": "chat", "questions": "chat",
-		"executions": "chat", "artifacts": "chat", "subagents": "chat", "usage": "chat", "channel_messages": "chat"} {
+	for collection, field := range map[string]string{"chats": "id", "messages": "chat", "permissions": "chat",
+		"questions": "chat", "executions": "chat", "artifacts": "chat", "subagents": "chat", "usage": "chat", "channel_messages": "chat"} {
 		_, list := p.Call(t, p.tokens[name], "GET", webtest.RecordsPath(collection)+"?filter="+
 			webtest.Escape(field+`="`+chat+`"`), nil)
 		if shown := len(list["items"].([]any)) > 0; shown != may {
@@ -319,8 +323,8 @@ func TestAFormerMemberGetsItsChatsBackWithTheMembership(t *testing.T) {
 func TestProjectsAndMembersAreShownToThoseWithAccess(t *testing.T) {
 	t.Parallel()
 	p := newPrivateProject(t)
-	for name, want := range map[string]string{"owner": "app", "member": "app", "viewer": "app", "stranger": "", "former": "",
-		"root": "app workspace"} {
+	for name, want := range map[string]string{"owner": "app", "member": "app", "viewer": "app", "stranger": "",
+		"former": "", "root": "app workspace"} {
 		_, list := p.Call(t, p.tokens[name], "GET", webtest.RecordsPath("projects")+"?sort=name", nil)
 		var names []string
 		for _, item := range list["items"].([]any) {
@@ -362,7 +366,8 @@ func TestFilesAreForAccountsWithAccessToTheProject(t *testing.T) {
 		}
 	}
 	p.saveProject(t, events.DefaultEngine, map[string]any{"everyone": project.Viewer})
-	if status, _ := p.Raw(t, p.tokens["member"], "GET", "/api/pocketcoder/artifact/notes.txt", nil); status != http.StatusOK {
+	status, _ := p.Raw(t, p.tokens["member"], "GET", "/api/pocketcoder/artifact/notes.txt", nil)
+	if status != http.StatusOK {
 		t.Errorf("a file of a project that everyone sees: %d", status)
 	}
 }
@@ -392,7 +397,8 @@ func TestAnAccountThatLeavesAProjectGetsNoFurtherEvent(t *testing.T) {
 	t.Parallel()
 	p := newPrivateProject(t)
 	own, shared := p.chats["member"]["own"], p.chats["member"]["shared"]
-	f := p.Connect(t).Follow(t, p.tokens["member"], "chats/*", "messages/*", "chats:"+own, "chats:"+shared, "healthchecks/*")
+	f := p.Connect(t).Follow(t, p.tokens["member"], "chats/*", "messages/*", "chats:"+own, "chats:"+shared,
+		"healthchecks/*")
 	stream := p.Stream(t, p.tokens["member"], webtest.EventsOf(own), "")
 	p.Append(t, own, events.ChatUpdated{Description: new("before")})
 	for f.Next(t).Data.Record["description"] != "before" {
@@ -434,7 +440,8 @@ func TestADelegateIsSharedWithTheChatAboveIt(t *testing.T) {
 		return status == http.StatusOK
 	}
 	share := func(id string, shared bool) int {
-		status, _ := p.Call(t, p.tokens["ada"], "PATCH", webtest.RecordsPath("chats")+"/"+id, map[string]any{"shared": shared})
+		status, _ := p.Call(t, p.tokens["ada"], "PATCH", webtest.RecordsPath("chats")+"/"+id,
+			map[string]any{"shared": shared})
 		return status
 	}
 	first := delegate("first" + root)

@@ -52,7 +52,8 @@ func openDelegating(t *testing.T) *delegating {
 	ended := make(chan struct{})
 	go func() { model.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended; model.Close() })
-	f.Records, f.Chats, f.Model, f.Every = recordtype.Open(f.log, recordtype.Machine{}), &chat.Chats{Log: f.log}, model, time.Millisecond
+	f.Records, f.Chats = recordtype.Open(f.log, recordtype.Machine{}), &chat.Chats{Log: f.log}
+	f.Model, f.Every = model, time.Millisecond
 	f.Delegates = &delegate.Delegates{Log: f.log, Chats: f.Chats, Records: f.Records,
 		In: func(context.Context, string) (delegate.Place, error) {
 			return delegate.Place{Workspace: t.TempDir()}, nil

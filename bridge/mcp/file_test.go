@@ -28,8 +28,9 @@ func openSending(t *testing.T) (f *delegating, directory string) {
 	t.Helper()
 	f, directory = openDelegating(t), t.TempDir()
 	rules := append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
-	gate := permission.Gate{Permissions: &permission.Permissions{Log: f.log}, Records: recordtype.Open(f.log, recordtype.Machine{}),
-		Rules: rules, Session: func(string) (permission.Session, bool) {
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: f.log},
+		Records: recordtype.Open(f.log, recordtype.Machine{}),
+		Rules:   rules, Session: func(string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: directory}, true
 		},
 		Call: func(ctx context.Context, session string, tool events.Call, _ time.Duration) (permission.Call, bool) {

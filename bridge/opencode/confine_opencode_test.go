@@ -75,7 +75,8 @@ func confineAt(t testing.TB, s *opencode.Supervisor, choice isolation.Choice) {
 		t.Fatal(err)
 	}
 	log := eventstest.Log(t)
-	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: recordtype.Open(log, recordtype.Machine{})}
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: log},
+		Records: recordtype.Open(log, recordtype.Machine{})}
 	networkValue := &network.Sandbox{Gate: gate, Mode: permission.NetworkOff, Proxy: l.Addr().String()}
 	engine := &network.Engine{Network: networkValue, Models: []string{model.Host}}
 	s.Isolation, s.Proxy = choice, engine.Renew

@@ -9,8 +9,8 @@ import (
 	"pocketcoder/handlers/project"
 )
 
-// SendNotice sends a notice to an account's devices, unless the account has disabled its type, is viewing its chat, or may
-// not see it.
+// SendNotice sends a notice to an account's devices, unless the account has disabled its type, is viewing its chat, or
+// may not see it.
 // It returns when the notifications are queued.
 func (p *Push) SendNotice(ctx context.Context, user string, n events.Notice) error {
 	n.Title, _ = p.shown(n.Title, maxTitle)

@@ -74,9 +74,9 @@ func (s *System) projects() *project.Projects {
 	return &project.Projects{Records: s.records, Accounts: s.accounts}
 }
 
-// closeViewers closes the viewer of each chat that is deleted or gets another owner, and of each chat whose owner may not
-// work in the project any more. Its clients leave and its shells end. An account that still sees the chat attaches
-// again.
+// closeViewers closes the viewer of each chat that is deleted or gets another owner, and of each chat whose owner
+// may not work in the project any more. Its clients leave and its shells end. An account that still sees the chat
+// attaches again.
 func (s *System) closeViewers(ctx context.Context) error {
 	filters := []string{events.ChatSubject("*", events.ChatUpdated{}.Kind()),
 		events.ChatSubject("*", events.Deleted{}.Kind()),

@@ -374,13 +374,14 @@ func (s *System) addEngines(g *run.Group, rest context.Context) {
 }
 
 func (s *System) serveShells(ctx context.Context) error {
-	return exec.ServeShells(ctx, s.nc, operator, s.mayAct, func(ctx context.Context, chat string) (*exec.Executions, error) {
+	of := func(ctx context.Context, chat string) (*exec.Executions, error) {
 		e, err := s.engineOf(ctx, chat)
 		if err != nil {
 			return nil, err
 		}
 		return e.exec, nil
-	})
+	}
+	return exec.ServeShells(ctx, s.nc, operator, s.mayAct, of)
 }
 
 func (s *System) applyProposals(ctx context.Context) error {

@@ -38,7 +38,8 @@ var Projects = Group{Name: "project", Usage: projectUsage, Default: "list", NoCr
 		fs.StringVar(&c.add, "add", "", "members: `email` of the account to add")
 		fs.StringVar(&c.remove, "remove", "", "members: `email` of the account to remove")
 		fs.StringVar(&c.role, "role", project.Member, "members: with --add, the `role`: viewer, member or owner")
-		return map[string]Verb{"add": {least: 1, most: 1, run: c.addDirectory}, "remove": r.takesOne(r.delete), "members": r.takesOne(c.members)}
+		return map[string]Verb{"add": {least: 1, most: 1, run: c.addDirectory}, "remove": r.takesOne(r.delete),
+			"members": r.takesOne(c.members)}
 	}}
 
 type projectCommand struct {
@@ -105,7 +106,8 @@ func projectOf(ctx context.Context, s *client.System, at client.Address, name st
 		}
 		names[i] = display.OneLine(p.Name, 60)
 	}
-	return "", handlers.Refuse(handlers.NotFound, "There is no project %q. There are: %s.", name, strings.Join(names, ", "))
+	return "", handlers.Refuse(handlers.NotFound, "There is no project %q. There are: %s.", name,
+		strings.Join(names, ", "))
 }
 
 type listedProject struct{ ID, Name, Directory string }

@@ -123,7 +123,8 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 		return nil, err
 	}
 	open, err := List[inChat[projections.Question]](ctx, s, "questions",
-		Select{Filter: `status = "` + projections.QuestionAsked + `" && ` + record.DecidesInChat, Sort: "created,index", Expand: "chat"})
+		Select{Filter: `status = "` + projections.QuestionAsked + `" && ` + record.DecidesInChat,
+			Sort: "created,index", Expand: "chat"})
 	if err != nil {
 		return nil, err
 	}

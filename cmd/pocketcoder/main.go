@@ -57,8 +57,8 @@ or pocketcoder in $XDG_DATA_HOME (~/.local/share).
 `
 
 // groups are the commands on configuration records that have more than the verbs of every type.
-var groups = []cli.Group{cli.Policies, cli.Projects, admin.Budget, admin.Agent, cli.Notes, cli.Procedures, cli.Schedules, admin.MCP,
-	admin.Model, admin.Device, admin.Key, cli.Channels, cli.Pairings, cli.Targets}
+var groups = []cli.Group{cli.Policies, cli.Projects, admin.Budget, admin.Agent, cli.Notes, cli.Procedures,
+	cli.Schedules, admin.MCP, admin.Model, admin.Device, admin.Key, cli.Channels, cli.Pairings, cli.Targets}
 
 // usageText is the usage with a line for each command on configuration records.
 func usageText() string {

@@ -221,8 +221,9 @@ func (c Create) Event() (events.ChatCreated, error) {
 	if c.Project == c.Engine {
 		c.Project = "" // see events.ChatCreated.ProjectID
 	}
-	return events.ChatCreated{Project: c.Project, Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description,
-		Archived: c.Archived, Tags: c.Tags, Parent: c.Parent, Ceiling: c.Ceiling}, err
+	return events.ChatCreated{Project: c.Project, Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent,
+		Description: c.Description,
+		Archived:    c.Archived, Tags: c.Tags, Parent: c.Parent, Ceiling: c.Ceiling}, err
 }
 
 func (c *Create) check() (err error) {

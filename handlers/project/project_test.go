@@ -57,7 +57,8 @@ func newSystem(t *testing.T) *system {
 			Password: "correct horse battery"})
 		check(t, err)
 	}
-	_, err = Ensure(t.Context(), s.Records, Project{ID: events.DefaultEngine, Name: "first", Directory: "/w", Everyone: Member})
+	_, err = Ensure(t.Context(), s.Records, Project{ID: events.DefaultEngine, Name: "first", Directory: "/w",
+		Everyone: Member})
 	check(t, err)
 	_, err = Ensure(t.Context(), s.Records, Project{ID: "app", Name: "app", Directory: "/app"})
 	check(t, err)
@@ -96,7 +97,8 @@ func (s *system) addMember(by, name, role string) error {
 
 func (s *system) remove(by, collection, id string) error {
 	command, role := s.by(by)
-	_, err := s.Records.Delete(s.Context(), record.Delete{Command: command, Role: role, Collection: collection, Record: id})
+	_, err := s.Records.Delete(s.Context(), record.Delete{Command: command, Role: role, Collection: collection,
+		Record: id})
 	return err
 }
 

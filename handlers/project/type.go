@@ -128,8 +128,8 @@ func orRefused(err error, field, format string, args ...any) error {
 // accountOf returns the account with an email that was not deleted, "" for none.
 func accountOf(ctx context.Context, l *log.Log, email string) (id string, err error) {
 	emails := map[string]string{}
-	for _, filter := range []string{events.UserSubject("*", "account.*"), events.UserSubject("*", events.Deleted{}.Kind())} {
-		_, err := l.Fold(ctx, filter, 0, func(e events.Event) error {
+	for _, kind := range []string{"account.*", events.Deleted{}.Kind()} {
+		_, err := l.Fold(ctx, events.UserSubject("*", kind), 0, func(e events.Event) error {
 			switch d, _ := events.Decode(e); d := d.(type) { // nil for one that cannot be decoded
 			case events.AccountCreated:
 				emails[e.Subject.ID] = d.Email

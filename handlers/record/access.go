@@ -40,8 +40,7 @@ var (
 // SeesChat is the condition that the caller may read a chat: it has access to the project, and owns the chat or reads a
 // shared one. path leads from the record to the chat, such as "chat."; it is empty for a chat itself.
 func SeesChat(path string) string {
-	return `(@request.auth.projects ?= ` + path + `project && ` +
-		`(` + path + `user = @request.auth.id || ` + path + `shared = true))`
+	return `(@request.auth.readers ?= ` + path + `reader && @request.auth.projects ?= ` + path + `project)`
 }
 
 // OwnsChat is the condition that the caller owns a chat, and may still work in its project.

@@ -33,7 +33,8 @@ type Machine struct {
 // All returns all types of configuration records.
 func All(m Machine) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
-		model.Types, []record.Type{m.Places.Type(), project.MemberType, agent.NoteType, budget.Type, sshkey.Type, schedule.Type, m.Programs.Type(), healthChecks})
+		model.Types, []record.Type{m.Places.Type(), project.MemberType, agent.NoteType, budget.Type, sshkey.Type,
+			schedule.Type, m.Programs.Type(), healthChecks})
 }
 
 // Open returns the configuration records of a log.

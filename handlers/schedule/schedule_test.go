@@ -67,8 +67,10 @@ func (s *system) another() *Schedules {
 
 // on returns a scheduler on a log.
 func (s *system) on(l *log.Log, accounts *account.Accounts) *Schedules {
-	projects := &project.Projects{Records: record.Open(l, project.Places{}.Type(), project.MemberType), Accounts: accounts}
-	return &Schedules{Log: l, Chats: &chat.Chats{Log: l, Projects: projects}, Accounts: accounts, Now: func() time.Time { return s.now }}
+	records := record.Open(l, project.Places{}.Type(), project.MemberType)
+	projects := &project.Projects{Records: records, Accounts: accounts}
+	return &Schedules{Log: l, Chats: &chat.Chats{Log: l, Projects: projects}, Accounts: accounts,
+		Now: func() time.Time { return s.now }}
 }
 
 // save stores a schedule with further fields, and decides nothing before now.

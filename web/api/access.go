@@ -147,8 +147,8 @@ func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, caller Ca
 }
 
 // WhileAllowed returns the context of a long answer about a chat. The context ends with the login, and when may
-// returns a Problem. may succeeded at the sequence since; it is called again when the chat may have a new owner, and when
-// projects or their members change.
+// returns a Problem. may succeeded at the sequence since; it is called again when the chat may have a new owner, and
+// when projects or their members change.
 func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since uint64,
 	may func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())

@@ -113,13 +113,18 @@ func (s *scope) auth(segments []string) (operand, error) {
 		"id": a.ID, "email": a.Email, "name": a.Name, "role": a.Role, "collectionName": a.Collection, "collectionId": c.ID,
 	}
 	value, ok := known[segments[1]]
-	works := segments[1] == "workProjects" // those in which the account may have chats
-	isList := s.trusted && (works || segments[1] == "projects")
-	switch {
-	case isList && s.Req.Auth == nil:
+	switch list := segments[1]; {
+	case !s.trusted || s.Req.Auth == nil && list != "projects" && list != "workProjects" && list != "readers":
+	case s.Req.Auth == nil:
 		return operand{guest: true, list: true}, nil
-	case isList:
-		return operand{sql: projections.ProjectsOf(s.Bind(a.ID), works), list: true}, nil
+	case list == "projects": // to which the account has access
+		return operand{sql: projections.ProjectsOf(s.Bind(a.ID), false), list: true}, nil
+	case list == "workProjects": // in which the account may have chats
+		return operand{sql: projections.ProjectsOf(s.Bind(a.ID), true), list: true}, nil
+	case list == "readers": // the values of the field reader of a chat that the account may read
+		return operand{sql: s.Bind(a.ID) + ", '" + projections.EveryReader + "'", list: true}, nil
+	}
+	switch {
 	case !ok:
 		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
 	case s.Req.Auth == nil:

@@ -123,10 +123,12 @@ var (
 	chatMember = record.Rule(record.SeesChat("chat.") + ` || ` + record.IsStaff)
 	chatOwner  = record.Rule(record.OwnsChat("chat.") + ` || ` + record.IsAdmin)
 	// agents never approve
-	chatOwnerNotAgent = record.Rule(`(` + record.OwnsChat("chat.") + ` && @request.auth.role != "agent") || ` + record.IsAdmin)
-	runOfOwnSchedule  = record.Rule(`(schedule.user = @request.auth.id && ` + record.ProjectOfChat + `) || ` + record.IsAdmin)
-	ranInSeenChat     = record.Rule(`(@request.auth.projects ?= executions_via_command.chat.project && ` +
-		`(executions_via_command.chat.user ?= @request.auth.id || executions_via_command.chat.shared ?= true)) || ` +
+	chatOwnerNotAgent = record.Rule(`(` + record.OwnsChat("chat.") + ` && @request.auth.role != "agent") || ` +
+		record.IsAdmin)
+	runOfOwnSchedule = record.Rule(`(schedule.user = @request.auth.id && ` + record.ProjectOfChat + `) || ` +
+		record.IsAdmin)
+	ranInSeenChat = record.Rule(`(@request.auth.projects ?= executions_via_command.chat.project && ` +
+		`@request.auth.readers ?= executions_via_command.chat.reader) || ` +
 		record.IsStaff)
 	ownPosition = record.Rule(`user = @request.auth.id && (` + record.SeesChat("chat.") + ` || ` + record.IsStaff + `)`)
 )
@@ -171,6 +173,7 @@ var readModels = []collection{
 					"How the last turn ended. It is empty while a turn goes on."),
 				text("description"), flag("archived"), text("tags"),
 				about(relation("project", "projects"), "It is fixed after creation. Without one, the API chooses it, or asks for it."),
+				admins(text("reader")),
 				about(flag("shared"), "All who have access to the project may read the chat."),
 				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")),
 				admins(text("engine")), admins(text("directory")), admins(text("worktree")), admins(text("branch")),

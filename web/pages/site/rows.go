@@ -21,8 +21,8 @@ import (
 // MaxPending is the number of requests, and of questions, that the page of what waits shows at most.
 const MaxPending = 200
 
-// Pending returns what waits for a person in the chats in which an account decides, and the MCP servers that it may approve.
-// The bar of the page shows how much it is.
+// Pending returns what waits for a person in the chats in which an account decides, and the MCP servers that it may
+// approve. The bar of the page shows how much it is.
 func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) ([]timeline.Entry, error) {
 	requests, err := s.Visible(ctx, db, caller, "permissions", query.Query{PerPage: MaxPending,
 		Sort: "created", Filter: `status = "` + events.Draft + `" && ` + record.DecidesInChat})
