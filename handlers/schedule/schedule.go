@@ -411,8 +411,12 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 			return "The account of the schedule is disabled or deleted.", nil
 		}
 	}
+	projects := h.Chats.Projects
 	if k.Mode == New {
-		may, err := h.Chats.Projects.MayWork(ctx, k.User)
+		if projects == nil {
+			return "", nil
+		}
+		may, err := projects.MayWork(ctx, k.User)
 		if err == nil && len(may) == 0 {
 			return "The account of the schedule may not work in any project.", nil
 		}
@@ -426,8 +430,10 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 		return "The chat of the schedule was deleted.", nil
 	case err != nil:
 		return "", err
+	case projects == nil:
+		return "", nil
 	}
-	if may, err := h.Chats.Projects.MayAct(ctx, k.User, s); may || err != nil {
+	if may, err := projects.MayAct(ctx, k.User, s); may || err != nil {
 		return "", err
 	}
 	if s.Owner == k.User {
