@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/events"
@@ -70,6 +71,7 @@ func (o *target) seqs() []uint64 {
 
 type system struct {
 	t        *testing.T
+	nc       *nats.Conn
 	log      *log.Log
 	model    *projections.Model
 	channels *channel.Channels
@@ -86,7 +88,7 @@ func check(t testing.TB, err error) {
 
 func newSystem(t *testing.T) *system {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	s := &system{t: t, log: eventstest.Open(t, nc), private: true}
+	s := &system{t: t, nc: nc, log: eventstest.Open(t, nc), private: true}
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.log)
