@@ -126,7 +126,7 @@ func isUnavailable(err error) bool {
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
 func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (p sending, err error) {
 	p.message, p.ids.Message = m, m.ID
-	if p.parts, err = submittedParts(m); err != nil {
+	if p.parts, err = o.Model.SubmittedParts(ctx, m.ID); err != nil {
 		return p, err
 	}
 	if p.session, err = o.session(ctx, m); err != nil {
@@ -169,13 +169,6 @@ func earlierSending(m projections.PendingMessage) (events.MessageSending, error)
 		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
 	}
 	return s, nil
-}
-
-func submittedParts(m projections.PendingMessage) (parts []events.Part, err error) {
-	if err := json.Unmarshal([]byte(m.Submitted), &parts); err != nil {
-		return nil, fmt.Errorf("read the parts of message %s: %w", m.ID, err)
-	}
-	return parts, nil
 }
 
 // session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new
@@ -227,7 +220,7 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 // sendAgain sends a message under the ids that it has.
 func (o *Outbox) sendAgain(ctx context.Context, m projections.PendingMessage, ids events.MessageSending) (err error) {
 	p := sending{message: m, ids: ids}
-	if p.parts, err = submittedParts(m); err != nil {
+	if p.parts, err = o.Model.SubmittedParts(ctx, m.ID); err != nil {
 		return err
 	}
 	if p.agent, err = agent.One(ctx, o.Records, ids.Agent); err != nil {
