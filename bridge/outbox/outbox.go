@@ -89,6 +89,7 @@ type Loop[T any] struct {
 	Ready func(ctx context.Context) (<-chan struct{}, error)
 
 	listing  time.Duration        // how long Open took
+	listed   time.Time            // when it returned
 	progress map[string]Progress  // of the open effects
 	running  map[string]Effect[T] // whose try has not ended
 	ended    chan func()          // notes the result of a try
@@ -144,7 +145,8 @@ func (l *Loop[T]) start(ctx context.Context, woken uint64) (next time.Duration, 
 	}
 	began := time.Now()
 	open, next, err := l.Open(ctx)
-	l.listing = min(time.Since(began), maxListing)
+	l.listed = time.Now()
+	l.listing = min(l.listed.Sub(began), maxListing)
 	if err != nil || l.Model.Seq() < last { // a rebuild began meanwhile; its end wakes the loop
 		return next, err
 	}
@@ -255,10 +257,11 @@ func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 	}
 }
 
-// gather blocks for as long as the last listing took, and notes the results of the tries that end meanwhile. So a Loop
-// with many open effects lists them at most half of the time, and each listing finds more effects to try.
+// gather blocks until as much time has passed since the last listing as that took, and notes the results of the tries
+// that end meanwhile. So a Loop with many open effects lists them at most half of the time, and each listing finds more
+// effects to try. A Loop that was idle does not block.
 func (l *Loop[T]) gather(ctx context.Context) {
-	enough := time.After(l.listing)
+	enough := time.After(time.Until(l.listed.Add(l.listing)))
 	for {
 		select {
 		case end := <-l.ended:
