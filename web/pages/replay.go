@@ -3,7 +3,6 @@ package pages
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -106,7 +105,7 @@ func (p replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 	defer give()
 	known, err := p.cache.Events(ctx, chat)
 	if err != nil {
-		return nil, problemOf(err)
+		return nil, err
 	}
 	steps := steps(known)
 	number, err := steps.find(r)
@@ -130,14 +129,7 @@ func (p replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 		all = append(all, m)
 		return err
 	})
-	return all, problemOf(err)
-}
-
-func problemOf(err error) error {
-	if errors.Is(err, projections.ErrNoChat) {
-		return api.NotFound()
-	}
-	return err
+	return all, err
 }
 
 // momentOf reads a moment with its last messages below a position, or the last of all if before is 0. After other
