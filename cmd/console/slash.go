@@ -240,12 +240,6 @@ func (c *conversation) showModels(list model.Models) {
 	}
 }
 
-// The answers to the question what becomes of files that were changed later.
-const (
-	keepChanged      = "keep"
-	overwriteChanged = "overwrite"
-)
-
 // slashUndo reverts the newest turn that is not reverted yet.
 func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	if c.working {
@@ -309,7 +303,7 @@ func (c *conversation) slashOmit(ctx context.Context, _ string) error {
 // last revert. Without an answer, it names the files that were changed later, and does nothing if there are any.
 func (c *conversation) revert(ctx context.Context, command, message, answer string) (files []string, done bool,
 	err error) {
-	if answer != "" && answer != keepChanged && answer != overwriteChanged {
+	if answer != "" && answer != chat.KeepChanged && answer != chat.OverwriteChanged {
 		return nil, false, fmt.Errorf("want %s, %s keep or %s overwrite", command, command, command)
 	}
 	files, later, err := c.Revert(ctx, c.Chat, message, answer)
