@@ -147,7 +147,7 @@ func (m *Model) ChatsOf(ctx context.Context, user, agent string) (map[string]boo
 func (m *Model) ArchivedSince(ctx context.Context, since time.Time) (map[string]string, error) {
 	chats, err := store.List[Chat](ctx, m.Model, "chats",
 		"SELECT * FROM chats WHERE archived AND NOT removed AND max(updated, last_active) < {:since}",
-		dbx.Params{"since": since.UTC().Format(events.TimeFormat)})
+		dbx.Params{"since": events.FormatTime(since)})
 	changed := map[string]string{}
 	for _, c := range chats {
 		changed[c.ID] = max(c.Updated, c.LastActive)

@@ -217,9 +217,7 @@ func recordDecision(t *tables, e events.Event, b events.PermissionDecided) error
 			p.decide(b.Decision, e)
 			p.Reason, p.Cwd, p.Edited, p.Device = b.Reason, b.Cwd, b.Edited, b.Client.Device
 			p.decideBy(b.RuleRef)
-			if !b.Expires.IsZero() {
-				p.Expires = b.Expires.UTC().Format(events.TimeFormat)
-			}
+			p.Expires = events.FormatTime(b.Expires)
 		}
 	})
 }
@@ -259,6 +257,6 @@ func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error 
 func (p *Permission) decide(status string, e events.Event) {
 	p.Status, p.DecidedBy, p.DecidedSeq = status, e.Actor, int64(e.Seq)
 	if user, ok := strings.CutPrefix(e.Actor, events.UserActor("")); ok && status == events.Authorized {
-		p.ApprovedBy, p.ApprovedAt = user, e.Time.UTC().Format(events.TimeFormat)
+		p.ApprovedBy, p.ApprovedAt = user, events.FormatTime(e.Time)
 	}
 }

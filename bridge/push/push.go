@@ -101,7 +101,7 @@ func (p *Push) Run(ctx context.Context) error {
 	defer p.busy.Wait()
 	defer cancel()
 	p.withdrawn, p.withdrawing = map[string]time.Time{}, map[string]int{}
-	p.oldest = time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
+	p.oldest = events.FormatTime(time.Now().Add(-maxAge))
 	loop := outbox.Loop[projections.Notification]{Name: "notifications", Log: p.Log, Model: p.Model, Logger: p.Logger,
 		Pauses: p.RetryAfter, Open: p.open, Plan: outbox.InOrder[projections.Notification], Try: p.try, Most: maxQueue,
 		Drop: p.drop}

@@ -70,7 +70,7 @@ func (h *Channels) CreateCode(ctx context.Context, c NewCode) (code Code, err er
 	}
 	if _, person, err := h.person(ctx, c.User); err != nil || !person {
 		if err == nil {
-			err = handlers.RefuseField(handlers.Invalid, "user", "Only an enabled account of a person can be paired.")
+			err = record.Invalid("user", "Only an enabled account of a person can be paired.")
 		}
 		return code, err
 	}

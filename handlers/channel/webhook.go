@@ -130,7 +130,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	case err != nil:
 		return r, err
 	case len(p.Key) > maxKey:
-		return r, invalid("key", "The idempotency key must be at most %d bytes.", maxKey)
+		return r, record.Invalid("key", "The idempotency key must be at most %d bytes.", maxKey)
 	case len(p.Body) > maxPosted:
 		return r, handlers.Refuse(handlers.Invalid, "The body must be at most %d KiB.", maxPosted>>10)
 	case !utf8.Valid(p.Body) || len(strings.TrimSpace(string(p.Body))) == 0:

@@ -46,7 +46,7 @@ type Field struct {
 	Required bool
 	ReadOnly bool    // only PocketCoder sets it
 	Shown    bool    // clients may set it, but a form only shows it
-	Computed bool    // PocketCoder sets it if it is required and missing
+	Computed bool    // PocketCoder sets it: a client may leave it out, even if it is required
 	Nullable bool    // shown as null while it is empty
 	Derived  bool    // the read models compute it: it is not stored
 	Lines    bool    // a text of several lines

@@ -35,6 +35,7 @@ func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
 }
 
 var healthChecks = record.Type{Name: HealthChecks, Command: "health",
+	About:  "parts of the system, and the state of each",
 	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},

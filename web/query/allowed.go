@@ -56,7 +56,7 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 func columnForm(f Field, v any, s *statement) any {
 	switch {
 	case v == nil && f.Kind == record.Autodate:
-		return s.Now.Format(events.TimeFormat)
+		return events.FormatTime(s.Now)
 	case f.Kind == record.JSON:
 		text, err := json.Marshal(v)
 		if err != nil {

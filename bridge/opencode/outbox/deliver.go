@@ -13,6 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/notes"
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -49,8 +50,8 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 // deliver tries to send a message, and records the result unless another try may help. next are the messages of its
 // chat that a budget holds back too. deliver appends the ids of a message before it sends the message, so OpenCode
 // recognizes a message that is sent again after a crash. It sends nothing if OpenCode has reported the message already,
-// or if the chat was deleted. It returns errHeld if a budget holds back a new message, errChanged if a person has
-// changed the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
+// or if the chat was deleted. It returns an outbox.Again if a budget holds back a new message, errChanged if a
+// person has changed the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
 func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, next []projections.PendingMessage,
 	seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
@@ -114,8 +115,8 @@ type sending struct {
 }
 
 // errChanged means that a message was not sent, because the queue of its chat is not as it was when the message was
-// chosen.
-var errChanged = errors.New("the queue of the chat has changed")
+// chosen. The queue is listed again.
+var errChanged error = outbox.Again{Err: errors.New("the queue of the chat has changed")}
 
 // isUnavailable reports whether the log does not store commands at present, for example because the disk is full.
 func isUnavailable(err error) bool {
