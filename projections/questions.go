@@ -110,8 +110,8 @@ func (t questionTable) change(engineQuestion string, fn func(int, *Question)) {
 	}
 }
 
-// AskPerson is the name of the tool ask_person in OpenCode.
-const AskPerson = "pocketcoder_ask_person"
+// askPerson is the name of the tool ask_person in OpenCode.
+const askPerson = "pocketcoder_ask_person"
 
 // OwnQuestionID returns the id of the question of a call of the tool ask_person.
 func OwnQuestionID(session, engineMessage, call string) string {
@@ -122,7 +122,7 @@ func OwnQuestionID(session, engineMessage, call string) string {
 // expires, because its call was aborted.
 func (t questionTable) endCall(b opencode.PartUpdated) {
 	var state struct{ Status string }
-	if b.Part.Tool != AskPerson || json.Unmarshal(b.Part.State, &state) != nil ||
+	if b.Part.Tool != askPerson || json.Unmarshal(b.Part.State, &state) != nil ||
 		state.Status != "completed" && state.Status != "error" {
 		return
 	}

@@ -84,7 +84,7 @@ func (g Gate) trial(rules []policy.Rule, scope string) *DryRun {
 			}
 			active, err := g.RulesOf(ctx, chat, agent)
 			return func(more []policy.Rule, in policy.Input) policy.Verdict {
-				v, _ := active.with(more, scope).Judge(in)
+				v, _ := active.with(more, scope).judge(in)
 				return v
 			}, err
 		},
@@ -213,7 +213,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	if err != nil {
 		return proposed, err
 	}
-	v, _ := inForce.with(proposed.rules, c.Scope).Judge(in)
+	v, _ := inForce.with(proposed.rules, c.Scope).judge(in)
 	switch {
 	case v.Action == policy.Allow && len(proposed.rules) > 0:
 		return proposed, nil

@@ -100,7 +100,7 @@ type WhyEvent struct {
 
 // Explain computes the explanation of a permission request.
 func Explain(ctx context.Context, g Gate, chat, id string) (Why, error) {
-	r, err := g.Review(ctx, chat, id)
+	r, err := g.review(ctx, chat, id)
 	if err != nil {
 		return Why{}, err
 	}

@@ -143,7 +143,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionRequ
 	if err != nil {
 		return err
 	}
-	verdict, _ := rules.Judge(in)
+	verdict, _ := rules.judge(in)
 	evaluation := NewEvaluation(a, direct, in.Cwd, verdict)
 	if err := ctx.Err(); err != nil { // it ended the evaluation
 		return err
@@ -197,7 +197,7 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionRequest, cwd s
 func (g Gate) mayShow(rules RuleSets, session, directory string) func(path string) bool {
 	return func(path string) bool {
 		a := events.PermissionRequest{SessionID: session, Permission: events.KindRead, Patterns: []string{path}}
-		v, _ := rules.Judge(g.askOn(originalAsk{PermissionRequest: a}, directory))
+		v, _ := rules.judge(g.askOn(originalAsk{PermissionRequest: a}, directory))
 		return v.Action == policy.Allow
 	}
 }
@@ -284,7 +284,7 @@ func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.C
 	in.Done = ctx.Done()
 	call, _ := g.Call(ctx, session, tool, 0)
 	rules, err := g.RuleSets(ctx, caller{call.Agent, call.Chosen}.scope(chat))
-	v, _ := rules.Judge(in)
+	v, _ := rules.judge(in)
 	return v, err
 }
 

@@ -28,7 +28,7 @@ func (g Gate) PastVerdict(ctx context.Context, chat, agent string, ceiling *even
 		if r.Cwd != "" {
 			in.Cwd = r.Cwd
 		}
-		v, _ := sets.Judge(in)
+		v, _ := sets.judge(in)
 		return v
 	}, err
 }

@@ -69,7 +69,7 @@ func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bo
 	if err != nil {
 		return true, err
 	}
-	v, _ := rules.Judge(in)
+	v, _ := rules.judge(in)
 	if v.Action != policy.Allow {
 		return true, ctx.Err()
 	}

@@ -145,7 +145,7 @@ func (r *Renderer) toolCompleted(part Part, before string) {
 	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == events.KindQuestion, part.Tool == events.KindTask:
 	case part.Tool == events.KindTodowrite && r.todo(part):
 	case part.Tool == events.KindBash:
-		r.Note(part.SessionID, Bold, "$ %s", Argument(part.State.Input, "command"))
+		r.Note(part.SessionID, Bold, "$ %s", argument(part.State.Input, "command"))
 		r.toolOutput(part.SessionID, part.State.Output)
 	default:
 		if before != "running" {
@@ -202,7 +202,7 @@ var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "d
 
 func toolSummary(part Part) string {
 	for _, name := range toolArguments {
-		if text := Argument(part.State.Input, name); text != "" {
+		if text := argument(part.State.Input, name); text != "" {
 			return display.OneLine(text, 120)
 		}
 	}

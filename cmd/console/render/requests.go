@@ -203,7 +203,7 @@ func recordOf(request string) string {
 
 // cwd is where the tool call would work.
 func (r *Renderer) cwd(content events.PermissionRequest) string {
-	if dir := Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
+	if dir := argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
 	return r.directory[content.SessionID]
