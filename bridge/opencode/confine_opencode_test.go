@@ -50,8 +50,7 @@ func TestMain(m *testing.M) {
 		serveMCP(os.Args[2], os.Args[3])
 		return
 	}
-	expect.RunAtOnce(6) // most tests wait
-	os.Exit(m.Run())
+	os.Exit(expect.Run(m))
 }
 
 // confine sets the strongest isolation level that works here, and an egress proxy that reaches only the model.

@@ -1,7 +1,6 @@
 package push_test
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
@@ -29,11 +28,7 @@ import (
 	"pocketcoder/projections/projectionstest"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // system sends notifications with a real log, real read models and real HTTP. Tests append the events of OpenCode.
 type system struct {
@@ -77,10 +72,9 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 		&permission.Permissions{Log: s.log}
 	s.vapid, err = push.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
-	stopModel := s.background(s.model.Run)
-	t.Cleanup(func() { stopModel(); s.model.Close() })
+	t.Cleanup(func() { s.model.Close() })
+	expect.Background(t, s.model.Run)
 	s.start(change...)
-	t.Cleanup(func() { s.stop() })
 	return s
 }
 
@@ -96,14 +90,7 @@ func (s *system) start(change ...func(*push.Push)) {
 	for _, f := range change {
 		f(s.Push)
 	}
-	s.stop = s.background(s.Push.Run)
-}
-
-func (s *system) background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); run(ctx) }()
-	return func() { cancel(); <-done }
+	s.stop = expect.Background(s.t, s.Push.Run)
 }
 
 func check(t testing.TB, err error) {

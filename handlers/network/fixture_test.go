@@ -17,11 +17,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // networkFixture is a Sandbox for the commands of chat c1, with a running gate.
 type networkFixture struct {

@@ -16,11 +16,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(4)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	t.Parallel()

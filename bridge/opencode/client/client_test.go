@@ -13,11 +13,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // answering returns a client of a server that answers every request alike.
 func answering(t *testing.T, status int, body string) *Client {
