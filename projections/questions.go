@@ -62,10 +62,10 @@ type questionTable struct {
 func updateQuestions(all *tables, e events.Event, body any) error {
 	t := questionTable{all.questions, all}
 	switch b := body.(type) {
-	case events.QuestionAsk:
+	case events.QuestionRequest:
 		t.add(e, b, false)
 	case events.QuestionRequested:
-		t.add(e, b.Ask(), true)
+		t.add(e, b.Request(), true)
 	case opencode.PartUpdated:
 		t.endCall(b)
 	case opencode.QuestionReplied:
@@ -131,7 +131,7 @@ func (t questionTable) endCall(b opencode.PartUpdated) {
 	})
 }
 
-func (t questionTable) add(e events.Event, b events.QuestionAsk, own bool) {
+func (t questionTable) add(e events.Event, b events.QuestionRequest, own bool) {
 	for i, asked := range b.Questions {
 		q, found := t.Get(questionID(b.ID, i))
 		if found { // seen again after a reconnect

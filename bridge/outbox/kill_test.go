@@ -168,8 +168,8 @@ var kinds = map[string]kind{
 		start: func(t *testing.T, s *bridgetest.System, _ *outside) func() {
 			secrets, err := secret.Open(t.Context(), s.NC, 1)
 			s.Must(err)
-			return expect.Background(t, (&push.Push{Log: s.Log, Secrets: secrets, Model: s.Model, Records: s.Records, Logger: quiet,
-				Sender: push.Sender{AllowPrivate: true}, Present: func(_, _ string) bool { return false },
+			return expect.Background(t, (&push.Push{Log: s.Log, Secrets: secrets, Model: s.Model, Records: s.Records,
+				Logger: quiet, Sender: push.Sender{AllowPrivate: true}, Present: func(_, _ string) bool { return false },
 				RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter}).Run)
 		},
 	},
@@ -202,8 +202,8 @@ var kinds = map[string]kind{
 			appendEvent(t, s, e, err)
 		},
 		start: func(t *testing.T, s *bridgetest.System, _ *outside) func() {
-			return expect.Background(t, (&bridge.WebhookSender{Channels: channelsOf(t, s), Log: s.Log, Model: s.Model, Logger: quiet,
-				RetryAfter: outbox.RetryAfter, AllowPrivate: true}).Run)
+			return expect.Background(t, (&bridge.WebhookSender{Channels: channelsOf(t, s), Log: s.Log, Model: s.Model,
+				Logger: quiet, RetryAfter: outbox.RetryAfter, AllowPrivate: true}).Run)
 		},
 	},
 }

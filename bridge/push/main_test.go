@@ -190,20 +190,20 @@ func (s *system) store(e events.Event) uint64 {
 }
 
 // appendRequest appends a permission request for a command, which the policy refers to a person.
-func (s *system) appendRequest(chat, ask, command string) {
+func (s *system) appendRequest(chat, id, command string) {
 	s.t.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
-	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+
+	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+
 		`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+
-		ask+`"}}`)
-	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
+		id+`"}}`)
+	s.append(chat, events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: "/workspace"})
 }
 
 // decide decides a request on another device.
-func (s *system) decide(chat, ask string, d events.Decision) {
+func (s *system) decide(chat, id string, d events.Decision) {
 	s.t.Helper()
 	seq, err := s.permissions.Decide(s.t.Context(),
-		permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask,
+		permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: id,
 			Decision: d})
 	check(s.t, err)
 	check(s.t, s.model.Wait(s.t.Context(), seq))

@@ -29,7 +29,7 @@ func openNetworkFixture(t testing.TB, mode permission.NetworkMode, rules ...stri
 	t.Helper()
 	g := permissiontest.OpenGate(t)
 	o := &networkFixture{RunningGate: g}
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "npm install"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "npm install"))
 	g.Decide("per_1", events.Authorized)
 	o.start(mode, rules...)
 	return o

@@ -43,7 +43,7 @@ func (w *explanation) applyExec(e events.Event, d events.Data) bool {
 			ID: d.Exec, Command: d.Command, Original: d.Original, Cwd: d.Cwd, Status: events.ExecutionRunning, Started: e.Time,
 		})
 	case events.ExecRefused:
-		if w.request.ViaAPI || d.Call != w.Ask.Call || d.Session != w.Ask.Session {
+		if w.request.ViaAPI || d.Call != w.Request.Call || d.Session != w.Request.Session {
 			return false
 		}
 		w.Executions = append(w.Executions, WhyExecution{

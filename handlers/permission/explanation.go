@@ -19,7 +19,7 @@ import (
 type Why struct {
 	Chat       string `json:"chat"`
 	Permission string `json:"permission"`
-	Ask        WhyAsk `json:"ask"`
+	Request    WhyAsk `json:"ask"`
 	// by the rules of the time of the decision or referral, and by the current files
 	Verdict    WhyVerdict     `json:"verdict"`
 	Rules      []WhyRule      `json:"rules"` // every rule that the policy checked, in order
@@ -106,13 +106,13 @@ func Explain(ctx context.Context, g Gate, chat, id string) (Why, error) {
 	}
 	w := &explanation{request: r.Request, execs: map[string]int{}, Why: Why{
 		Chat: chat, Permission: id, Decision: decision(r.Outcome), Executions: []WhyExecution{},
-		Ask: WhyAsk{
-			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: r.Input.Command, Agent: r.Agent,
-			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
+		Request: WhyAsk{
+			Type: r.Type, Patterns: r.Content.Patterns, Metadata: r.Content.Metadata, Command: r.Input.Command, Agent: r.Agent,
+			Session: r.Content.SessionID, Call: r.Content.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
 	if r.Type == events.KindBash && !r.ViaAPI {
-		w.Ask.Cwd = r.Input.Cwd
+		w.Request.Cwd = r.Input.Cwd
 	}
 	if r.Escalation.Seq != 0 {
 		w.Referred = &WhyReferred{r.Escalation.Reason, r.Escalation.At, r.Escalation.RuleRef}

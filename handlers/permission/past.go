@@ -24,7 +24,7 @@ func (g Gate) PastVerdict(ctx context.Context, chat, agent string, ceiling *even
 		sets = append(sets, above...)
 	}
 	return func(r events.PastRequest) policy.Verdict {
-		in := g.askOnStored(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
+		in := g.inputOfStored(r.Request, g.directory(r.Chat, r.Request.SessionID, true))
 		if r.Cwd != "" {
 			in.Cwd = r.Cwd
 		}

@@ -26,7 +26,7 @@ func (g Gate) review(ctx context.Context, chat, permission string) (r review, er
 	if r.Request, err = g.Permissions.known(ctx, chat, permission); err != nil {
 		return r, err
 	}
-	in, by := g.input(ctx, chat, *r.Ask, r.ViaAPI, 0)
+	in, by := g.input(ctx, chat, *r.Content, r.ViaAPI, 0)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
 	r.Input, r.Agent = in, by.Agent
 	scope := by.scope(chat)

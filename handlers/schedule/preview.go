@@ -135,7 +135,7 @@ func (h *History) count(groups map[Group]int, r events.PastRequest, v policy.Ver
 		h.Allowed++
 		return
 	}
-	g := Group{Type: r.Ask.Permission, Text: r.Ask.Text(), Action: "ask"}
+	g := Group{Type: r.Request.Permission, Text: r.Request.Text(), Action: "ask"}
 	if v.Action == policy.Deny {
 		g.Action = "deny"
 		h.Denied++

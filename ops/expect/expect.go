@@ -1,7 +1,7 @@
 // Package expect has assertions for tests that print the compared values, and helpers that many tests need: files,
-// programs and a buffer. It also decides what tests try at random: each run tries the same, so that it does not depend
-// on luck whether a change passes; -random.seed=0 tries something new, which "task fuzz" does. For everything else,
-// tests use matryer/is.
+// programs and a buffer. It also has the seed of random tests. The seed is fixed, so that a run of the same code has
+// the same result. With -random.seed=0, which "task fuzz" sets, each run has a new seed. For everything else, tests
+// use matryer/is.
 package expect
 
 import (
@@ -139,8 +139,8 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// Background runs a function until stop is called or the test ends. What the test registered for its end before, such
-// as to close what the function uses, runs after the function has returned.
+// Background runs a function until stop is called or the test ends. Cleanups that the test has registered before run
+// after the function has returned.
 func Background(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -18,7 +18,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		}
 		return
 	case events.QuestionAsked:
-		var content events.QuestionAsk
+		var content events.QuestionRequest
 		if json.Unmarshal(d.Properties, &content) == nil {
 			r.addQuestions(content)
 		}
@@ -73,7 +73,7 @@ func (r *Renderer) retry(p Payload) {
 }
 
 // addQuestions shows questions. A live renderer leaves that to the conversation, which shows each question in turn.
-func (r *Renderer) addQuestions(content events.QuestionAsk) {
+func (r *Renderer) addQuestions(content events.QuestionRequest) {
 	if r.Live {
 		return
 	}

@@ -107,7 +107,7 @@ func (r *Renderer) Event(e events.Event) {
 	case events.SessionReplaced:
 		r.Note("", Yellow, "%s", d.Reason)
 	case events.PermissionRequested:
-		r.AddRequest(d.Ask(), e.Seq).Message = d.Message
+		r.AddRequest(d.Request(), e.Seq).Message = d.Message
 	case events.PermissionReferred:
 		r.referred(d)
 	case events.PermissionDecided:
@@ -124,7 +124,7 @@ func (r *Renderer) Event(e events.Event) {
 		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
 			recordOf(d.Permission))
 	case events.QuestionRequested:
-		r.addQuestions(d.Ask())
+		r.addQuestions(d.Request())
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
 	case events.QuestionInterrupted:

@@ -328,7 +328,7 @@ type Question struct {
 }
 
 // Questions returns the questions that the model asked together.
-func Questions(content events.QuestionAsk) []Question {
+func Questions(content events.QuestionRequest) []Question {
 	var all []Question
 	for i, q := range content.Questions {
 		open := Question{ID: content.ID, Index: i, Session: content.SessionID, Header: q.Header, Text: q.Question,
