@@ -56,7 +56,7 @@ func (m *Model) PastRequests(ctx context.Context, chat string, each func(events.
 		}
 		for _, p := range page {
 			at, _ := time.Parse(events.TimeFormat, p.Created)
-			if !each(events.PastRequest{Chat: p.Chat, Ask: p.Ask(), At: at, Cwd: p.Cwd, Outcome: p.outcome()}) {
+			if !each(events.PastRequest{Chat: p.Chat, Request: p.Content(), At: at, Cwd: p.Cwd, Outcome: p.outcome()}) {
 				return nil
 			}
 		}

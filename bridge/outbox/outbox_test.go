@@ -15,11 +15,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 func TestNoEffectWaitsAfterAReconnectionThatReadyAwaited(t *testing.T) {
 	t.Parallel()
@@ -42,7 +38,7 @@ func TestNoEffectWaitsAfterAReconnectionThatReadyAwaited(t *testing.T) {
 			}
 			return nil, nil
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	<-tried
 	<-tried
 }
@@ -62,7 +58,7 @@ func TestAnEventEndsTheWaitOfAnEffectThatIsDeferred(t *testing.T) {
 			tried <- struct{}{}
 			return outbox.Again{After: time.Hour, OrWoken: true}
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	<-tried
 	s.Chat("after")
 	<-tried
@@ -93,7 +89,7 @@ func TestAFailedDropStopsNoOtherTarget(t *testing.T) {
 			dropped <- e.Key
 			return nil
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	got := []string{<-tried, <-tried}
 	slices.Sort(got)
 	is.New(t).Equal(append(got, <-dropped), []string{"a1", "b1", "b2"})
@@ -117,7 +113,7 @@ func TestDropsDoNotWaitForEachOther(t *testing.T) {
 			dropped <- e.Key
 			return nil
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	got := []string{<-dropped, <-dropped}
 	slices.Sort(got)
 	is.New(t).Equal(got, []string{"a2", "b2"})

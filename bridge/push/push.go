@@ -158,7 +158,7 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	}
 	chat := e.Subject.ID
 	switch b := body.(type) {
-	case events.QuestionAsk:
+	case events.QuestionRequest:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID})
 	case opencode.QuestionReplied:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})

@@ -378,15 +378,15 @@ func selected(t record.Type, q client.Select) client.Select {
 
 // FindAs returns the record that a person names.
 func FindAs[T any](ctx context.Context, r *Records, name string) (v T, err error) {
-	_, found, err := r.Find(ctx, name)
+	_, found, err := r.find(ctx, name)
 	if err == nil {
 		v, err = record.Read[T](found)
 	}
 	return v, err
 }
 
-// Find returns the type and the fields of the record that a person names.
-func (r *Records) Find(ctx context.Context, name string) (record.Type, record.Values, error) {
+// find returns the type and the fields of the record that a person names.
+func (r *Records) find(ctx context.Context, name string) (record.Type, record.Values, error) {
 	t, id, err := r.split(name)
 	if err != nil {
 		return t, nil, err
@@ -492,7 +492,7 @@ func (r *Records) text(ctx context.Context, f record.Field, v record.Values) str
 }
 
 func (r *Records) show(ctx context.Context, args []string) error {
-	t, found, err := r.Find(ctx, args[0])
+	t, found, err := r.find(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -515,7 +515,7 @@ func (r *Records) show(ctx context.Context, args []string) error {
 func (r *Records) set(ctx context.Context, args []string) error {
 	t, found, err := record.Type{}, record.Values(nil), error(nil)
 	if len(args) > 0 {
-		if t, found, err = r.Find(ctx, args[0]); handlers.CodeOf(err) != handlers.NotFound && err != nil {
+		if t, found, err = r.find(ctx, args[0]); handlers.CodeOf(err) != handlers.NotFound && err != nil {
 			return err
 		}
 	} else {
@@ -579,7 +579,7 @@ func (r *Records) create(ctx context.Context, t record.Type, args []string) erro
 // enable returns the verb that switches a record on or off.
 func (r *Records) enable(on bool) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		t, found, err := r.Find(ctx, args[0])
+		t, found, err := r.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -589,7 +589,7 @@ func (r *Records) enable(on bool) func(context.Context, []string) error {
 }
 
 func (r *Records) delete(ctx context.Context, args []string) error {
-	t, found, err := r.Find(ctx, args[0])
+	t, found, err := r.find(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func (f *File) check() error {
 	return nil
 }
 
-func (f File) Markdown() string {
+func (f File) markdown() string {
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(key string, value any) {
 		var n yaml.Node

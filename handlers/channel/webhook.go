@@ -88,7 +88,7 @@ type RenewToken struct {
 
 // RenewToken returns the new token. The old one is then not valid.
 func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.NewToken, seq uint64, err error) {
-	hooks, err := h.ListWebhooks(ctx)
+	hooks, err := h.listWebhooks(ctx)
 	if err != nil {
 		return made, 0, err
 	}
@@ -114,8 +114,8 @@ func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.Ne
 // webhookPrefix is the prefix of the secrets of webhooks.
 const webhookPrefix = "webhook"
 
-// ListWebhooks returns the webhooks in the order of their last changes.
-func (h *Channels) ListWebhooks(ctx context.Context) ([]Webhook, error) {
+// listWebhooks returns the webhooks in the order of their last changes.
+func (h *Channels) listWebhooks(ctx context.Context) ([]Webhook, error) {
 	return record.List(ctx, h.Records, Webhooks, func(r record.StoredRecord[Webhook]) Webhook {
 		r.Value.ID = r.ID
 		return r.Value
@@ -208,7 +208,7 @@ func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, wh
 	if _, err := events.ParseID(p.Webhook); err != nil {
 		return hook, who, unknown
 	}
-	all, err := h.ListWebhooks(ctx)
+	all, err := h.listWebhooks(ctx)
 	if err != nil {
 		return hook, who, err
 	}

@@ -114,9 +114,9 @@ func (s Server) Changes(to Server) string {
 	return strings.Join(lines, "\n")
 }
 
-// WithPrograms returns the server with the files that its command names now. If they differ from those that were
+// withPrograms returns the server with the files that its command names now. If they differ from those that were
 // approved, the server is pending, and the difference names the files.
-func (s Server) WithPrograms(now []string) Server {
+func (s Server) withPrograms(now []string) Server {
 	if slices.Equal(s.Programs, now) {
 		return s
 	}
@@ -199,8 +199,8 @@ func canonicalJSON(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(value)
 }
 
-// Difference compares canonical tools and versions. It returns one line for each change, "" if there is none.
-func Difference(oldVersion, newVersion string, old, found []Tool) string {
+// difference compares canonical tools and versions. It returns one line for each change, "" if there is none.
+func difference(oldVersion, newVersion string, old, found []Tool) string {
 	var lines []string
 	if oldVersion != newVersion {
 		lines = append(lines, fmt.Sprintf("version: %q → %q", oldVersion, newVersion))
@@ -417,7 +417,7 @@ func (s Server) Apply(r Report) Server {
 	}
 	if s.Tools == nil {
 		s.Version, s.Tools = r.Version, append([]Tool{}, found...)
-	} else if d := Difference(s.Version, r.Version, s.Tools, found); d != "" {
+	} else if d := difference(s.Version, r.Version, s.Tools, found); d != "" {
 		s.Status, s.FoundVersion, s.FoundTools, s.Difference = Pending, r.Version, append([]Tool{}, found...), d
 	}
 	offered, refused := s.offered(s.Tools)

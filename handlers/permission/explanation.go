@@ -20,7 +20,7 @@ import (
 type Why struct {
 	Chat       string `json:"chat"`
 	Permission string `json:"permission"`
-	Ask        WhyAsk `json:"ask"`
+	Request    WhyAsk `json:"ask"`
 	// by the rules of the time of the decision or referral, and by the current files
 	Verdict    WhyVerdict     `json:"verdict"`
 	Rules      []WhyRule      `json:"rules"` // every rule that the policy checked, in order
@@ -123,19 +123,19 @@ type WhyEvent struct {
 
 // Explain computes the explanation of a permission request.
 func Explain(ctx context.Context, g Gate, chat, id string) (Why, error) {
-	r, err := g.Review(ctx, chat, id)
+	r, err := g.review(ctx, chat, id)
 	if err != nil {
 		return Why{}, err
 	}
 	w := &explanation{request: r.Request, execs: map[string]int{}, Why: Why{
 		Chat: chat, Permission: id, Decision: decision(r.Outcome), Executions: []WhyExecution{},
-		Ask: WhyAsk{
-			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: r.Input.Command, Agent: r.Agent,
-			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
+		Request: WhyAsk{
+			Type: r.Type, Patterns: r.Content.Patterns, Metadata: r.Content.Metadata, Command: r.Input.Command, Agent: r.Agent,
+			Session: r.Content.SessionID, Call: r.Content.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
 	if r.Type == events.KindBash && !r.ViaAPI {
-		w.Ask.Cwd = r.Input.Cwd
+		w.Request.Cwd = r.Input.Cwd
 	}
 	if r.Escalation.Seq != 0 {
 		w.Referred = &WhyReferred{r.Escalation.Reason, r.Escalation.At, r.Escalation.RuleRef}
@@ -265,7 +265,7 @@ func (w *explanation) applyExec(e events.Event, d events.Data) bool {
 			Started: e.Time,
 		})
 	case events.ExecRefused:
-		if w.request.ViaAPI || d.Call != w.Ask.Call || d.Session != w.Ask.Session {
+		if w.request.ViaAPI || d.Call != w.Request.Call || d.Session != w.Request.Session {
 			return false
 		}
 		w.Executions = append(w.Executions, WhyExecution{

@@ -105,7 +105,7 @@ func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, caller api.C
 	}
 	defer release()
 	return x.send(w, r, caller, castMedia, "command-"+id+".cast", func(ctx context.Context, w io.Writer) error {
-		return Execution(ctx, x.Log, run, w)
+		return writeExecution(ctx, x.Log, run, w)
 	})
 }
 

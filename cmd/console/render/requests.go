@@ -34,7 +34,7 @@ type Request struct {
 func (r *Renderer) requestEvent(e events.Event, d events.Data) bool {
 	switch d := d.(type) {
 	case events.PermissionRequested:
-		r.AddRequest(d.Ask(), e.Seq).Message = d.Message
+		r.AddRequest(d.Request(), e.Seq).Message = d.Message
 	case events.PermissionReferred:
 		r.referred(d)
 	case events.PermissionDecided:
@@ -51,7 +51,7 @@ func (r *Renderer) requestEvent(e events.Event, d events.Data) bool {
 		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
 			recordOf(d.Permission))
 	case events.QuestionRequested:
-		r.addQuestions(d.Ask())
+		r.addQuestions(d.Request())
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
 	case events.QuestionInterrupted:
@@ -238,7 +238,7 @@ func recordOf(request string) string {
 
 // cwd is where the tool call would work.
 func (r *Renderer) cwd(content events.PermissionRequest) string {
-	if dir := Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
+	if dir := argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
 	return r.directory[content.SessionID]
@@ -363,7 +363,7 @@ type Question struct {
 }
 
 // Questions returns the questions that the model asked together.
-func Questions(content events.QuestionAsk) []Question {
+func Questions(content events.QuestionRequest) []Question {
 	var all []Question
 	for i, q := range content.Questions {
 		open := Question{ID: content.ID, Index: i, Session: content.SessionID, Header: q.Header, Text: q.Question,
