@@ -302,7 +302,9 @@ func TestTwoProcessesApplyApprovalsOnce(t *testing.T) {
 	}
 	done := make(chan error, len(approvals))
 	for _, e := range approvals {
-		go func() { done <- proposal.Proposals{Records: recordtype.Open(l, recordtype.Machine{})}.Apply(t.Context(), e) }()
+		go func() {
+			done <- proposal.Proposals{Records: recordtype.Open(l, recordtype.Machine{})}.Apply(t.Context(), e)
+		}()
 	}
 	is.NoErr(<-done)
 	is.NoErr(<-done)

@@ -120,7 +120,7 @@ type member struct {
 }
 
 func (c *projectCommand) members(ctx context.Context, args []string) error {
-	_, found, err := c.Find(ctx, args[0])
+	_, found, err := c.find(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,6 @@ import (
 	"pocketcoder/handlers/sshkey"
 )
 
-// HealthChecks is the config collection of the parts of the system, and the state of each.
-const HealthChecks = "healthchecks"
-
 // Machine is what the types need to know of the machine. The zero value is a machine without files.
 type Machine struct {
 	Programs mcpserver.Programs
@@ -42,7 +39,9 @@ func Open(l *log.Log, m Machine) *record.Records {
 	return record.Open(l, All(m)...)
 }
 
-var healthChecks = record.Type{Name: HealthChecks, Command: "health",
+// healthChecks is the type of the records of the parts of the system, and the state of each.
+var healthChecks = record.Type{Name: "healthchecks", Command: "health",
+	About:  "parts of the system, and the state of each",
 	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},
