@@ -85,12 +85,13 @@ func TestDoctorNamesTheEventsThatTheLogHasLost(t *testing.T) {
 func TestDoctorCountsWhatIsInTheQuarantine(t *testing.T) {
 	is := is.New(t)
 	d := datadir.Dir(t.TempDir())
-	is.Equal(checkQuarantine(d).Found, "0 in "+d.Path("quarantine"))
-	for _, dir := range []string{"ONE/item", "TWO", "replaced/THREE"} {
-		is.NoErr(os.MkdirAll(d.Path("quarantine", dir), 0o700))
+	is.Equal(checkQuarantine(d).Found, "0 below "+string(d))
+	for _, dir := range []string{"quarantine/ONE/item", "quarantine/TWO", "quarantine/replaced/THREE",
+		"projects/web/quarantine/ONE/item"} {
+		is.NoErr(os.MkdirAll(d.Path(dir), 0o700))
 	}
 	is.NoErr(os.WriteFile(d.Path("quarantine", "TWO", "item"), nil, 0o600))
-	is.Equal(checkQuarantine(d).Found, "2 in "+d.Path("quarantine"))
+	is.Equal(checkQuarantine(d).Found, "3 below "+string(d))
 }
 
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
