@@ -50,11 +50,15 @@ func (p Places) checkDirectory(c record.Change) error {
 				other.Text("name"))
 		}
 	}
-	if p.Check != nil && c.Actor != events.ActorSystem {
+	if c.Actor == events.ActorSystem {
+		return nil
+	}
+	if p.Check != nil {
 		if err := p.Check(real); err != nil {
 			return record.Invalid("directory", "%v.", err)
 		}
 	}
+	c.Put("directory", real) // a symlink may lead elsewhere later
 	return nil
 }
 
