@@ -1,19 +1,22 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
+	"syscall"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/web/chromiumtest"
 )
 
 // addProject makes a directory beside the workspace with a file in it, and a project of it.
@@ -74,80 +77,79 @@ func TestNoProjectSeesTheFilesOfAnother(t *testing.T) {
 	}
 }
 
-// page returns the page at an address, and its status.
-func (b *tab) page(path string) (html string, status int) {
-	b.t.Helper()
-	b.visit(path)
-	b.checkNoFaults()
-	return evaluate[string](b, "document.documentElement.outerHTML"),
-		evaluate[int](b, `performance.getEntriesByType("navigation")[0].responseStatus`)
+// enginePID returns the process id of the OpenCode of a project, 0 if it does not run.
+func (p *process) enginePID(t testing.TB, project string) (pid int) {
+	t.Helper()
+	path := p.data.Path("projects", project, "opencode", "pid")
+	if project == events.DefaultEngine {
+		path = p.data.Path("opencode", "pid")
+	}
+	var file struct{ PID int }
+	body, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || len(body) == 0 { // it is being written
+		return 0
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.PID
 }
 
-func TestEachMemberSeesItsOwnProjectAlone(t *testing.T) {
+func TestTheDeathOfAnEngineTouchesNoOtherProject(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	below := t.TempDir()
-	expect.MakeRepository(t, below+"/second")
-	expect.WriteFile(t, below+"/second/.git/config", "[remote \"origin\"]\n\turl = https://ann:secret@example.org/second.git\n")
-	p := startInside(t, "--projects", below)
-	root := p.openBrowser(t, phoneScreen)
-	root.visit("/projects")
-	root.click(".create summary")
-	root.fill("#project-directory", "second")
-	root.load(chromedp.Click(chromedp.CSS(".create button")))
-	root.awaitCondition("the new project", `document.querySelectorAll("section.project").length === 2`)
-	root.screenshot("projects")
-	page, _ := root.page("/projects")
-	expect.Contains(t, page, ">https://ann@example.org/second.git<")
-	second := evaluate[string](root, `[...document.querySelectorAll("section.project")].find((s) =>
-		s.querySelector("h2").textContent === "second").id.slice("record-".length)`)
-	is.NoErr(p.Update(t.Context(), "projects", events.DefaultEngine, record{"name": "the-first", "everyone": ""}))
+	p := startInside(t, "--max-engines", "2")
+	second, _ := p.addProject(t, "second")
+	first := p.chat(t, "@@text n=400 delay=25")
+	killed := p.chatIn(t, second, "@@text n=4000 delay=25")
+	for _, chat := range []string{first, killed} {
+		expect.Eventually(t, "text is streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
+	}
+	before := p.enginePID(t, events.DefaultEngine)
+	is.NoErr(syscall.Kill(p.enginePID(t, second), syscall.SIGKILL))
+	p.event(t, killed, "turn.lost", nil)
+	p.submit(t, killed, "@@say alive")
+	p.turnEnds(t, killed)
+	expect.Contains(t, p.text(t, killed), "alive")
+	p.turnEnds(t, first)
+	is.Equal(p.lostTurns(t, first), nil)
+	is.Equal(p.enginePID(t, events.DefaultEngine), before)
+}
 
-	type memberTab struct {
-		*tab
-		project, name, chat, text string
+func TestProjectsTakeTurnsWithTheirEngines(t *testing.T) {
+	expect.Long(t, "engines of eight projects start and stop")
+	t.Parallel()
+	is := is.New(t)
+	const most = 3
+	p := startInside(t, "--max-engines", fmt.Sprint(most))
+	projects := []string{events.DefaultEngine}
+	for i := range 7 {
+		id, _ := p.addProject(t, fmt.Sprint("project", i))
+		projects = append(projects, id)
 	}
-	join := func(project, name, text string) memberTab {
-		account := p.account(t, "user")
-		_, err := p.Create(t.Context(), "project_members", record{"project": project, "user": account.id, "role": "member"})
-		is.NoErr(err)
-		m := memberTab{p.newBrowser(t, phoneScreen), project, name, "", text}
-		chromiumtest.LogIn(t, m.ctx, p.HTTP, account.token)
-		m.visit("/")
-		m.fill("#text", "needle "+text)
-		m.load(chromedp.Click(chromedp.CSS("#new-chat button:not([name])")))
-		m.awaitText(text)
-		m.chat = evaluate[string](m.tab, `location.pathname.split("/")[2]`)
-		return m
+	chats := make([]string, len(projects))
+	for i, project := range projects {
+		chats[i] = p.chatIn(t, project, "@@say one")
 	}
-	ann, ben := join(events.DefaultEngine, "the-first", "oftheannals"), join(second, "second", "ofthebench")
-	for _, pair := range [][2]memberTab{{ann, ben}, {ben, ann}} {
-		own, other := pair[0], pair[1]
-		for path, has := range map[string]string{"/": own.chat, "/?project=" + own.project: own.chat, "/search?q=needle": own.text,
-			"/projects": own.name, "/settings/project_members": own.name, "/chats/" + own.chat: own.text} {
-			page, status := own.page(path)
-			is.Equal(status, 200) // path
-			expect.Contains(t, page, has)
-			for _, foreign := range []string{other.chat, other.text, other.name, other.project + `"`} {
-				if strings.Contains(page, foreign) {
-					t.Errorf("the member of %s sees %s at %s", own.name, foreign, path)
-				}
+	for _, chat := range chats {
+		p.submit(t, chat, "@@say two")
+	}
+	expect.Eventually(t, "each chat has its answers", func() bool {
+		running := 0
+		for _, project := range projects {
+			if p.enginePID(t, project) > 0 {
+				running++
 			}
 		}
-		for _, path := range []string{"/?project=" + other.project, "/settings/projects/" + other.project,
-			"/chats/" + other.chat, "/chats/" + other.chat + "/changes"} {
-			_, status := own.page(path)
-			is.Equal(status, 404) // path
+		if running > most {
+			t.Fatalf("%d engines run, at most %d may", running, most)
 		}
+		return !slices.ContainsFunc(chats, func(chat string) bool { return p.text(t, chat) != "one|two" })
+	})
+	for _, chat := range chats {
+		is.Equal(delivered(t, p, chat), submitted(t, p, chat))
 	}
-	page, _ = root.page("/")
-	for _, piece := range []string{ann.chat, ben.chat, "/?project=" + second, `name="project"`} {
-		expect.Contains(t, page, piece)
-	}
-	root.screenshot("projects-list")
-	page, _ = root.page("/?project=" + second)
-	expect.Contains(t, page, ben.chat)
-	expect.Lacks(t, page, ann.chat)
-	root.page("/chats/" + ben.chat)
-	root.screenshot("projects-chat")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/project"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -39,7 +40,7 @@ func (c Conversation) projectsOf(ctx context.Context, db dbx.Builder, caller api
 }
 
 // addChoices adds the projects of a new chat to the list, if there are several. It selects the project by which the
-// list is narrowed, or that of the account's newest chat.
+// list is narrowed, or else the one that a chat is in when it names none.
 func (c Conversation) addChoices(ctx context.Context, caller api.Caller, l *chatList) error {
 	all, newest, err := c.Chats.Chats.ProjectsFor(ctx, caller.Account)
 	if err != nil || len(all) < 2 {
@@ -48,7 +49,7 @@ func (c Conversation) addChoices(ctx context.Context, caller api.Caller, l *chat
 	for _, one := range all {
 		l.choices = append(l.choices, site.Option{Value: one.ID, Text: one.Name})
 	}
-	for _, id := range []string{newest, l.project} {
+	for _, id := range []string{events.DefaultEngine, newest, l.project} {
 		if slices.ContainsFunc(all, func(one project.Project) bool { return one.ID == id }) {
 			l.chosen = id
 		}
