@@ -61,8 +61,9 @@ func TestEachMemberSeesItsOwnProjectAlone(t *testing.T) {
 	ann, ben := join(events.DefaultEngine, "the-first", "oftheannals"), join(second, "second", "ofthebench")
 	for _, pair := range [][2]memberTab{{ann, ben}, {ben, ann}} {
 		own, other := pair[0], pair[1]
-		for path, has := range map[string]string{"/": own.chat, "/?project=" + own.project: own.chat, "/search?q=needle": own.text,
-			"/projects": own.name, "/settings/project_members": own.name, "/chats/" + own.chat: own.text} {
+		for path, has := range map[string]string{"/": own.chat, "/?project=" + own.project: own.chat,
+			"/search?q=needle": own.text, "/projects": own.name, "/settings/project_members": own.name,
+			"/chats/" + own.chat: own.text} {
 			page, status := own.page(path)
 			is.Equal(status, 200) // path
 			expect.Contains(t, page, has)

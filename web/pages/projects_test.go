@@ -116,7 +116,8 @@ func TestThePageOfProjectsShowsWhatAnAccountMaySee(t *testing.T) {
 	expect.Contains(t, page, "<dd>agent: sees all chats</dd>")
 	root := loggedIn(t, s, "root")
 	page = root.visit(t, "/settings/projects").body
-	for _, piece := range []string{"<dd>administrator</dd>", `action="/settings/projects/local"`, "pocketcoder project add DIR"} {
+	for _, piece := range []string{"<dd>administrator</dd>", `action="/settings/projects/local"`,
+		"pocketcoder project add DIR"} {
 		expect.Contains(t, page, piece)
 	}
 	page = root.submit(t, "/settings/projects/app", url.Values{"name": {"renamed"}}).body

@@ -75,7 +75,7 @@ type chatView struct {
 	delegates []projections.Delegate // of its tree
 	saved     []savedRule            // that the person has just made from a request
 	project   string                 // its name
-	oneOf     int                    // projects that the person sees
+	inOne     bool                   // of several projects that the person sees
 	readOnly  bool                   // another account shares it with the person
 	offerKey  bool                   // the demo model has answered, and the account may store the key of another
 	seq       uint64
@@ -183,7 +183,8 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if err != nil {
 		return v, err
 	}
-	v.project, v.oneOf = cmp.Or(all.name(v.chat.Project), v.chat.Project), len(all)
+	name := all.name(v.chat.Project)
+	v.project, v.inOne = cmp.Or(name, v.chat.Project), name != "" && len(all) > 1
 	v.readOnly = !may && caller.Is(account.User)
 	v.offerKey = v.models.OnlyDemo() && caller.Is("admin") && v.aside.Last.ID != "" && !site.Running(v.chat)
 	if v.agents, err = timeline.Agents(ctx, db); err != nil {
