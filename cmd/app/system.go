@@ -295,7 +295,7 @@ func (s *System) wire() {
 		Configured: s.configuredModel, Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial,
 		Push:   api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act},
 		Health: s.health, Loading: s.loading, Logger: s.o.Logger, Delegates: s.delegates, Schedules: s.schedules,
-		Previews: s.previews, Proposals: s.proposals(), Directory: s.directory, PortsURL: s.ports, URL: s.o.URL,
+		Previews: s.previews, Proposals: s.proposals(), Directory: s.directory, ProjectsBelow: s.o.Projects, PortsURL: s.ports, URL: s.o.URL,
 		Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 }

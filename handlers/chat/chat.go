@@ -193,15 +193,30 @@ func (h *Chats) choose(ctx context.Context, c *Create) error {
 	if h.Projects == nil {
 		return nil
 	}
-	found, err := h.Projects.Choose(ctx, c.User, c.Project, func(ctx context.Context) (id string, err error) {
-		f := h.newest.Get(ctx, "", func() *handlers.Fold[newestProject] {
-			return handlers.NewFold(newestProject{}, events.ChatSubject("*", events.ChatCreated{}.Kind()))
-		})
-		err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[c.User]; return nil })
-		return id, err
+	found, err := h.Projects.Choose(ctx, c.User, c.Project, func(ctx context.Context) (string, error) {
+		return h.projectOfNewest(ctx, c.User)
 	})
 	c.Project, c.Agent = found.ID, cmp.Or(c.Agent, found.Agent)
 	return err
+}
+
+// ProjectsFor returns the projects in which an account may have chats, by name, and the id of the one in which it
+// created its newest chat, "" for none.
+func (h *Chats) ProjectsFor(ctx context.Context, user string) (all []project.Project, newest string, err error) {
+	if all, err = h.Projects.MayWork(ctx, user); err != nil {
+		return nil, "", err
+	}
+	newest, err = h.projectOfNewest(ctx, user)
+	return all, newest, err
+}
+
+// projectOfNewest returns the project of the newest chat of an account, "" for none.
+func (h *Chats) projectOfNewest(ctx context.Context, user string) (id string, err error) {
+	f := h.newest.Get(ctx, "", func() *handlers.Fold[newestProject] {
+		return handlers.NewFold(newestProject{}, events.ChatSubject("*", events.ChatCreated{}.Kind()))
+	})
+	err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[user]; return nil })
+	return id, err
 }
 
 // newestProject is the project of the newest chat of each account.
