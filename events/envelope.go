@@ -245,7 +245,7 @@ func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored 
 	if !json.Valid(data) {
 		return fail(fmt.Errorf("body is not JSON"))
 	}
-	newest, err := Upcast(e.Subject, e.Form, data)
+	newest, err := upcast(e.Subject, e.Form, data)
 	if err != nil {
 		return fail(err)
 	}

@@ -26,9 +26,9 @@ var openCodeForms = map[string]int{
 	"message.updated": 1, "message.removed": 1, "message.part.updated": 1, "message.part.removed": 1,
 }
 
-// Upcast converts a stored form of a kind to the newest one. It returns an error if the form is newer than this program
+// upcast converts a stored form of a kind to the newest one. It returns an error if the form is newer than this program
 // knows.
-func Upcast(s Subject, form int, data json.RawMessage) (json.RawMessage, error) {
+func upcast(s Subject, form int, data json.RawMessage) (json.RawMessage, error) {
 	newest, known := newestForm(s.Kind), true
 	if typ, ok := s.OpenCodeType(); ok {
 		newest, known = openCodeForms[typ]

@@ -291,7 +291,7 @@ func TestStatusOfAnExecutionOfForm0(t *testing.T) {
 		`{"exec":"x","exit_code":0,"reason":"timeout","signal":"SIGKILL"}`: "timeout",
 	} {
 		is := is.New(t)
-		data, err := Upcast(Subject{Kind: ExecFinished{}.Kind()}, 0, json.RawMessage(body))
+		data, err := upcast(Subject{Kind: ExecFinished{}.Kind()}, 0, json.RawMessage(body))
 		is.NoErr(err)
 		var d ExecFinished
 		is.NoErr(json.Unmarshal(data, &d))

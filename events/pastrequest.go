@@ -5,7 +5,7 @@ import "time"
 // PastRequest is a permission request of a chat with its current outcome.
 type PastRequest struct {
 	Chat    string
-	Ask     PermissionRequest
+	Request PermissionRequest
 	At      time.Time
 	Cwd     string // where its command was to run; empty if that is not known
 	Outcome RequestOutcome

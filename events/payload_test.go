@@ -27,7 +27,7 @@ func TestDecodeReturnsTheTypeOfThePayload(t *testing.T) {
 		"message.part.removed":   {`{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1"}`, opencode.PartRemoved{SessionID: "ses_1", MessageID: "msg_1", PartID: "prt_1"}},
 		events.PermissionReplied: {`{"sessionID":"ses_1","requestID":"per_1","reply":"once"}`, opencode.PermissionReplied{SessionID: "ses_1", RequestID: "per_1", Reply: "once"}},
 		events.QuestionRejected:  {`{"sessionID":"ses_1","requestID":"que_1"}`, opencode.QuestionReplied{SessionID: "ses_1", RequestID: "que_1"}},
-		events.QuestionAsked:     {`{"sessionID":"ses_1","id":"que_1"}`, events.QuestionAsk{ID: "que_1", SessionID: "ses_1"}},
+		events.QuestionAsked:     {`{"sessionID":"ses_1","id":"que_1"}`, events.QuestionRequest{ID: "que_1", SessionID: "ses_1"}},
 		"not.known":              {`{"sessionID":"ses_1"}`, opencode.OtherPayload{SessionID: "ses_1"}},
 		"server.connected":       {`{}`, opencode.OtherPayload{}},
 	} {

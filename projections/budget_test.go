@@ -131,9 +131,9 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 		"when it was aborted": {`"time":{"completed":1},"error":{"name":"MessageAbortedError"}`, nil, false},
 		"when it was lost":    {`"time":{}`, func(s *eventBuilder) []events.Event { return []events.Event{s.own(events.TurnLost{Session: ses})} }, true},
 		"when a person denied it": {`"time":{"completed":1},"finish":"tool-calls"`, func(s *eventBuilder) []events.Event {
-			ask := s.opencode(false, events.PermissionAsked,
+			request := s.opencode(false, events.PermissionAsked,
 				fmt.Sprintf(`{"id":"per_1","sessionID":%q,"permission":"bash","patterns":["ls"],"metadata":{},"always":[],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
-			return []events.Event{ask, s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
+			return []events.Event{request, s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

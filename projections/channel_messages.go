@@ -27,11 +27,11 @@ type ChannelMessage struct {
 
 // States of a ChannelMessage.
 const (
-	ChannelMessageQueued  = "queued"
+	channelMessageQueued  = "queued"
 	ChannelMessageSending = "sending"
-	ChannelMessageSent    = "sent"
-	ChannelMessageFailed  = "failed"
-	ChannelMessageUnknown = "unknown" // the platform may have it
+	channelMessageSent    = "sent"
+	channelMessageFailed  = "failed"
+	channelMessageUnknown = "unknown" // the platform may have it
 )
 
 // updateChannelMessages applies an event of a chat.
@@ -43,23 +43,23 @@ func updateChannelMessages(t *tables, e events.Event, body any) error {
 			return nil // the event was appended twice
 		}
 		m.Chat, m.Channel, m.Place, m.Type, m.Text = e.Subject.ID, b.Channel, b.Place, b.Type, b.Text
-		m.About, m.Whole, m.State, m.Position = b.About, b.Whole, ChannelMessageQueued, int64(e.Seq)
+		m.About, m.Whole, m.State, m.Position = b.About, b.Whole, channelMessageQueued, int64(e.Seq)
 		t.outgoing.Put(m)
 	case events.ChannelSending:
 		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) { m.State = ChannelMessageSending })
 	case events.ChannelDelayed:
 		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) {
-			m.State, m.Reason, m.Attempts = ChannelMessageQueued, b.Reason, int64(b.Attempts)
+			m.State, m.Reason, m.Attempts = channelMessageQueued, b.Reason, int64(b.Attempts)
 		})
 	case events.ChannelSent:
 		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) {
-			m.State, m.Receipt, m.Reason, m.Attempts = ChannelMessageSent, b.Receipt, "", int64(b.Attempts)
+			m.State, m.Receipt, m.Reason, m.Attempts = channelMessageSent, b.Receipt, "", int64(b.Attempts)
 		})
 	case events.ChannelFailed:
 		changeChannelMessage(t.outgoing, e, b.Message, func(m *ChannelMessage) {
-			m.State, m.Reason, m.Attempts = ChannelMessageFailed, b.Reason, int64(b.Attempts)
+			m.State, m.Reason, m.Attempts = channelMessageFailed, b.Reason, int64(b.Attempts)
 			if b.Unknown {
-				m.State = ChannelMessageUnknown
+				m.State = channelMessageUnknown
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func updateChannelMessages(t *tables, e events.Event, body any) error {
 // changeChannelMessage changes an open message of the event's chat.
 func changeChannelMessage(t *store.Table[ChannelMessage], e events.Event, id string, apply func(*ChannelMessage)) {
 	m, found := t.Get(id)
-	if found && m.Chat == e.Subject.ID && (m.State == ChannelMessageQueued || m.State == ChannelMessageSending) {
+	if found && m.Chat == e.Subject.ID && (m.State == channelMessageQueued || m.State == ChannelMessageSending) {
 		apply(&m)
 		t.Put(m)
 	}

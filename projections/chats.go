@@ -205,14 +205,6 @@ func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
 		dbx.Params{"limit": limit, "offset": offset})
 }
 
-// NewestChat returns the first of the Chats of an account that is not archived, and whether there is one. An empty user
-// means all accounts.
-func (m *Model) NewestChat(ctx context.Context, user string) (Chat, bool, error) {
-	return store.First[Chat](ctx, m.Model, "newest chat", `SELECT * FROM chats
-		WHERE NOT removed AND NOT archived AND parent='' AND ({:user}='' OR user={:user})
-		ORDER BY last_active DESC, id LIMIT 1`, dbx.Params{"user": user})
-}
-
 // Chat returns a chat, also a deleted one (Removed), and whether there is one.
 func (m *Model) Chat(ctx context.Context, id string) (Chat, bool, error) {
 	return store.First[Chat](ctx, m.Model, "chat "+id, "SELECT * FROM chats WHERE id={:id}", dbx.Params{"id": id})

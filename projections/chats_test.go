@@ -215,7 +215,7 @@ func TestUpdatedMovesForwardWithEveryChangeAndOnlyThen(t *testing.T) {
 	feed(t, m, textPart(s, "msg_a", "prt_a", "more")) // a part is a change of its message
 	is.True(shown(t, m)[1].Updated > before)
 
-	feed(t, m, s.asks("per_1", ses, "date"), s.replies("per_1", "once"))
+	feed(t, m, s.request("per_1", ses, "date"), s.replies("per_1", "once"))
 	request, _, err := m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
 	feed(t, m, s.replies("per_1", "once"))

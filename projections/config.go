@@ -57,3 +57,10 @@ func (m *Model) Config(ctx context.Context, collection string) ([]Config, error)
 		"SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq",
 		dbx.Params{"collection": collection})
 }
+
+// ConfigRecord returns a record, and whether it exists.
+func (m *Model) ConfigRecord(ctx context.Context, collection, id string) (Config, bool, error) {
+	return store.First[Config](ctx, m.Model, "config record "+id,
+		"SELECT * FROM config WHERE collection={:collection} AND record={:record} AND NOT removed",
+		dbx.Params{"collection": collection, "record": id})
+}

@@ -23,7 +23,7 @@ func TestDashboardsReadTheReadModel(t *testing.T) {
 	m, err := projections.Open(t.Context(), dir, eventstest.Log(t))
 	is.NoErr(err)
 	defer m.Close()
-	feed(t, m, s.created(), s.asks("per_1", ses, "make"),
+	feed(t, m, s.created(), s.request("per_1", ses, "make"),
 		s.own(events.PermissionReferred{Permission: "per_1", Reason: "a rule wants a person"}))
 	files, err := filepath.Glob(filepath.Join(dir, "readmodel.v*.db"))
 	is.NoErr(err)

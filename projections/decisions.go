@@ -56,7 +56,7 @@ func (m *Model) PastRequests(ctx context.Context, chat string, each func(events.
 		}
 		for _, p := range page {
 			at, _ := time.Parse(events.TimeFormat, p.Created)
-			if !each(events.PastRequest{Chat: p.Chat, Ask: p.Ask(), At: at, Cwd: p.Cwd, Outcome: p.outcome()}) {
+			if !each(events.PastRequest{Chat: p.Chat, Request: p.Content(), At: at, Cwd: p.Cwd, Outcome: p.outcome()}) {
 				return nil
 			}
 		}
@@ -147,7 +147,7 @@ func (m *Model) ChatsOf(ctx context.Context, user, agent string) (map[string]boo
 func (m *Model) ArchivedSince(ctx context.Context, since time.Time) (map[string]string, error) {
 	chats, err := store.List[Chat](ctx, m.Model, "chats",
 		"SELECT * FROM chats WHERE archived AND NOT removed AND max(updated, last_active) < {:since}",
-		dbx.Params{"since": since.UTC().Format(events.TimeFormat)})
+		dbx.Params{"since": events.FormatTime(since)})
 	changed := map[string]string{}
 	for _, c := range chats {
 		changed[c.ID] = max(c.Updated, c.LastActive)

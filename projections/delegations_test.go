@@ -45,7 +45,7 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 			return []events.Event{s.status(ses, "busy"), s.own(lost)}
 		}, "[m1 lost]"},
 		"lost, and a request can resume it": {func(s *eventBuilder) []events.Event {
-			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "ls"),
+			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.request("per_1", ses, "ls"),
 				s.own(events.PermissionReferred{Permission: "per_1"}), s.own(lost), s.own(events.PermissionInterrupted{Permission: "per_1"})}
 		}, "[]"},
 		"resumed and answered": {func(s *eventBuilder) []events.Event {
@@ -59,7 +59,7 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 		}, "[]"},
 		"an OpenCode that stopped in order had rejected the request, and the turn is being resumed": {
 			func(s *eventBuilder) []events.Event {
-				return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "ls"),
+				return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.request("per_1", ses, "ls"),
 					s.own(events.PermissionReferred{Permission: "per_1"}), s.assistant(ses, "msg_a", msg1, wantsTools),
 					s.status(ses, "idle"), s.own(events.PermissionInterrupted{Permission: "per_1"}),
 					s.decides("person:ann", "per_1", events.Authorized),

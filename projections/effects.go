@@ -37,8 +37,8 @@ const (
 
 // States of an effect.
 const (
-	EffectOpen   = "open"
-	EffectDone   = "done"
+	effectOpen   = "open"
+	effectDone   = "done"
 	EffectFailed = "failed"
 )
 
@@ -55,7 +55,7 @@ func updateEffects(t *tables, e events.Event, body any) error {
 		openEffect(t.effects, e, Effect{Kind: EffectOmit, Files: listOrEmpty(b.Files)})
 	case events.EffectDone:
 		endEffect(t.effects, e, b.Effect, func(f *Effect) {
-			f.State, f.Kept, f.Copies = EffectDone, listOrEmpty(b.Kept), b.Copies
+			f.State, f.Kept, f.Copies = effectDone, listOrEmpty(b.Kept), b.Copies
 		})
 	case events.EffectFailed:
 		endEffect(t.effects, e, b.Effect, func(f *Effect) { f.State, f.Reason = EffectFailed, b.Reason })
@@ -68,7 +68,7 @@ func openEffect(t *store.Table[Effect], e events.Event, opened Effect) {
 	if found {
 		return // the event was appended twice
 	}
-	opened.Record, opened.Chat, opened.State, opened.Position = f.Record, e.Subject.ID, EffectOpen, int64(e.Seq)
+	opened.Record, opened.Chat, opened.State, opened.Position = f.Record, e.Subject.ID, effectOpen, int64(e.Seq)
 	t.Put(opened)
 }
 
@@ -84,7 +84,7 @@ func listOrEmpty[T any](all []T) string {
 // endEffect records the end of an effect of the event's chat.
 func endEffect(t *store.Table[Effect], e events.Event, id string, change func(*Effect)) {
 	f, found := t.Get(id)
-	if !found || f.Chat != e.Subject.ID || f.State != EffectOpen {
+	if !found || f.Chat != e.Subject.ID || f.State != effectOpen {
 		return
 	}
 	change(&f)

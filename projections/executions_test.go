@@ -25,7 +25,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
 			m, s := still(t), &eventBuilder{t: t}
-			feed(t, m, s.created(), s.asks("per_1", ses, "make"),
+			feed(t, m, s.created(), s.request("per_1", ses, "make"),
 				s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 					Cwd: "/workspace", Pool: "default"}))
 			running, err := m.RunningExecutions(t.Context())
@@ -71,7 +71,7 @@ func TestExecutionNobodyWaitsForSaysWhoRunsItWhileItRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
-	feed(t, m, s.created(), s.asks("per_1", ses, "detach make"),
+	feed(t, m, s.created(), s.request("per_1", ses, "detach make"),
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 			Cwd: "/workspace", Pool: "default", Detached: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}))

@@ -13,7 +13,7 @@ import (
 
 // The states of a call of an MCP server.
 const (
-	MCPCallRunning   = "running"
+	mcpCallRunning   = "running"
 	MCPCallCompleted = "completed"
 	MCPCallFailed    = "failed"
 )
@@ -25,7 +25,7 @@ type MCPCall struct {
 	Server     string `db:"server"` // record of mcp_servers
 	Tool       string `db:"tool"`   // as the server names it
 	Chat       string `db:"chat"`
-	State      string `db:"state"`  // one of MCPCall…
+	State      string `db:"state"`  // running, completed or failed
 	Result     string `db:"result"` // the beginning of its text, or why there is no result
 	DurationMS int64  `db:"duration_ms"`
 }
@@ -36,7 +36,7 @@ func updateMCPCalls(t *tables, e events.Event, body any) error {
 	case events.MCPCalled:
 		older, _ := t.mcpCalls.Get(mcpCallID(b.Session, b.Call)) // a model may use the id of an earlier call again
 		t.mcpCalls.Put(MCPCall{Record: store.Record{ID: older.ID, Updated: older.Updated}, Server: b.Server, Tool: b.Tool,
-			Chat: e.Subject.ID, State: MCPCallRunning})
+			Chat: e.Subject.ID, State: mcpCallRunning})
 	case events.MCPReturned:
 		if c, found := t.mcpCalls.Get(mcpCallID(b.Session, b.Call)); found {
 			c.State, c.Result = mcpOutcome(b)

@@ -101,7 +101,7 @@ func (m *momentModel) start(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	m.close()
-	memory, err := OpenMemory(ctx, from.data)
+	memory, err := openMemory(ctx, from.data)
 	if err == nil {
 		m.memory, m.last, m.number = memory, from.last, from.number
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -23,14 +22,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/ops/expect"
 )
-
-// Properties are checked on 10 random histories, not on the 100 of rapid: a history takes up to a second. task fuzz
-// takes 1,000.
-func init() {
-	if err := flag.Set("rapid.checks", "10"); err != nil {
-		panic(err)
-	}
-}
 
 // recorded returns events of a chat: a recording of OpenCode several times, each time with ids of its own.
 func recorded(t testing.TB, chat string, times int) (all []events.Event) {

@@ -22,9 +22,9 @@ type Notification struct {
 
 // States of a Notification.
 const (
-	NotificationQueued = "queued"
+	notificationQueued = "queued"
 	NotificationSent   = "sent"
-	NotificationFailed = "failed"
+	notificationFailed = "failed"
 )
 
 // updateNotifications applies an event of any scope.
@@ -36,12 +36,12 @@ func updateNotifications(t *tables, e events.Event, body any) error {
 			return nil // the event was appended twice
 		}
 		n.Notification, n.Device, n.Subject, n.Notice = b.Notification, b.Device, e.RawSubject, encoded(b.Notice)
-		n.State, n.Position = NotificationQueued, int64(e.Seq)
+		n.State, n.Position = notificationQueued, int64(e.Seq)
 		t.notifications.Put(n)
 	case events.NotificationSent:
 		endNotification(t, b.Notification, b.Device, NotificationSent)
 	case events.NotificationFailed:
-		endNotification(t, b.Notification, b.Device, NotificationFailed)
+		endNotification(t, b.Notification, b.Device, notificationFailed)
 	}
 	return nil
 }

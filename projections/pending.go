@@ -3,9 +3,13 @@ package projections
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/projections/store"
 )
 
@@ -18,8 +22,8 @@ import (
 // an approved request that OpenCode forgot stays in DecidedRequests until the model makes the same call again, or the
 // request expires. The outbox resumes its turn once.
 
-// PendingMessage is a person's message on its way to OpenCode. Submitted is the list of its events.Part. EngineParts
-// holds the ids of the parts in OpenCode, once they are decided.
+// PendingMessage is a person's message on its way to OpenCode. Submitted is empty, because many large messages may
+// wait: see SubmittedParts. EngineParts holds the ids of the parts in OpenCode, once they are decided.
 type PendingMessage struct {
 	Message
 	ChatAgent     string `db:"chat_agent"`
@@ -38,11 +42,30 @@ type PendingMessage struct {
 	UserStarted int64 `db:"user_started"`
 }
 
-const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.titled AS chat_titled, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
+var selectOutbox = "SELECT " + outboxColumns() + `, c.agent AS chat_agent, c.title AS chat_title, c.titled AS chat_titled, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
 		c.started AS chat_started, (SELECT max(started) FROM chats WHERE user=c.user) AS user_started,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
 		coalesce(NOT s.runs AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
+
+// outboxColumns returns the columns of the messages m but submitted.
+func outboxColumns() string {
+	columns := slices.DeleteFunc(store.Columns[Message](), func(c string) bool { return c == "submitted" })
+	return "m." + strings.Join(columns, ",m.")
+}
+
+// SubmittedParts returns the parts of a message as they were submitted, or changed by a person since.
+func (m *Model) SubmittedParts(ctx context.Context, message string) (parts []events.Part, err error) {
+	row, _, err := store.First[struct{ Submitted store.JSON }](ctx, m.Model, "parts of message "+message,
+		"SELECT submitted FROM messages WHERE id={:id}", dbx.Params{"id": message})
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(row.Submitted), &parts); err != nil {
+		return nil, fmt.Errorf("read the parts of message %s: %w", message, err)
+	}
+	return parts, nil
+}
 
 // PendingMessages lists messages that are pending or sending, in log order. It leaves out messages of deleted chats.
 func (m *Model) PendingMessages(ctx context.Context) ([]PendingMessage, error) {

@@ -65,8 +65,8 @@ func (p Permission) WaitsForPerson() bool {
 	return p.Status == events.Draft && !p.Removed && (p.Referred || p.Interrupted)
 }
 
-// Ask returns the content of the request in the form of the event.
-func (p Permission) Ask() events.PermissionRequest {
+// Content returns the content of the request in the form of the event.
+func (p Permission) Content() events.PermissionRequest {
 	a := events.PermissionRequest{
 		ID: p.EnginePermission, SessionID: p.Session, Permission: p.Permission, Metadata: json.RawMessage(p.Metadata),
 		Tool: events.Call{MessageID: p.EngineMessage, CallID: p.Call},
@@ -165,11 +165,11 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 	if taken || found {
 		return nil
 	}
-	ask := events.PermissionRequest{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
+	request := events.PermissionRequest{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
-	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.ContentHash(), int64(e.Seq)
-	p.Status, p.Source, p.Replied, p.Message = events.Draft, SourceAPI, true, cmp.Or(b.Message, ask.Line())
+	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, request.ContentHash(), int64(e.Seq)
+	p.Status, p.Source, p.Replied, p.Message = events.Draft, SourceAPI, true, cmp.Or(b.Message, request.Line())
 	p.Files = "[]"
 	t.permissions.Put(p)
 	return nil
@@ -217,9 +217,7 @@ func recordDecision(t *tables, e events.Event, b events.PermissionDecided) error
 			p.decide(b.Decision, e)
 			p.Reason, p.Cwd, p.Edited, p.Device = b.Reason, b.Cwd, b.Edited, b.Client.Device
 			p.decideBy(b.RuleRef)
-			if !b.Expires.IsZero() {
-				p.Expires = b.Expires.UTC().Format(events.TimeFormat)
-			}
+			p.Expires = events.FormatTime(b.Expires)
 		}
 	})
 }
@@ -259,6 +257,6 @@ func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error 
 func (p *Permission) decide(status string, e events.Event) {
 	p.Status, p.DecidedBy, p.DecidedSeq = status, e.Actor, int64(e.Seq)
 	if user, ok := strings.CutPrefix(e.Actor, events.UserActor("")); ok && status == events.Authorized {
-		p.ApprovedBy, p.ApprovedAt = user, e.Time.UTC().Format(events.TimeFormat)
+		p.ApprovedBy, p.ApprovedAt = user, events.FormatTime(e.Time)
 	}
 }

@@ -29,10 +29,10 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Version is part of the name of the file of the read models: another version replays the log into a file of its own.
+// version is part of the name of the file of the read models: another version replays the log into a file of its own.
 // It is the hash of the tables and rows that a test computes from stored logs, so it changes whenever they do (task
 // generate).
-var Version = fmt.Sprintf("%x", sha256.Sum256(golden))[:12]
+var version = fmt.Sprintf("%x", sha256.Sum256(golden))[:12]
 
 //go:embed testdata/readmodel.golden
 var golden []byte
@@ -63,13 +63,13 @@ func (l Loading) Error() string {
 	return fmt.Sprintf("The read models are being computed from the log: %d of %d events. Try again.", l.Done, l.Total)
 }
 
-// OpenMemory opens read models in memory: those that were saved, or empty ones for nil.
-func OpenMemory(ctx context.Context, saved []byte) (*store.Memory, error) {
+// openMemory opens read models in memory: those that were saved, or empty ones for nil.
+func openMemory(ctx context.Context, saved []byte) (*store.Memory, error) {
 	return store.OpenMemory(ctx, definition(), saved)
 }
 
 func definition() store.Definition {
-	d := store.Definition{Version: Version, Decode: decode, Open: func(tx *store.Tx) store.Apply {
+	d := store.Definition{Version: version, Decode: decode, Open: func(tx *store.Tx) store.Apply {
 		return openTables(tx).apply
 	}}
 	for _, p := range projections {

@@ -44,7 +44,7 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 	}
 	ours := []events.Event{
 		s.submitted("m2"), s.submitted("m2"), s.sending("m2", msg2), s.sending("nobody", msg1), s.delivered("m2", msg2),
-		s.asks("per_1", ses, "date"), s.decides(user, "per_1", events.Authorized), s.replies("per_1", "once"),
+		s.request("per_1", ses, "date"), s.decides(user, "per_1", events.Authorized), s.replies("per_1", "once"),
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "date"}), s.own(events.ExecFinished{Exec: "x1"}),
 		s.own(events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a", Size: 1, SHA256: "00"},
 			{Path: "b", SHA256: "01"}}}),

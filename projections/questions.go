@@ -62,10 +62,10 @@ type questionTable struct {
 func updateQuestions(all *tables, e events.Event, body any) error {
 	t := questionTable{all.questions, all}
 	switch b := body.(type) {
-	case events.QuestionAsk:
+	case events.QuestionRequest:
 		t.add(e, b, false)
 	case events.QuestionRequested:
-		t.add(e, b.Ask(), true)
+		t.add(e, b.Request(), true)
 	case opencode.PartUpdated:
 		t.endCall(b)
 	case opencode.QuestionReplied:
@@ -110,8 +110,8 @@ func (t questionTable) change(engineQuestion string, fn func(int, *Question)) {
 	}
 }
 
-// AskPerson is the name of the tool ask_person in OpenCode.
-const AskPerson = "pocketcoder_ask_person"
+// askPerson is the name of the tool ask_person in OpenCode.
+const askPerson = "pocketcoder_ask_person"
 
 // OwnQuestionID returns the id of the question of a call of the tool ask_person.
 func OwnQuestionID(session, engineMessage, call string) string {
@@ -122,7 +122,7 @@ func OwnQuestionID(session, engineMessage, call string) string {
 // expires, because its call was aborted.
 func (t questionTable) endCall(b opencode.PartUpdated) {
 	var state struct{ Status string }
-	if b.Part.Tool != AskPerson || json.Unmarshal(b.Part.State, &state) != nil ||
+	if b.Part.Tool != askPerson || json.Unmarshal(b.Part.State, &state) != nil ||
 		state.Status != "completed" && state.Status != "error" {
 		return
 	}
@@ -131,7 +131,7 @@ func (t questionTable) endCall(b opencode.PartUpdated) {
 	})
 }
 
-func (t questionTable) add(e events.Event, b events.QuestionAsk, own bool) {
+func (t questionTable) add(e events.Event, b events.QuestionRequest, own bool) {
 	for i, asked := range b.Questions {
 		q, found := t.Get(questionID(b.ID, i))
 		if found { // seen again after a reconnect

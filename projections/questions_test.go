@@ -143,7 +143,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	const name = "14-question"
 	talk := conversation(t, name)
 	asked := slices.IndexFunc(talk, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
-	id := payload(talk[asked]).(events.QuestionAsk).ID
+	id := payload(talk[asked]).(events.QuestionRequest).ID
 	s, log := &eventBuilder{t: t}, longEnough(t)
 	expect.Property(t, func(r *rapid.T) {
 		all := slices.Clone(talk)

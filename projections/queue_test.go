@@ -48,8 +48,9 @@ func TestTheQueueIsInThePersonsOrder(t *testing.T) {
 			is.NoErr(err)
 			var got []string
 			for _, one := range all {
-				_, text, _ := strings.Cut(string(one.Submitted), `"text":"`)
-				text, _, _ = strings.Cut(text, `"`)
+				parts, err := m.SubmittedParts(t.Context(), one.ID)
+				is.NoErr(err)
+				text := parts[0].Text
 				if one.Delivery == events.DeliverySteer {
 					text += "!"
 				}
@@ -112,8 +113,9 @@ func TestAStopHoldsTheMessagesOfPersons(t *testing.T) {
 			is.NoErr(err)
 			var got []string
 			for _, one := range all {
-				_, text, _ := strings.Cut(string(one.Submitted), `"text":"`)
-				text, _, _ = strings.Cut(text, `"`)
+				parts, err := m.SubmittedParts(t.Context(), one.ID)
+				is.NoErr(err)
+				text := parts[0].Text
 				if one.IsHeldByStop() {
 					text += "!"
 				}

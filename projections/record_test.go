@@ -26,7 +26,7 @@ func TestRowsAreJSONAsClientsReadThem(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, textPart(s, msg1, "prt_1", "<b> & \u2028"), s.asks("per_1", ses, "echo <hi>"))
+	feed(t, m, textPart(s, msg1, "prt_1", "<b> & \u2028"), s.request("per_1", ses, "echo <hi>"))
 	permissions, err := m.Permissions(t.Context(), chatID, "")
 	is.NoErr(err)
 	for row, want := range map[any][]string{

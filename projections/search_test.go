@@ -55,7 +55,7 @@ func TestIndexesOfTextsHoldWhatTheRowsHold(t *testing.T) {
 		s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+
 			`","part":{"id":"prt_d","messageID":"msg_a","sessionID":"`+ses+
 			`","type":"tool","state":{"output":7,"input":{"command":["a"]}}}}`),
-		s.asks("per_x", ses, "date"), s.own(events.PermissionDecided{Permission: "per_x", Decision: events.Denied,
+		s.request("per_x", ses, "date"), s.own(events.PermissionDecided{Permission: "per_x", Decision: events.Denied,
 			Reason: "not now"}),
 		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.ChatUpdated{Tags: new("a,b")}),
 		ofAnother(events.ChatCreated{Title: "Another"}), ofAnother(events.ChatUpdated{Description: new("about it")}),

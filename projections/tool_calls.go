@@ -57,7 +57,7 @@ const argumentsTime = 2 * time.Second
 // waits for a moment until OpenCode has reported the arguments. It returns "" for other requests, and if it is not
 // certain with which arguments the tool is called.
 func (m *Model) ToolArguments(ctx context.Context, p Permission) (string, error) {
-	if !p.Ask().NamesOnlyTool() || p.Source == SourceAPI {
+	if !p.Content().NamesOnlyTool() || p.Source == SourceAPI {
 		return "", nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, argumentsTime)

@@ -114,7 +114,7 @@ func TestTurnsThatWaitForAPersonDoNotCountAsRunning(t *testing.T) {
 		return n
 	}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "make"))
+	feed(t, m, s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.request("per_1", ses, "make"))
 	is.Equal(running(), 1) // the policy may still decide
 	feed(t, m, s.own(events.PermissionReferred{Permission: "per_1"}))
 	is.Equal(running(), 0)

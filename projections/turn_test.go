@@ -219,13 +219,13 @@ func TestTurns(t *testing.T) {
 				s.opencode(true, "message.part.removed", removed)}
 		}, "*m1 failed empty"},
 		"a person is asked": {func(s s) []any {
-			return []any{s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "ls"),
+			return []any{s.assistant(ses, "msg_a", msg1, ""), s.request("per_1", ses, "ls"),
 				s.own(events.PermissionReferred{Permission: "per_1"})}
 		}, "*m1 waiting"},
 		"a denial came late": {func(s s) []any {
-			ask := s.opencode(false, "permission.asked", fmt.Sprintf(
+			request := s.opencode(false, "permission.asked", fmt.Sprintf(
 				`{"id":"per_1","sessionID":%q,"permission":"bash","tool":{"messageID":"msg_a","callID":"c1"}}`, ses))
-			return []any{ask, s.step("msg_a", msg1, "tool-calls", "text"), s.status(ses, "idle"),
+			return []any{request, s.step("msg_a", msg1, "tool-calls", "text"), s.status(ses, "idle"),
 				s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
 		}, "*m1 failed denied"},
 		"stopped after a call": {func(s s) []any {

@@ -52,29 +52,11 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 	}
 	started := make(chan error)
 	w.onThread(prepared, func() {
-		p, err := startConfined(prepared, attr)
-		if err != nil {
-			started <- err
-			return
+		err := w.startShell(r, c, prepared, attr)
+		started <- err
+		if err == nil {
+			c.runShell(r.Terminal != nil)
 		}
-		w.setShell(r.Exec, p.Pid) // first, because a labelled zombie that is not a shell is reaped as an orphan
-		if err := c.apply(p.Pid, c.limits); err != nil {
-			p.Wait()
-			started <- err
-			return
-		}
-		c.process, c.shell = p, p.Pid
-		c.started.Store(true)
-		started <- nil
-		var exiting func()
-		if c.hasMonitor && r.Terminal == nil {
-			exiting = func() { c.left = c.listLeft() }
-		}
-		runToExit(p.Pid, exiting)
-		if c.link != nil {
-			c.link.Close()
-		}
-		close(c.exited)
 	})
 	if err := <-started; err != nil {
 		c.close()
@@ -90,6 +72,37 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		w.setServing(r.Exec, c)
 	}
 	return c, nil
+}
+
+// startShell starts the isolated shell of a command with its limits. The shell does not run before runShell.
+func (w *Worker) startShell(r wire.Request, c *command, prepared *isolation.PreparedCommand,
+	attr *os.ProcAttr) error {
+	p, err := startConfined(prepared, attr)
+	if err != nil {
+		return err
+	}
+	w.setShell(r.Exec, p.Pid) // first, because a labelled zombie that is not a shell is reaped as an orphan
+	if err := c.apply(p.Pid, c.limits); err != nil {
+		p.Wait()
+		return err
+	}
+	c.process, c.shell = p, p.Pid
+	c.started.Store(true)
+	return nil
+}
+
+// runShell lets the shell run, and returns when it has exited. If the command has a monitor and no terminal, runShell
+// lists what the command leaves running.
+func (c *command) runShell(hasTerminal bool) {
+	var exiting func()
+	if c.hasMonitor && !hasTerminal {
+		exiting = func() { c.left = c.listLeft() }
+	}
+	runToExit(c.shell, exiting)
+	if c.link != nil {
+		c.link.Close()
+	}
+	close(c.exited)
 }
 
 // confinedCommand returns the command to confine. linked is the end of the link that the command inherits.

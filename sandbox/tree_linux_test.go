@@ -40,8 +40,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		os.Setenv("XDG_STATE_HOME", state)
-		expect.RunAtOnce(6) // most tests wait
-		code := m.Run()
+		code := expect.Run(m)
 		os.RemoveAll(state)
 		removeAttempt()
 		endVictim()

@@ -214,8 +214,10 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case strings.Contains(o.path, "/push"):
 		f["user_id"], f["chat"], f["device"] = admin, chat, s.Phone(t, token, webtest.NewPhone(t))
 	case strings.Contains(o.path, "/act/"):
-		phone := webtest.NewPhone(t)
-		s.Phone(t, token, phone)
+		// An account of its own, because notifications of the requests of earlier operations may come late.
+		_, login := s.User(t, "phone"+strings.ToLower(chat), account.User)
+		phone, chat := webtest.NewPhone(t), s.Chat(t, login, "a chat")
+		s.Phone(t, login, phone)
 		s.AppendReferral(t, chat, "per_"+chat)
 		f["token"] = path.Base(phone.Button(t, "Deny"))
 	case o.path == "/api/realtime" && o.Body != nil:

@@ -22,7 +22,7 @@ func TestNotificationButtonDecidesOnceWithoutLogin(t *testing.T) {
 	s, p := webtest.NewSystem(t), webtest.NewPhone(t)
 	id, ann := s.User(t, "ann", account.User)
 	s.Phone(t, ann, p)
-	ask := s.AppendReferral(t, s.Chat(t, ann, "chat"), "per_1")
+	request := s.AppendReferral(t, s.Chat(t, ann, "chat"), "per_1")
 	approve := p.Button(t, "Approve")
 	is.True(strings.HasPrefix(approve, s.URL+"/api/pocketcoder/act/"))
 	path := strings.TrimPrefix(approve, s.URL)
@@ -32,7 +32,7 @@ func TestNotificationButtonDecidesOnceWithoutLogin(t *testing.T) {
 		is.Equal(status, http.StatusNotFound)
 	}
 	permission := func() map[string]any {
-		_, record := s.Call(t, ann, "GET", webtest.RecordsPath("permissions")+"/"+ask, nil)
+		_, record := s.Call(t, ann, "GET", webtest.RecordsPath("permissions")+"/"+request, nil)
 		return record
 	}
 	is.Equal(permission()["status"], "draft")
@@ -100,7 +100,7 @@ func TestUserIsNotifiedOfPendingRequestAfterLeavingTheChat(t *testing.T) {
 	browser := s.Connect(t)
 	browser.Follow(t, ann, "chats:"+chat)
 	is.True(s.Web.Realtime.IsViewing(id, chat))
-	ask := s.AppendReferral(t, chat, "per_1")
+	request := s.AppendReferral(t, chat, "per_1")
 	seq := s.Model.Seq()
 	expect.Eventually(t, "push has seen the request", func() bool {
 		seen, err := s.Log.LastAcked(t.Context(), push.Consumer)
@@ -112,7 +112,7 @@ func TestUserIsNotifiedOfPendingRequestAfterLeavingTheChat(t *testing.T) {
 	status, _ := s.Call(t, "", "POST", strings.TrimPrefix(p.Button(t, "Approve"), s.URL), nil)
 	is.Equal(status, http.StatusOK)
 	expect.Eventually(t, "the record shows it", func() bool {
-		_, record := s.Call(t, ann, "GET", webtest.RecordsPath("permissions")+"/"+ask, nil)
+		_, record := s.Call(t, ann, "GET", webtest.RecordsPath("permissions")+"/"+request, nil)
 		return record["status"] == "authorized"
 	})
 }

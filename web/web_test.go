@@ -20,11 +20,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // server serves the pages, and of the API what needs no other part.
 func server() *web.Server {

@@ -57,7 +57,7 @@ func TestWhyAndAlwaysAreForThoseWhoMayKnow(t *testing.T) {
 	is.Equal(rules["totalItems"], 0.0) // nothing of it was stored
 }
 
-func TestRuleMadeOfAnAskIsItsAuthorsAndAllowsIt(t *testing.T) {
+func TestRuleMadeOfARequestIsItsAuthorsAndAllowsIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

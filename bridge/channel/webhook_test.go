@@ -1,7 +1,6 @@
 package channel_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/events"
@@ -70,6 +70,7 @@ func (o *target) seqs() []uint64 {
 
 type system struct {
 	t        *testing.T
+	nc       *nats.Conn
 	log      *log.Log
 	model    *projections.Model
 	channels *channel.Channels
@@ -86,17 +87,16 @@ func check(t testing.TB, err error) {
 
 func newSystem(t *testing.T) *system {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	s := &system{t: t, log: eventstest.Open(t, nc), private: true}
+	s := &system{t: t, nc: nc, log: eventstest.Open(t, nc), private: true}
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.log)
 	check(t, err)
-	stopModel := background(s.model.Run)
-	t.Cleanup(func() { stopModel(); s.model.Close() })
+	t.Cleanup(func() { s.model.Close() })
+	expect.Background(t, s.model.Run)
 	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: recordtype.Open(s.log, nil)}
 	s.channels.Records.Secrets = secrets
 	s.start()
-	t.Cleanup(func() { s.stop() })
 	return s
 }
 
@@ -104,14 +104,7 @@ func newSystem(t *testing.T) *system {
 func (s *system) start() {
 	sender := &bridge.WebhookSender{Channels: s.channels, Log: s.log, Model: s.model,
 		Logger: slog.New(slog.DiscardHandler), RetryAfter: []time.Duration{time.Millisecond}, AllowPrivate: s.private}
-	s.stop = background(sender.Run)
-}
-
-func background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); run(ctx) }()
-	return func() { cancel(); <-done }
+	s.stop = expect.Background(s.t, sender.Run)
 }
 
 // save adds a target.

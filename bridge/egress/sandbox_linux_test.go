@@ -32,8 +32,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == netrelay.Name {
 		os.Exit(netrelay.Run(os.Args[2:], os.Stderr))
 	}
-	expect.RunAtOnce(6) // most tests wait
-	os.Exit(m.Run())
+	os.Exit(expect.Run(m))
 }
 
 // sandboxed has commands of chat c1 run behind bubblewrap, the whole way from the shell's request.

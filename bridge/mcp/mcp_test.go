@@ -147,8 +147,8 @@ func TestEveryOwnToolIsAllowedOrAskedAboutByDefault(t *testing.T) {
 
 // verdictOn returns what the default rules do with a call of an own tool.
 func verdictOn(name string) policy.Action {
-	ask := events.PermissionRequest{Permission: "pocketcoder_" + name, Patterns: []string{"*"}}
-	return policy.Evaluate(policy.Defaults, workspace.Input(ask, "/workspace")).Action
+	request := events.PermissionRequest{Permission: "pocketcoder_" + name, Patterns: []string{"*"}}
+	return policy.Evaluate(policy.Defaults, workspace.Input(request, "/workspace")).Action
 }
 
 func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {

@@ -50,8 +50,7 @@ func TestMain(m *testing.M) {
 		serveMCP(os.Args[2], os.Args[3])
 		return
 	}
-	expect.RunAtOnce(6) // most tests wait
-	os.Exit(m.Run())
+	os.Exit(expect.Run(m))
 }
 
 // confine sets the strongest isolation level that works here, and an egress proxy that reaches only the model.
@@ -329,18 +328,18 @@ func (o *confinedOpenCode) writesThroughNoLink() {
 	is.NoErr(c.Prompt(o.t.Context(), o.session, client.Prompt{MessageID: client.NewID("msg", now),
 		Parts: []client.PromptPart{
 			{ID: client.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
-	var asks []string
+	var requests []string
 	expect.Eventually(o.t, "the write is asked for", func() bool {
 		all, err := c.PermissionRequests(o.t.Context(), o.at("workspace"))
 		is.NoErr(err)
 		for _, a := range all {
-			asks = append(asks, a.ID)
+			requests = append(requests, a.ID)
 		}
-		return len(asks) > 0
+		return len(requests) > 0
 	})
 	is.NoErr(os.RemoveAll(o.at("workspace/docs2")))
 	o.link("outside", "workspace/docs2")
-	is.NoErr(c.Allow(o.t.Context(), o.at("workspace"), asks[0]))
+	is.NoErr(c.Allow(o.t.Context(), o.at("workspace"), requests[0]))
 	expect.Eventually(o.t, "the turn ends", idle(o.t, c, o.session))
 	is.Equal(expect.ReadFile(o.t, o.at("outside/victim.md")), hostSecret+"\n")
 }

@@ -110,11 +110,11 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	var err error
 	w.model, err = projections.Open(t.Context(), expect.MemoryDir(t), log)
 	w.must(err)
-	lives := make(chan opencode.Instance, 1)
+	instances := make(chan opencode.Instance, 1)
 	supervisor := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
 		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte(readsPictures)},
-		Started:  func(g opencode.Instance) { lives <- g },
+		Started:  func(g opencode.Instance) { instances <- g },
 	}
 	w.tools = startToolServer(t, supervisor)
 	confine(t, supervisor)
@@ -145,7 +145,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	t.Cleanup(func() { cancel(); running.Wait(); w.model.Close() })
 	run(w.model.Run)
 	run(supervisor.Run)
-	w.client = (<-lives).Client
+	w.client = (<-instances).Client
 	run(out.Run)
 	return w
 }
@@ -162,9 +162,9 @@ func (w *bridgedOpenCode) say(chat, text string) {
 	w.t.Helper()
 	w.submit(chat, text)
 	expect.Eventually(w.t, "the turn of "+text, func() bool {
-		asks, err := w.model.PendingRequests(w.t.Context())
+		requests, err := w.model.PendingRequests(w.t.Context())
 		w.must(err)
-		for _, a := range asks {
+		for _, a := range requests {
 			_, _ = w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission,
 				Decision: events.Authorized})
 		}

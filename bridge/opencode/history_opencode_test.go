@@ -202,9 +202,9 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 		Parts: []client.PromptPart{{ID: "prt_young", Type: "text",
 			Text: `@@call bash {"command":"echo two","description":"d"}`}}}))
 	expect.Eventually(t, "OpenCode asks", func() bool {
-		asks, err := w.client.PermissionRequests(t.Context(), w.workspace)
+		requests, err := w.client.PermissionRequests(t.Context(), w.workspace)
 		w.must(err)
-		return len(asks) == 1
+		return len(requests) == 1
 	})
 	before := w.outbox.Ingest.Condition().Stored
 	defer w.connect()()
@@ -215,10 +215,10 @@ func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	is.NoErr(err)
 	is.True(row.Outcome != "") // the read model has caught up
 	is.Equal(w.title(many), "renamed")
-	asks, err := w.model.PendingRequests(t.Context())
+	requests, err := w.model.PendingRequests(t.Context())
 	is.NoErr(err)
-	is.Equal(len(asks), 1)
-	is.Equal(asks[0].Session, young)
+	is.Equal(len(requests), 1)
+	is.Equal(requests[0].Session, young)
 	w.shows(chat, "@@say one|one|@@say two") // OpenCode keeps a reverted message until the next prompt
 	w.say(chat, "@@say again")               // the next live event follows without a gap
 	w.shows(chat, "@@say one|one|@@say again|again")

@@ -15,39 +15,39 @@ type Instances struct {
 }
 
 // Begin records a new instance.
-func (l *Instances) Begin(g Instance) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.current = &g
-	close(l.next())
-	l.begun = nil
+func (i *Instances) Begin(started Instance) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.current = &started
+	close(i.next())
+	i.begun = nil
 }
 
 // Next returns a channel that is closed when the next instance begins.
-func (l *Instances) Next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.next()
+func (i *Instances) Next() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.next()
 }
 
-func (l *Instances) next() chan struct{} {
-	if l.begun == nil {
-		l.begun = make(chan struct{})
+func (i *Instances) next() chan struct{} {
+	if i.begun == nil {
+		i.begun = make(chan struct{})
 	}
-	return l.begun
+	return i.begun
 }
 
 // Client returns the client of the current instance. It waits until there is one.
-func (l *Instances) Client(ctx context.Context) (*client.Client, error) {
+func (i *Instances) Client(ctx context.Context) (*client.Client, error) {
 	for {
-		l.mu.Lock()
-		g, begun := l.current, l.next()
-		l.mu.Unlock()
-		if g != nil {
+		i.mu.Lock()
+		current, begun := i.current, i.next()
+		i.mu.Unlock()
+		if current != nil {
 			select {
-			case <-g.Exited:
+			case <-current.Exited:
 			default:
-				return g.Client, nil
+				return current.Client, nil
 			}
 		}
 		select {

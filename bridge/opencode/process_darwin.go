@@ -17,6 +17,9 @@ func processTree(pid int) []process { return []process{{pid, processID(pid)}} }
 // processorWait returns 0: macOS does not report it.
 func processorWait(int) time.Duration { return 0 }
 
+// processorTime returns the present time: macOS does not report how long a process has run, so each counts as busy.
+func processorTime(int) time.Duration { return time.Duration(time.Now().UnixNano()) }
+
 // processID distinguishes one run of a process from any other with the same pid: its start time. It is empty when
 // there is no such process.
 func processID(pid int) string {

@@ -40,13 +40,26 @@ func processTree(pid int) (all []process) {
 // passed.
 func processorWait(pid int) (longest time.Duration) {
 	for _, p := range processTree(pid) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", p.pid))
-		if fields := strings.Fields(string(stat)); len(fields) > 1 {
-			ns, _ := strconv.ParseInt(fields[1], 10, 64)
-			longest = max(longest, time.Duration(ns))
-		}
+		_, waited := processorTimes(p.pid)
+		longest = max(longest, waited)
 	}
 	return longest
+}
+
+// processorTime returns how long the main threads of a process and of its descendants have run.
+func processorTime(pid int) (all time.Duration) {
+	for _, p := range processTree(pid) {
+		ran, _ := processorTimes(p.pid)
+		all += ran
+	}
+	return all
+}
+
+// processorTimes returns how long the main thread of a process has run, and has waited for a processor.
+func processorTimes(pid int) (ran, waited time.Duration) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	_, _ = fmt.Sscan(string(stat), &ran, &waited) // 0 if it has ended
+	return ran, waited
 }
 
 // processID distinguishes one run of a process from any other with the same pid: boot, and start time in clock ticks

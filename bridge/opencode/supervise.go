@@ -13,6 +13,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -96,11 +97,11 @@ type Instance struct {
 }
 
 const (
-	readyTime   = 90 * time.Second // for a slow disk; usually 3 s
-	firstPause  = 500 * time.Millisecond
-	maxPause    = 10 * time.Second
-	lockPause   = time.Second / 4
-	healthyTime = time.Minute // a run of this length resets the pauses
+	maxReadyTime = 15 * time.Minute // of a start; usually 3 s, but minutes on a slow machine
+	firstPause   = 500 * time.Millisecond
+	maxPause     = 10 * time.Second
+	lockPause    = time.Second / 4
+	healthyTime  = time.Minute // a run of this length resets the pauses
 	// starts, after which the next one that ends before it is ready is an error: another program may have its port
 	maxFirstStarts = 3
 )
@@ -193,7 +194,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	}
 	defer os.Remove(s.path("pid"))
 	defer c.stop()
-	ready, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready within %s", readyTime))
+	ready, cancel := s.limitStart(ctx, c.cmd.Process.Pid)
 	defer cancel()
 	if err := s.awaitReady(ready, c, api); err != nil {
 		return false, fmt.Errorf("start opencode: %w; its last lines:\n%s", err, log.last())
@@ -202,6 +203,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	if err != nil {
 		return false, fmt.Errorf("start opencode: %w", err)
 	}
+	cancel()
 	if s.Allow != nil {
 		s.Allow(models.Addresses)
 	}
@@ -225,6 +227,32 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	stop()
 	<-silent
 	return true, err
+}
+
+// limitStart returns a context for the wait until OpenCode is ready. It ends if OpenCode is stuck: OpenCode uses less
+// than a hundredth of a processor for HealthLimits.Start. A slow start that makes progress is reported instead.
+func (s *Supervisor) limitStart(ctx context.Context, pid int) (starting context.Context, cancel func()) {
+	starting, end := context.WithCancelCause(ctx)
+	limit := cmp.Or(s.Limits.Start, DefaultHealthLimits.Start)
+	step := limit / 3
+	go func() {
+		idle, used := time.Duration(0), processorTime(pid)
+		for waited := step; sleep.For(starting, step) == nil; waited += step {
+			before := used
+			if used = processorTime(pid); used-before >= step/100 {
+				idle = 0
+			} else if idle += step; idle >= limit {
+				end(fmt.Errorf("not ready within %s, and idle for %s", waited, idle))
+			}
+			if waited >= maxReadyTime {
+				end(fmt.Errorf("not ready within %s", waited))
+			}
+			if starting.Err() == nil {
+				s.Logger.Warn("OpenCode is still starting", "waited", waited)
+			}
+		}
+	}()
+	return starting, func() { end(nil) }
 }
 
 // start writes the files that OpenCode reads, and starts it.

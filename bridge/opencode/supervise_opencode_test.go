@@ -158,17 +158,17 @@ func turn(t testing.TB, c *client.Client, directory, session, text string, so fu
 		case <-news:
 		case <-time.After(time.Second / 2):
 		}
-		asks, err := c.PermissionRequests(t.Context(), directory)
+		asked, err := c.PermissionRequests(t.Context(), directory)
 		if err != nil { // OpenCode may be busy
 			t.Log(err)
 			return false
 		}
-		for _, a := range asks {
-			var ask struct{ Permission string }
-			if err := json.Unmarshal(a.Raw, &ask); err != nil {
+		for _, a := range asked {
+			var request struct{ Permission string }
+			if err := json.Unmarshal(a.Raw, &request); err != nil {
 				t.Fatal(err)
 			}
-			requests = append(requests, ask.Permission)
+			requests = append(requests, request.Permission)
 			if err := c.Allow(t.Context(), directory, a.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -181,8 +181,8 @@ func turn(t testing.TB, c *client.Client, directory, session, text string, so fu
 // run runs a supervisor until the test ends. next waits for the next start of OpenCode. stop ends the supervisor.
 func run(t testing.TB, s *opencode.Supervisor) (next func() opencode.Instance, stop func() error) {
 	t.Helper()
-	lives := make(chan opencode.Instance, 9)
-	s.Started = func(g opencode.Instance) { lives <- g }
+	instances := make(chan opencode.Instance, 9)
+	s.Started = func(g opencode.Instance) { instances <- g }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -196,7 +196,7 @@ func run(t testing.TB, s *opencode.Supervisor) (next func() opencode.Instance, s
 	next = func() opencode.Instance {
 		t.Helper()
 		select {
-		case g := <-lives:
+		case g := <-instances:
 			return g
 		case err := <-ended:
 			ended <- err

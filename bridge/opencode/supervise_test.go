@@ -157,6 +157,24 @@ func TestStartWithoutAnAnswerTimesOut(t *testing.T) {
 	expect.Contains(t, err.Error(), "check opencode") // and the last request
 }
 
+// A process that runs and never listens is busy; one that sleeps is stuck.
+func TestASlowStartThatIsBusyIsAwaited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	limits, logged := HealthLimits{Start: 1500 * time.Millisecond}, &expect.Buffer{}
+	stuck := newTestSupervisor(t, t.TempDir(), "exec sleep 600")
+	stuck.Limits = limits
+	expect.Contains(t, stuck.Run(t.Context()).Error(), "and idle for 1.5s")
+
+	busy := newTestSupervisor(t, t.TempDir(), "while :; do :; done")
+	busy.Limits, busy.Logger = limits, slog.New(slog.NewTextHandler(logged, nil))
+	stop := busy.runInBackground(t)
+	expect.Eventually(t, "it waits longer", func() bool {
+		return strings.Contains(logged.String(), `"OpenCode is still starting" waited=2s`)
+	})
+	is.NoErr(stop())
+}
+
 func TestUnansweredReadyRequestIsRepeated(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

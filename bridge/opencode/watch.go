@@ -16,18 +16,20 @@ type HealthLimits struct {
 	Interval time.Duration // pause between two health requests
 	Report   time.Duration // time without an answer until Trouble reports it
 	Restart  time.Duration // time without an answer until OpenCode is restarted
+	Start    time.Duration // time that a start may be idle before OpenCode is ready
 }
 
 // DefaultHealthLimits is far above OpenCode's response time under load, about 100 ms.
-var DefaultHealthLimits = HealthLimits{Interval: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second}
+var DefaultHealthLimits = HealthLimits{Interval: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second,
+	Start: 90 * time.Second}
 
 // watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long
 // that it must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add
 // load to an overloaded machine. Time in which this process was paused does not count either.
 func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) error {
-	limits := HealthLimits{cmp.Or(s.Limits.Interval, DefaultHealthLimits.Interval),
-		cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
-		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
+	limits := HealthLimits{Interval: cmp.Or(s.Limits.Interval, DefaultHealthLimits.Interval),
+		Report:  cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
+		Restart: cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")
 	var silent silence
 	var gitReported time.Time

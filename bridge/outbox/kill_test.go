@@ -111,15 +111,6 @@ func save(t *testing.T, s *bridgetest.System, c record.Save) {
 	s.Must(s.Model.Wait(t.Context(), seq))
 }
 
-func background(t *testing.T, run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = run(ctx) }()
-	stop = func() { cancel(); <-done }
-	t.Cleanup(stop)
-	return stop
-}
-
 // channelsOf returns the channels of a process.
 func channelsOf(t *testing.T, s *bridgetest.System) *channel.Channels {
 	secrets, err := secret.Open(t.Context(), s.NC, 1)
@@ -177,8 +168,8 @@ var kinds = map[string]kind{
 		start: func(t *testing.T, s *bridgetest.System, _ *outside) func() {
 			secrets, err := secret.Open(t.Context(), s.NC, 1)
 			s.Must(err)
-			return background(t, (&push.Push{Log: s.Log, Secrets: secrets, Model: s.Model, Records: s.Records, Logger: quiet,
-				Sender: push.Sender{AllowPrivate: true}, Present: func(_, _ string) bool { return false },
+			return expect.Background(t, (&push.Push{Log: s.Log, Secrets: secrets, Model: s.Model, Records: s.Records,
+				Logger: quiet, Sender: push.Sender{AllowPrivate: true}, Present: func(_, _ string) bool { return false },
 				RetryAfter: outbox.RetryAfter, AwayAfter: push.DefaultAwayAfter}).Run)
 		},
 	},
@@ -194,7 +185,7 @@ var kinds = map[string]kind{
 			appendEvent(t, s, e, err)
 		},
 		start: func(t *testing.T, s *bridgetest.System, o *outside) func() {
-			return background(t, (&bridge.Hub{Channels: channelsOf(t, s), Model: s.Model, Logger: quiet,
+			return expect.Background(t, (&bridge.Hub{Channels: channelsOf(t, s), Model: s.Model, Logger: quiet,
 				RetryAfter: outbox.RetryAfter, Connect: func(channel.Channel, string, *slog.Logger) (bridge.Platform, error) {
 					return messenger{o}, nil
 				}}).Run)
@@ -211,8 +202,8 @@ var kinds = map[string]kind{
 			appendEvent(t, s, e, err)
 		},
 		start: func(t *testing.T, s *bridgetest.System, _ *outside) func() {
-			return background(t, (&bridge.WebhookSender{Channels: channelsOf(t, s), Log: s.Log, Model: s.Model, Logger: quiet,
-				RetryAfter: outbox.RetryAfter, AllowPrivate: true}).Run)
+			return expect.Background(t, (&bridge.WebhookSender{Channels: channelsOf(t, s), Log: s.Log, Model: s.Model,
+				Logger: quiet, RetryAfter: outbox.RetryAfter, AllowPrivate: true}).Run)
 		},
 	},
 }

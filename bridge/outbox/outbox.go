@@ -88,6 +88,8 @@ type Loop[T any] struct {
 	// tried again at once. It may be nil.
 	Ready func(ctx context.Context) (<-chan struct{}, error)
 
+	listing  time.Duration        // how long Open took
+	listed   time.Time            // when it returned
 	progress map[string]Progress  // of the open effects
 	running  map[string]Effect[T] // whose try has not ended
 	ended    chan func()          // notes the result of a try
@@ -98,7 +100,8 @@ type Loop[T any] struct {
 const (
 	failPause   = time.Second     // after the open effects could not be listed, or one could not be dropped
 	lastTimeout = 2 * time.Second // of the request for the end of the log
-	maxDropped  = 20              // effects that are dropped before others are tried
+	maxDropped  = 200             // effects that are dropped at once before others are tried
+	maxListing  = time.Second     // see gather
 )
 
 // Run carries out effects until ctx ends, and waits for the tries that it began. The read models must have caught up.
@@ -123,6 +126,7 @@ func (l *Loop[T]) Run(ctx context.Context) error {
 			next = failPause
 		}
 		l.wait(ctx, woken, next)
+		l.gather(ctx)
 	}
 	return ctx.Err()
 }
@@ -139,7 +143,10 @@ func (l *Loop[T]) start(ctx context.Context, woken uint64) (next time.Duration, 
 	if err != nil {
 		return 0, err
 	}
+	began := time.Now()
 	open, next, err := l.Open(ctx)
+	l.listed = time.Now()
+	l.listing = min(l.listed.Sub(began), maxListing)
 	if err != nil || l.Model.Seq() < last { // a rebuild began meanwhile; its end wakes the loop
 		return next, err
 	}
@@ -174,33 +181,48 @@ func (l *Loop[T]) start(ctx context.Context, woken uint64) (next time.Duration, 
 }
 
 // drop drops effects of targets for which too many wait, and returns the others. isLeft reports whether some of these
-// must still be dropped: drop drops maxDropped at most, and none of a target for which that fails.
+// must still be dropped: drop drops maxDropped at most, an equal share of each target, and some drops may fail.
 func (l *Loop[T]) drop(ctx context.Context, open []Effect[T]) (rest []Effect[T], isLeft bool) {
 	if l.Most == 0 {
 		return open, false
 	}
-	waiting, isLater, hasFailed, dropped := map[string]int{}, map[string]bool{}, map[string]bool{}, 0
+	waiting, full := map[string]int{}, map[string]int{}
 	for _, e := range open {
-		waiting[e.Target]++
+		if waiting[e.Target]++; waiting[e.Target] > l.Most {
+			full[e.Target] = 0
+		}
 	}
+	if len(full) == 0 {
+		return open, false
+	}
+	var excess []Effect[T]
+	isLater, share := map[string]bool{}, max(1, maxDropped/len(full))
 	for _, e := range open {
-		_, runs := l.running[e.Key]
-		if waiting[e.Target] > l.Most && isLater[e.Target] && !runs {
-			if isLeft = isLeft || dropped == maxDropped; dropped < maxDropped && !hasFailed[e.Target] {
-				err := l.Drop(ctx, e)
-				if err == nil {
-					waiting[e.Target]--
-					dropped++
-					continue
-				}
-				l.Logger.Warn("drop one of the "+l.Name, "effect", e.Key, "target", e.Target, "err", err)
-				hasFailed[e.Target], isLeft = true, true
+		if _, runs := l.running[e.Key]; waiting[e.Target] > l.Most && isLater[e.Target] && !runs {
+			if full[e.Target] < share && len(excess) < maxDropped {
+				excess = append(excess, e)
+				waiting[e.Target]--
+				full[e.Target]++
+			} else {
+				isLeft = true
 			}
 		}
 		isLater[e.Target] = true
-		rest = append(rest, e)
 	}
-	return rest, isLeft
+	errs := make([]error, len(excess))
+	var dropping sync.WaitGroup
+	for i, e := range excess {
+		dropping.Go(func() { errs[i] = l.Drop(ctx, e) })
+	}
+	dropping.Wait()
+	dropped := map[string]bool{}
+	for i, e := range excess {
+		if dropped[e.Key] = errs[i] == nil; errs[i] != nil {
+			l.Logger.Warn("drop one of the "+l.Name, "effect", e.Key, "target", e.Target, "err", errs[i])
+			isLeft = true
+		}
+	}
+	return slices.DeleteFunc(open, func(e Effect[T]) bool { return dropped[e.Key] }), isLeft
 }
 
 // InOrder returns the first effect of each target, if it may be tried now.
@@ -233,11 +255,20 @@ func (l *Loop[T]) wait(ctx context.Context, woken uint64, next time.Duration) {
 		l.forgetPauses()
 	case <-awake:
 	}
-	for { // several tries may have ended
+}
+
+// gather blocks until as much time has passed since the last listing as that took, and notes the results of the tries
+// that end meanwhile. So a Loop with many open effects lists them at most half of the time, and each listing finds more
+// effects to try. A Loop that was idle does not block.
+func (l *Loop[T]) gather(ctx context.Context) {
+	enough := time.After(time.Until(l.listed.Add(l.listing)))
+	for {
 		select {
 		case end := <-l.ended:
 			end()
-		default:
+		case <-enough:
+			return
+		case <-ctx.Done():
 			return
 		}
 	}

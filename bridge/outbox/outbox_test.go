@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,11 +15,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 func TestNoEffectWaitsAfterAReconnectionThatReadyAwaited(t *testing.T) {
 	t.Parallel()
@@ -41,7 +38,7 @@ func TestNoEffectWaitsAfterAReconnectionThatReadyAwaited(t *testing.T) {
 			}
 			return nil, nil
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	<-tried
 	<-tried
 }
@@ -61,7 +58,7 @@ func TestAnEventEndsTheWaitOfAnEffectThatIsDeferred(t *testing.T) {
 			tried <- struct{}{}
 			return outbox.Again{After: time.Hour, OrWoken: true}
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	<-tried
 	s.Chat("after")
 	<-tried
@@ -92,8 +89,32 @@ func TestAFailedDropStopsNoOtherTarget(t *testing.T) {
 			dropped <- e.Key
 			return nil
 		}}
-	background(t, loop.Run)
+	expect.Background(t, loop.Run)
 	got := []string{<-tried, <-tried}
 	slices.Sort(got)
 	is.New(t).Equal(append(got, <-dropped), []string{"a1", "b1", "b2"})
+}
+
+func TestDropsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	s := bridgetest.NewSystem(t)
+	var dropping sync.WaitGroup
+	dropping.Add(2)
+	dropped := make(chan string, 2)
+	loop := outbox.Loop[int]{Name: "effects", Log: s.Log, Model: s.Model, Logger: quiet, Most: 1,
+		Plan: func([]outbox.Effect[int], []outbox.Effect[int], time.Time) []outbox.Effect[int] { return nil },
+		Open: func(context.Context) ([]outbox.Effect[int], time.Duration, error) {
+			return []outbox.Effect[int]{{Key: "a1", Target: "a"}, {Key: "a2", Target: "a"}, {Key: "b1", Target: "b"},
+				{Key: "b2", Target: "b"}}, time.Hour, nil
+		},
+		Drop: func(_ context.Context, e outbox.Effect[int]) error {
+			dropping.Done()
+			dropping.Wait()
+			dropped <- e.Key
+			return nil
+		}}
+	expect.Background(t, loop.Run)
+	got := []string{<-dropped, <-dropped}
+	slices.Sort(got)
+	is.New(t).Equal(got, []string{"a2", "b2"})
 }

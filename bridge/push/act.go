@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"pocketcoder/events"
@@ -180,7 +181,7 @@ func (p *Push) mayDecide(ctx context.Context, a action) (allowed, admin bool, er
 	return false, false, err
 }
 
-// sweep deletes expired actions periodically.
+// sweep deletes expired actions, and forgets old withdrawals, periodically.
 func (p *Push) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -197,6 +198,9 @@ func (p *Push) sweep(ctx context.Context) {
 }
 
 func (p *Push) sweepOnce(ctx context.Context) error {
+	p.mu.Lock()
+	maps.DeleteFunc(p.withdrawn, func(_ string, at time.Time) bool { return time.Since(at) >= maxWithdrawalAge })
+	p.mu.Unlock()
 	var expired []string
 	err := p.Secrets.Watch(ctx, actionPrefix, func(key string, value []byte) error {
 		var a action

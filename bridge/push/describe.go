@@ -32,7 +32,8 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 
 // Card returns the card of a request. arguments are those of Model.ToolArguments.
 func Card(r projections.Permission, arguments string) permission.Card {
-	return permission.CardOf(permission.CardSource{PermissionRequest: r.Ask(), ViaAPI: r.Source == projections.SourceAPI,
+	return permission.CardOf(permission.CardSource{PermissionRequest: r.Content(),
+		ViaAPI:  r.Source == projections.SourceAPI,
 		Message: r.Message, Arguments: arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 

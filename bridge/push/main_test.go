@@ -1,7 +1,6 @@
 package push_test
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
@@ -29,11 +28,7 @@ import (
 	"pocketcoder/projections/projectionstest"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // system sends notifications with a real log, real read models and real HTTP. Tests append the events of OpenCode.
 type system struct {
@@ -77,10 +72,9 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 		&permission.Permissions{Log: s.log}
 	s.vapid, err = push.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
-	stopModel := s.background(s.model.Run)
-	t.Cleanup(func() { stopModel(); s.model.Close() })
+	t.Cleanup(func() { s.model.Close() })
+	expect.Background(t, s.model.Run)
 	s.start(change...)
-	t.Cleanup(func() { s.stop() })
 	return s
 }
 
@@ -96,14 +90,7 @@ func (s *system) start(change ...func(*push.Push)) {
 	for _, f := range change {
 		f(s.Push)
 	}
-	s.stop = s.background(s.Push.Run)
-}
-
-func (s *system) background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); run(ctx) }()
-	return func() { cancel(); <-done }
+	s.stop = expect.Background(s.t, s.Push.Run)
 }
 
 func check(t testing.TB, err error) {
@@ -203,20 +190,20 @@ func (s *system) store(e events.Event) uint64 {
 }
 
 // appendRequest appends a permission request for a command, which the policy refers to a person.
-func (s *system) appendRequest(chat, ask, command string) {
+func (s *system) appendRequest(chat, id, command string) {
 	s.t.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
-	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+
+	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+
 		`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+
-		ask+`"}}`)
-	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
+		id+`"}}`)
+	s.append(chat, events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: "/workspace"})
 }
 
 // decide decides a request on another device.
-func (s *system) decide(chat, ask string, d events.Decision) {
+func (s *system) decide(chat, id string, d events.Decision) {
 	s.t.Helper()
 	seq, err := s.permissions.Decide(s.t.Context(),
-		permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask,
+		permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: id,
 			Decision: d})
 	check(s.t, err)
 	check(s.t, s.model.Wait(s.t.Context(), seq))

@@ -43,12 +43,8 @@ func (r record) flag(name string) (b bool) {
 
 // configRecord returns a record, and reports whether it exists.
 func (p *Push) configRecord(ctx context.Context, collection, id string) (record, bool, error) {
-	all, err := p.Model.Config(ctx, collection)
-	i := slices.IndexFunc(all, func(c projections.Config) bool { return c.RecordID == id })
-	if err != nil || i < 0 {
-		return record{}, false, err
-	}
-	return newRecord(all[i]), true, nil
+	c, found, err := p.Model.ConfigRecord(ctx, collection, id)
+	return newRecord(c), found, err
 }
 
 // device returns a device, and reports whether it is active.

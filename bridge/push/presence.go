@@ -83,7 +83,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since := time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
+	since := events.FormatTime(time.Now().Add(-maxAge))
 	chats := map[string]bool{}
 	for _, a := range requests {
 		chats[a.Chat] = chats[a.Chat] || a.WaitsForPerson() && a.Created > since

@@ -4,7 +4,7 @@
 // A durable consumer follows the log. A person is needed for a permission request that the policy left to one, for a
 // question, and for an MCP server that waits for approval. For each device the consumer appends notification.queued.
 // An outbox.Loop sends it with a Sender, and appends notification.sent or notification.failed. A withdrawal is sent
-// once, and not recorded.
+// once, and not recorded: a kill may lose it, and the buttons then do nothing.
 //
 // Promises:
 //   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner
@@ -61,9 +61,10 @@ type Push struct {
 	queueing sync.Mutex // serializes queue
 	oldest   string     // when the oldest notification was queued that is sent
 
-	busy      sync.WaitGroup
-	mu        sync.Mutex
-	withdrawn map[string]time.Time // when each notification to a device was withdrawn, by its id: each is withdrawn once
+	busy        sync.WaitGroup
+	mu          sync.Mutex
+	withdrawn   map[string]time.Time // when each notification to a device was withdrawn, by its id: each is withdrawn once
+	withdrawing map[string]int       // withdrawals that are being sent, by device
 }
 
 // Consumer is the name of the durable consumer.
@@ -99,8 +100,8 @@ func (p *Push) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer p.busy.Wait()
 	defer cancel()
-	p.withdrawn = map[string]time.Time{}
-	p.oldest = time.Now().Add(-maxAge).UTC().Format(events.TimeFormat)
+	p.withdrawn, p.withdrawing = map[string]time.Time{}, map[string]int{}
+	p.oldest = events.FormatTime(time.Now().Add(-maxAge))
 	loop := outbox.Loop[projections.Notification]{Name: "notifications", Log: p.Log, Model: p.Model, Logger: p.Logger,
 		Pauses: p.RetryAfter, Open: p.open, Plan: outbox.InOrder[projections.Notification], Try: p.try, Most: maxQueue,
 		Drop: p.drop}
@@ -157,7 +158,7 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	}
 	chat := e.Subject.ID
 	switch b := body.(type) {
-	case events.QuestionAsk:
+	case events.QuestionRequest:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID})
 	case opencode.QuestionReplied:
 		return p.withdrawDecided(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"pocketcoder/bridge/outbox"
@@ -17,8 +16,9 @@ import (
 )
 
 const (
-	maxQueue = 50             // notifications that wait for a device
-	maxAge   = 24 * time.Hour // a new process sends no older notification, and does not notify of older requests
+	maxQueue       = 50             // notifications that wait for a device
+	maxWithdrawals = maxQueue       // that are sent to a device at once
+	maxAge         = 24 * time.Hour // a new process sends no older notification, and does not notify of older requests
 )
 
 // queue appends notification.queued, unless the notification was queued before.
@@ -140,19 +140,39 @@ func (p *Push) withdraw(ctx context.Context, e events.Event, id string, n events
 // withdrawOne withdraws a notification from its device, once in maxWithdrawalAge. A failure has no consequence, because
 // the buttons of a decided request do nothing.
 func (p *Push) withdrawOne(ctx context.Context, sent projections.Notification, n events.Notice) {
-	p.mu.Lock()
-	_, known := p.withdrawn[sent.ID]
-	maps.DeleteFunc(p.withdrawn, func(_ string, at time.Time) bool { return time.Since(at) > maxWithdrawalAge })
-	p.withdrawn[sent.ID] = time.Now()
-	p.mu.Unlock()
+	if !p.beginWithdrawal(sent) {
+		return
+	}
+	defer p.endWithdrawal(sent)
 	d, active, err := p.device(ctx, sent.Device)
-	if known || err != nil || !active {
+	if err != nil || !active {
 		return
 	}
 	n.Title, n.Message = "", ""
 	message := Message{ID: sent.Notification, Notice: n, Done: true}
 	if err := p.Sender.Send(ctx, d, message); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
+	}
+}
+
+// beginWithdrawal reports whether a notification is withdrawn now. It skips one that was withdrawn already, and one of
+// a device that does not answer the earlier withdrawals.
+func (p *Push) beginWithdrawal(sent projections.Notification) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.withdrawn[sent.ID]) < maxWithdrawalAge || p.withdrawing[sent.Device] >= maxWithdrawals {
+		return false
+	}
+	p.withdrawn[sent.ID] = time.Now()
+	p.withdrawing[sent.Device]++
+	return true
+}
+
+func (p *Push) endWithdrawal(sent projections.Notification) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.withdrawing[sent.Device]--; p.withdrawing[sent.Device] == 0 {
+		delete(p.withdrawing, sent.Device)
 	}
 }
 

@@ -326,7 +326,7 @@ func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 	}
 }
 
-func TestFiguresOfOneAsk(t *testing.T) {
+func TestFiguresOfOneRequest(t *testing.T) {
 	s, r := newSystem(t), newReceiver(t, nil)
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")

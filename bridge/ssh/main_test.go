@@ -1,7 +1,6 @@
 package ssh_test
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -27,11 +26,7 @@ import (
 	"pocketcoder/projections/projectionstest"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // system is keys over a real log and real read models, and an sshd that gives a shell script.
 type system struct {
@@ -62,8 +57,8 @@ func newSystem(t *testing.T) *system {
 	check(t, err)
 	s.accounts.HashMemory = 64
 	s.records = recordtype.Open(log, nil)
-	stopModel := background(s.model.Run)
-	t.Cleanup(func() { stopModel(); s.model.Close() })
+	t.Cleanup(func() { s.model.Close() })
+	expect.Background(t, s.model.Run)
 	s.keys = ssh.Keys{
 		Model: s.model, Accounts: s.accounts, Files: []string{filepath.Join(s.dir, ssh.AuthorizedKeys)}, Logger: s.logger(),
 		Command: func(a account.Account, _ string) []string {
@@ -87,20 +82,13 @@ func privateDir(t *testing.T) string {
 func (s *system) logger() *slog.Logger { return slog.New(slog.NewTextHandler(&s.lines, nil)) }
 
 // keep keeps the files for as long as the test lasts.
-func (s *system) keep() { s.t.Cleanup(background(s.keys.Run)) }
+func (s *system) keep() { expect.Background(s.t, s.keys.Run) }
 
 // file is what the authorized_keys file has, without the comment at its beginning; nothing when there is none.
 func (s *system) file() []string {
 	text, _ := os.ReadFile(s.keys.Files[0])
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return lines[1:]
-}
-
-func background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); run(ctx) }()
-	return func() { cancel(); <-done }
 }
 
 func check(t testing.TB, err error) {

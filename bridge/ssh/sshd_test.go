@@ -29,7 +29,7 @@ func (s *system) serve() *ssh.Server {
 	}
 	server, err := ssh.OpenServer(s.t.Context(), "127.0.0.1:0", s.dir, s.logger())
 	check(s.t, err)
-	s.t.Cleanup(background(server.Run))
+	expect.Background(s.t, server.Run)
 	s.keys.Written = func(lines map[string]string) { server.Keep(lines); s.known.Store(int64(len(lines))) }
 	s.keep()
 	return server
@@ -227,7 +227,7 @@ func TestKeysOfTheLastRunLetNobodyIn(t *testing.T) {
 	is.NoErr(os.WriteFile(s.keys.Files[0], []byte("a key that was taken back since\n"), 0o600))
 	server, err := ssh.OpenServer(t.Context(), "127.0.0.1:0", s.dir, s.logger())
 	is.NoErr(err)
-	t.Cleanup(background(server.Run))
+	expect.Background(t, server.Run)
 	_, err = os.Stat(s.keys.Files[0])
 	is.True(os.IsNotExist(err))
 
@@ -276,7 +276,7 @@ func TestServerKeepsItsHostKeyAndLeavesNothingBehind(t *testing.T) {
 	_, err = ssh.OpenServer(t.Context(), server.Addr().String(), s.dir, s.logger())
 	is.True(err != nil && strings.Contains(err.Error(), "in use"))
 
-	stop := background(reopened.Run)
+	stop := expect.Background(t, reopened.Run)
 	conn, err := net.Dial("tcp", reopened.Addr().String())
 	is.NoErr(err)
 	defer conn.Close()

@@ -23,11 +23,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // system is a scripted OpenCode with everything around it, and a chat whose turn runs.
 type system struct {
@@ -48,14 +44,9 @@ func newSystem(t testing.TB) *system {
 
 // watch runs a watch, as a process does, and returns what stops it.
 func (s *system) watch(silentAfter time.Duration) (stop func()) {
-	ctx, cancel := context.WithCancel(s.T.Context())
-	done := make(chan struct{})
 	w := watch.Delegates{Delegates: s.delegates, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
 		SilentAfter: silentAfter}
-	go func() { defer close(done); w.Run(ctx) }()
-	stop = func() { cancel(); <-done }
-	s.T.Cleanup(stop)
-	return stop
+	return expect.Background(s.T, w.Run)
 }
 
 // prompt is a prompt that OpenCode received.

@@ -1,7 +1,6 @@
 package watch_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -43,10 +42,7 @@ func (s *scheduleSystem) watch() { s.watchAfter(false) }
 func (s *scheduleSystem) watchAfter(loss bool) {
 	w := watch.Schedules{Schedules: s.schedules(), Chats: s.Chats, Model: s.Model,
 		Logger: handlerstest.Quiet(), Uncertain: loss}
-	ctx, cancel := context.WithCancel(s.T.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); w.Run(ctx) }()
-	s.T.Cleanup(func() { cancel(); <-done })
+	expect.Background(s.T, w.Run)
 }
 
 func (s *scheduleSystem) schedules() *schedule.Schedules {

@@ -179,7 +179,7 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 			continue
 		}
 		set := record.Fields(map[string]any{
-			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(events.TimeFormat),
+			"name": name, "status": string(part.State), "last_ping": events.FormatTime(time.Now()),
 		})
 		save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name,
 			Set: set}

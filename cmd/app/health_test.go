@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"testing"
 
 	"github.com/matryer/is"
@@ -14,11 +13,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 func TestASystemThatRunsAsRootSaysWhatCommandsCanChange(t *testing.T) {
 	t.Parallel()
@@ -40,17 +35,9 @@ func openedModel(t *testing.T) *System {
 	var err error
 	s.model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), s.log)
 	is.New(t).NoErr(err)
-	stop := background(s.model.Run)
-	t.Cleanup(func() { stop(); s.model.Close() })
+	t.Cleanup(func() { s.model.Close() })
+	expect.Background(t, s.model.Run)
 	return s
-}
-
-// background runs a function until stop is called.
-func background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); run(ctx) }()
-	return func() { cancel(); <-done }
 }
 
 func TestAnEventThatCannotBeAppliedDegradesHealth(t *testing.T) {

@@ -52,7 +52,7 @@ func TestWithoutTheOptionNothingIsSentToPrivateAddresses(t *testing.T) {
 	}
 	save(channel.Targets, map[string]any{"name": "target", "url": "https://127.0.0.1:1", "types": "turn.lost"})
 	for _, run := range []func(context.Context) error{s.runChannels, s.runWebhooks} {
-		t.Cleanup(background(run))
+		expect.Background(t, run)
 	}
 	e, err := events.New("chat1", events.ActorPolicy, events.TurnLost{Session: "ses_1"})
 	is.NoErr(err)

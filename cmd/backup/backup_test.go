@@ -318,7 +318,7 @@ func TestWithoutAPassphraseSecretsAndKeysAreLeftOut(t *testing.T) {
 	expect.Contains(t, err.Error(), "this backup holds secrets and keys, and without its passphrase they would be older than the events")
 	o.Passphrase = "another"
 	_, err = Write(t.Context(), o)
-	is.True(errors.Is(err, ErrPassphrase))
+	is.True(errors.Is(err, errPassphrase))
 	d := datadir.Dir(filepath.Join(t.TempDir(), "new"))
 	for given, want := range map[string]string{"": "name the passphrase, or leave them out with --without-secrets",
 		"another": "the passphrase does not open the secrets"} {

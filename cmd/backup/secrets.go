@@ -29,8 +29,8 @@ type secrets struct {
 	values []archive.Entry
 }
 
-// ErrPassphrase means that the passphrase does not open the secrets of a backup.
-var ErrPassphrase = errors.New("the passphrase does not open the secrets of this backup")
+// errPassphrase means that the passphrase does not open the secrets of a backup.
+var errPassphrase = errors.New("the passphrase does not open the secrets of this backup")
 
 // checkPassphrase returns an error if the backup holds secrets that the passphrase does not open.
 func (m *manifest) checkPassphrase(o Options) error {
@@ -168,7 +168,7 @@ func readSecrets(dir string, s secretsFile, passphrase string) (*secrets, error)
 	}
 	plain, err := age.Decrypt(bytes.NewReader(file), identity)
 	if errors.As(err, new(*age.NoIdentityMatchError)) {
-		return nil, ErrPassphrase
+		return nil, errPassphrase
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s: %w", s.File, err)

@@ -113,16 +113,16 @@ func runPolicyTest(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	ask, err := newRequest(*permission, request, *cwd, *workspace)
+	in, err := newRequest(*permission, request, *cwd, *workspace)
 	if err != nil {
 		return err
 	}
-	v := policy.Evaluate(rules, ask)
+	v := policy.Evaluate(rules, in)
 	if *asJSON {
 		return PrintJSON(env.Stdout, policyAnswer{v.Action, ruleNames(v.Rules), v.Reason})
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s: %s\n", v.Action, v.Reason)
-	if suggested := policy.Suggest(ask, nil); err == nil && v.Action == policy.AskPerson && len(suggested) > 0 {
+	if suggested := policy.Suggest(in, nil); err == nil && v.Action == policy.AskPerson && len(suggested) > 0 {
 		_, err = fmt.Fprintf(env.Stdout, "to allow it: %s\n", ruleNames(suggested))
 	}
 	return err

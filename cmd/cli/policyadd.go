@@ -87,7 +87,7 @@ func addRule(ctx context.Context, s *client.System, env Environment, rule policy
 		whom = "chat " + chat
 	}
 	if duration > 0 {
-		end := time.Now().UTC().Add(duration).Format(events.TimeFormat)
+		end := events.FormatTime(time.Now().Add(duration))
 		fields["expires_at"], until = end, " until "+display.LocalTime(end)
 	}
 	id, err := s.Replace(ctx, ruleCollections[0], []string{"tool", "pattern", "chat", "agent"}, fields)

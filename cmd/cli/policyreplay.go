@@ -55,7 +55,7 @@ func runPolicyReplay(ctx context.Context, env Environment, args []string) error 
 	show := newRenderer(env)
 	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
 	show.Note("", render.Bold, "%s would have %s %d of the last %d requests", rule, cmp.Or(does[rule.Action], "allowed"),
-		run.Allowed, run.Asks)
+		run.Allowed, run.Requests)
 	show.Commands(run, len(run.Commands))
 	return show.Err
 }

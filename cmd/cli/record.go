@@ -73,7 +73,7 @@ func GroupsOf(types []record.Type, groups ...Group) []Group {
 func (g Group) Line() string {
 	t := g.Types[0]
 	if t.Title == "" {
-		return strings.ReplaceAll(t.Name, "_", " ")
+		return cmp.Or(t.About, strings.ReplaceAll(t.Name, "_", " "))
 	}
 	return t.Title + ": " + t.About
 }
@@ -242,28 +242,28 @@ func (r *Records) addFlag(fs *flag.FlagSet, name, given, by string, f record.Fie
 
 // flagHelp describes the flag of a field. The word in backquotes stands for its value.
 func flagHelp(f record.Field) string {
-	help := "`" + string(f.Kind) + "`: " + f.Title()
+	value := "`" + string(f.Kind) + "`"
 	switch {
 	case f.Kind == record.Bool:
 		return f.Title()
 	case f.Kind == record.Secret:
-		return f.Title() + ": read it from stdin"
+		return f.Title() + " (read from stdin)"
 	case f.Pairs: // which may be secret: other users of the machine see arguments
-		return f.Title() + ": read lines NAME=VALUE from stdin"
+		return f.Title() + " (lines NAME=VALUE, read from stdin)"
 	case f.Relation == "users":
-		help = "`email`: " + f.Title()
+		value = "`email`"
 	case f.Kind == record.Relation:
-		help = "`name` or id: " + f.Title()
+		value = "`name` or id"
 	case f.Kind == record.Date:
-		help = "`time`, or a duration from now: " + f.Title()
+		value = "`time`, or a duration from now"
 	case f.Kind == record.Select:
-		help = "`" + strings.Join(f.Values, "|") + "`: " + f.Title()
+		value = "`" + strings.Join(f.Values, "|") + "`"
 	case f.Texts:
-		help = "`text`: " + f.Title() + "; may be repeated"
+		value = "`text`; may be repeated"
+	case f.Unit != "":
+		value += ", in " + f.Unit
 	}
-	if f.Unit != "" {
-		help += ", in " + f.Unit
-	}
+	help := fmt.Sprintf("%s (%s)", f.Title(), value)
 	if f.Example != "" {
 		help += "; for example " + f.Example
 	}
@@ -378,15 +378,15 @@ func selected(t record.Type, q client.Select) client.Select {
 
 // FindAs returns the record that a person names.
 func FindAs[T any](ctx context.Context, r *Records, name string) (v T, err error) {
-	_, found, err := r.Find(ctx, name)
+	_, found, err := r.find(ctx, name)
 	if err == nil {
 		v, err = record.Read[T](found)
 	}
 	return v, err
 }
 
-// Find returns the type and the fields of the record that a person names.
-func (r *Records) Find(ctx context.Context, name string) (record.Type, record.Values, error) {
+// find returns the type and the fields of the record that a person names.
+func (r *Records) find(ctx context.Context, name string) (record.Type, record.Values, error) {
 	t, id, err := r.split(name)
 	if err != nil {
 		return t, nil, err
@@ -434,7 +434,7 @@ func (r *Records) list(ctx context.Context, _ []string) error {
 	for _, f := range columns {
 		header += "\t" + strings.ToUpper(strings.ReplaceAll(f.Name, "_", " "))
 	}
-	empty := "no " + lowerFirst(t.Title)
+	empty := "no " + cmp.Or(lowerFirst(t.Title), "records")
 	if t.Create != nil {
 		empty += "; see: pocketcoder " + r.Group.Name + " -h"
 	}
@@ -492,7 +492,7 @@ func (r *Records) text(ctx context.Context, f record.Field, v record.Values) str
 }
 
 func (r *Records) show(ctx context.Context, args []string) error {
-	t, found, err := r.Find(ctx, args[0])
+	t, found, err := r.find(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -515,7 +515,7 @@ func (r *Records) show(ctx context.Context, args []string) error {
 func (r *Records) set(ctx context.Context, args []string) error {
 	t, found, err := record.Type{}, record.Values(nil), error(nil)
 	if len(args) > 0 {
-		if t, found, err = r.Find(ctx, args[0]); handlers.CodeOf(err) != handlers.NotFound && err != nil {
+		if t, found, err = r.find(ctx, args[0]); handlers.CodeOf(err) != handlers.NotFound && err != nil {
 			return err
 		}
 	} else {
@@ -579,7 +579,7 @@ func (r *Records) create(ctx context.Context, t record.Type, args []string) erro
 // enable returns the verb that switches a record on or off.
 func (r *Records) enable(on bool) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		t, found, err := r.Find(ctx, args[0])
+		t, found, err := r.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -589,7 +589,7 @@ func (r *Records) enable(on bool) func(context.Context, []string) error {
 }
 
 func (r *Records) delete(ctx context.Context, args []string) error {
-	t, found, err := r.Find(ctx, args[0])
+	t, found, err := r.find(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -52,8 +52,8 @@ func TestATypeOfRecordsHasACommand(t *testing.T) {
 		return strings.Join(strings.Fields(out), " ")
 	}
 	help, _ := run("", "-h")
-	for _, want := range []string{"Things: of a test", "thing enable NAME", "-size number", "Size of the thing, in metres",
-		"-owner email", "-right-side", "Token: read it from stdin"} {
+	for _, want := range []string{"Things: of a test", "thing enable NAME", "-size number",
+		"set: Size of the thing (number, in metres)", "-owner email", "-right-side", "Token (read from stdin)"} {
 		expect.Contains(t, help, want)
 	}
 	expect.Lacks(t, help, "-seen")

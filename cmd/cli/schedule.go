@@ -105,7 +105,7 @@ func (r *scheduleRow) complete(ctx context.Context, s *client.System) error {
 		return err
 	}
 	if len(next) > 0 {
-		r.Next = next[0].UTC().Format(events.TimeFormat)
+		r.Next = events.FormatTime(next[0])
 	}
 	last, err := runsOf(ctx, s, r.ID, 1)
 	if len(last) > 0 {

@@ -50,30 +50,17 @@ var upGroups = []flagGroup{
 func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string, groups []flagGroup,
 	args []string) error {
 	data := DataFlag(fs, env)
-	fs.StringVar(&o.HTTP, "http", Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"),
-		"`address` of the web server, loopback (POCKETCODER_HTTP)")
-	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"),
-		"`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
-	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"),
-		"`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that keeps the Host header; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
-	behind := fs.Bool("behind-proxy", env.Getenv("POCKETCODER_BEHIND_PROXY") != "",
-		"allow an address that is not loopback, because a proxy in front of it speaks TLS (POCKETCODER_BEHIND_PROXY)")
+	addressFlags(o, fs, env)
 	fs.StringVar(&o.Workspace, "workspace", Variable(env, "POCKETCODER_WORKSPACE", "."),
 		"`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"),
 		"`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
 	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"),
 		"`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
-	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
-		"`address` at which Prometheus reads /metrics, without a login; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
-	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
-	fs.IntVar(&o.MaxDelegates, "max-delegates", 32, "maximum number of delegates that run at once, in all chats")
-	fs.DurationVar(&o.DelegateSilence, "delegate-silence", 10*time.Minute, "`time` without an event after which a running delegate is reported to its parent")
-	FormerFlag(fs, "max-workers", "max-delegates")
-	FormerFlag(fs, "worker-silence", "delegate-silence")
 	fs.DurationVar(&o.IdleAfter, "idle-after", 30*time.Minute, "`time` without activity after which the background commands of a chat end; 0 disables it")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
+	turnFlags(o, fs)
 	exposeFlag(fs, &o.Expose)
 	err := modelFlags(&o.Model, fs, env)
 	if err != nil {
@@ -100,7 +87,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	o.Proxied, o.Stderr, o.Getenv = *behind, env.Stderr, env.Getenv
+	o.Stderr, o.Getenv = env.Stderr, env.Getenv
 	o.Admin = [2]string{env.Getenv("POCKETCODER_ADMIN_EMAIL"), env.Getenv("POCKETCODER_ADMIN_PASSWORD")}
 	o.Data, o.Rules = datadir.Dir(datadir.Absolute(*data)), append(allow, policy.Defaults...)
 	o.Workspace = datadir.Absolute(o.Workspace)
@@ -114,6 +101,33 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
 	return o.CheckPlaces()
+}
+
+// addressFlags adds the flags of the web server.
+func addressFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
+	fs.StringVar(&o.HTTP, "http", Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"),
+		"`address` of the web server, loopback (POCKETCODER_HTTP)")
+	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"),
+		"`URL` under which phones and browsers reach the web server, such as https://code.example.org "+
+			"(POCKETCODER_URL)")
+	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"),
+		"`URL` template for ports of commands, such as https://{port}.ports.example.org, "+
+			"for a proxy that keeps the Host header; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
+	fs.BoolVar(&o.Proxied, "behind-proxy", env.Getenv("POCKETCODER_BEHIND_PROXY") != "",
+		"allow an address that is not loopback, because a proxy in front of it speaks TLS (POCKETCODER_BEHIND_PROXY)")
+	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
+		"`address` at which Prometheus reads /metrics, without a login; none when empty (POCKETCODER_METRICS)")
+}
+
+// turnFlags adds the limits of turns and delegates.
+func turnFlags(o *app.Options, fs *flag.FlagSet) {
+	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters "+
+		"of them; 0 disables the limit")
+	fs.IntVar(&o.MaxDelegates, "max-delegates", 32, "maximum number of delegates that run at once, in all chats")
+	fs.DurationVar(&o.DelegateSilence, "delegate-silence", 10*time.Minute,
+		"`time` without an event after which a running delegate is reported to its parent")
+	FormerFlag(fs, "max-workers", "max-delegates")
+	FormerFlag(fs, "worker-silence", "delegate-silence")
 }
 
 func Up(ctx context.Context, env Environment, args []string) error {

@@ -44,7 +44,7 @@ var Targets = Group{Name: "webhook", Usage: webhookUsage, Stored: func() any { r
 // renewToken replaces the token of a target, by its name or its id, or of a webhook by its id.
 func renewToken(ctx context.Context, r *Records, name string) error {
 	path := channel.Webhooks + "/" + url.PathEscape(name)
-	_, target, err := r.Find(ctx, name)
+	_, target, err := r.find(ctx, name)
 	switch {
 	case err == nil:
 		path = channel.Targets + "/" + target.Text("id")

@@ -55,7 +55,7 @@ func (s *System) AllowAlways(ctx context.Context, id string, a permission.AllowA
 	if err != nil {
 		return err
 	}
-	return s.SendOnce(ctx, http.MethodPost, always(found.ID), routes.AlwaysRequest{Pattern: a.Pattern, Scope: a.Scope,
+	return s.sendOnce(ctx, http.MethodPost, always(found.ID), routes.AlwaysRequest{Pattern: a.Pattern, Scope: a.Scope,
 		For: a.For, ShownRequest: a.ShownRequest, ShownRules: a.ShownRules}, nil)
 }
 
@@ -90,12 +90,12 @@ func actionOf(chat, action string) string {
 
 // Abort stops the turn of a chat.
 func (s *System) Abort(ctx context.Context, chat string) error {
-	return s.SendOnce(ctx, http.MethodPost, actionOf(chat, "abort"), nil, nil)
+	return s.sendOnce(ctx, http.MethodPost, actionOf(chat, "abort"), nil, nil)
 }
 
 // Omit leaves out the files of a chat that the provider refused.
 func (s *System) Omit(ctx context.Context, chat string) error {
-	return s.SendOnce(ctx, http.MethodPost, actionOf(chat, "omit"), nil, nil)
+	return s.sendOnce(ctx, http.MethodPost, actionOf(chat, "omit"), nil, nil)
 }
 
 // Revert takes back a message of a chat, by OpenCode's id, and all that followed it. Without a message it undoes the
@@ -103,7 +103,7 @@ func (s *System) Omit(ctx context.Context, chat string) error {
 // changed later, nothing happens, and Revert returns these.
 func (s *System) Revert(ctx context.Context, chat, message, changed string) (files, later []string, err error) {
 	var answer struct{ Files []string }
-	err = s.SendOnce(ctx, http.MethodPost, actionOf(chat, "revert"), map[string]string{"message": message,
+	err = s.sendOnce(ctx, http.MethodPost, actionOf(chat, "revert"), map[string]string{"message": message,
 		"changed": changed}, &answer)
 	if r := (refusal{}); errors.As(err, &r) && r.Code == handlers.Conflict {
 		var problem struct {
@@ -119,13 +119,13 @@ func (s *System) Revert(ctx context.Context, chat, message, changed string) (fil
 // SelectModel selects the model of a chat, of the chats of an account, or of all chats if both are empty. An empty
 // model ends the selection.
 func (s *System) SelectModel(ctx context.Context, chat, user, model string) error {
-	return s.SendOnce(ctx, http.MethodPut, "/api/pocketcoder/models/selected",
+	return s.sendOnce(ctx, http.MethodPut, "/api/pocketcoder/models/selected",
 		map[string]string{"chat": chat, "user": user, "model": model}, nil)
 }
 
 // Signal sends a signal to the processes of a command. An empty signal ends the command.
 func (s *System) Signal(ctx context.Context, exec, signal string) error {
-	return s.SendOnce(ctx, http.MethodPost, "/api/executions/"+url.PathEscape(exec)+"/signal",
+	return s.sendOnce(ctx, http.MethodPost, "/api/executions/"+url.PathEscape(exec)+"/signal",
 		map[string]string{"signal": signal}, nil)
 }
 
@@ -171,7 +171,7 @@ func (s *System) NextRuns(ctx context.Context, schedule string) ([]time.Time, er
 // RunSchedule starts a run of a schedule and returns its chat.
 func (s *System) RunSchedule(ctx context.Context, schedule string) (chat string, err error) {
 	var started struct{ Chat string }
-	err = s.SendOnce(ctx, http.MethodPost, scheduleAt(schedule, "run"), nil, &started)
+	err = s.sendOnce(ctx, http.MethodPost, scheduleAt(schedule, "run"), nil, &started)
 	return started.Chat, err
 }
 

@@ -48,8 +48,8 @@ func At(url string) *System {
 	return &System{http: &http.Client{CheckRedirect: stay}, url: url, states: make(chan bool, 8)}
 }
 
-// Name names the system for a person.
-func (s *System) Name() string { return cmp.Or(s.Server, string(s.Data), s.url) }
+// name names the system for a person.
+func (s *System) name() string { return cmp.Or(s.Server, string(s.Data), s.url) }
 
 func (s *System) Close() { s.http.CloseIdleConnections() }
 

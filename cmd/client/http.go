@@ -83,7 +83,7 @@ func (s *System) open(ctx context.Context, method, path string, body any) (*http
 		}
 		var dial *net.OpError
 		absent := errors.As(err, &dial) && dial.Op == "dial"
-		return nil, unreachable{fmt.Errorf("reach the system at %s: %w", s.Name(), err), absent}
+		return nil, unreachable{fmt.Errorf("reach the system at %s: %w", s.name(), err), absent}
 	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		defer answer.Body.Close()
@@ -144,10 +144,10 @@ func (u unreachable) Unwrap() error { return u.error }
 // requestKey is the context key of the id of a request.
 type requestKey struct{}
 
-// SendOnce is Send for a request that the server carries out once, however often it arrives: it sets a value, it has
-// the id of a new record, or its route takes an api.IdempotencyParam. Without an answer, SendOnce sends it again, for
+// sendOnce is Send for a request that the server carries out once, however often it arrives: it sets a value, it has
+// the id of a new record, or its route takes an api.IdempotencyParam. Without an answer, sendOnce sends it again, for
 // ReconnectTime. It does not wait for a system that was absent from the beginning.
-func (s *System) SendOnce(ctx context.Context, method, path string, body, out any) error {
+func (s *System) sendOnce(ctx context.Context, method, path string, body, out any) error {
 	ctx = context.WithValue(ctx, requestKey{}, events.NewID())
 	for until := time.Now().Add(ReconnectTime); ; {
 		err := s.Send(ctx, method, path, body, out)
@@ -162,9 +162,9 @@ func (s *System) SendOnce(ctx context.Context, method, path string, body, out an
 	}
 }
 
-// Get is SendOnce for a GET.
+// Get is sendOnce for a GET.
 func (s *System) Get(ctx context.Context, path string, out any) error {
-	return s.SendOnce(ctx, http.MethodGet, path, nil, out)
+	return s.sendOnce(ctx, http.MethodGet, path, nil, out)
 }
 
 // Read returns the answer of a GET.
@@ -294,13 +294,13 @@ func (s *System) Create(ctx context.Context, collection string, fields any) (id 
 		return "", err
 	}
 	var made Created
-	err = s.SendOnce(ctx, http.MethodPost, records(collection), body, &made)
+	err = s.sendOnce(ctx, http.MethodPost, records(collection), body, &made)
 	return made.ID, err
 }
 
 // Update changes fields of a record.
 func (s *System) Update(ctx context.Context, collection, id string, fields any) error {
-	return missing(s.SendOnce(ctx, http.MethodPatch, records(collection)+"/"+url.PathEscape(id), fields, nil), id)
+	return missing(s.sendOnce(ctx, http.MethodPatch, records(collection)+"/"+url.PathEscape(id), fields, nil), id)
 }
 
 // Delete deletes a record.

@@ -62,7 +62,7 @@ func (c *conversation) joinPending(ctx context.Context) error {
 		return err
 	}
 	for i, p := range permissions {
-		a := c.show.AddRequest(p.Ask(), uint64(i))
+		a := c.show.AddRequest(p.Content(), uint64(i))
 		a.Hash = p.Request
 		a.Interrupted, a.Referred, a.Why, a.Directory = p.Interrupted, p.WaitsForPerson(), p.ReferredReason, p.Cwd
 		a.Files, a.FilesHash = p.RequestFiles(), p.FilesHash
@@ -100,7 +100,7 @@ func (c *conversation) addQuestions(e events.Event) error {
 	if e.Seq <= c.joined {
 		return nil
 	}
-	question, err := events.QuestionAskOf(e)
+	question, err := events.QuestionRequestOf(e)
 	if err != nil {
 		return err
 	}

@@ -87,8 +87,8 @@ func TestApproveAnswersInPlaceOfThePerson(t *testing.T) {
 			}
 			keep := events.PermissionRequested{Permission: "keep_1", Type: events.KindKeep, Patterns: []string{".envrc"},
 				Metadata: events.MustEncode(events.KeepMetadata{Quarantined: events.Quarantined{Item: "q1", Name: ".envrc"}})}
-			for _, fact := range []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), referred("per_1"),
-				handlerstest.AsksTwo, {By: events.ActorSandbox, Data: keep}, referred("keep_1")} {
+			for _, fact := range []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), referred("per_1"),
+				handlerstest.TwoRequests, {By: events.ActorSandbox, Data: keep}, referred("keep_1")} {
 				handlerstest.Happened(t, system.Log, "c1", fact)
 				all, _ := handlerstest.History(t, system.Log, "c1")
 				is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: all[len(all)-1:]}))

@@ -12,15 +12,13 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
+	"pocketcoder/projections"
 )
 
 // queuedMessage is a message that waits to be sent.
 type queuedMessage struct {
-	ID       string        `json:"id"`
-	Parts    []events.Part `json:"parts"`
-	Delivery string        `json:"delivery"`
-	Held     string        `json:"held"` // why it waits although no turn runs
-	HeldBy   string        `json:"held_by"`
+	projections.Message
+	Parts []events.Part `json:"parts"`
 }
 
 // slashQueue lists the messages that wait, or changes one of them. Numbers are those of the list that was shown last,

@@ -240,12 +240,6 @@ func (c *conversation) showModels(list model.Models) {
 	}
 }
 
-// The answers to the question what becomes of files that were changed later.
-const (
-	keepChanged      = "keep"
-	overwriteChanged = "overwrite"
-)
-
 // slashUndo reverts the newest turn that is not reverted yet.
 func (c *conversation) slashUndo(ctx context.Context, answer string) error {
 	if c.working {
@@ -309,7 +303,7 @@ func (c *conversation) slashOmit(ctx context.Context, _ string) error {
 // last revert. Without an answer, it names the files that were changed later, and does nothing if there are any.
 func (c *conversation) revert(ctx context.Context, command, message, answer string) (files []string, done bool,
 	err error) {
-	if answer != "" && answer != keepChanged && answer != overwriteChanged {
+	if answer != "" && answer != chat.KeepChanged && answer != chat.OverwriteChanged {
 		return nil, false, fmt.Errorf("want %s, %s keep or %s overwrite", command, command, command)
 	}
 	files, later, err := c.Revert(ctx, c.Chat, message, answer)
@@ -326,30 +320,30 @@ func (c *conversation) revert(ctx context.Context, command, message, answer stri
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest
 // turn.
 func (c *conversation) turnBefore(ctx context.Context, before string) (turnPrompt, error) {
+	// A prompt that resumes a turn belongs to it.
+	filter := fmt.Sprintf(`chat = %q && delivery != "" && ai_engine_message_id != "" && `+
+		`(role != "system" || reports:length > 0)`, c.Chat)
+	if before != "" {
+		filter += fmt.Sprintf(" && ai_engine_message_id < %q", before) // a later one is higher
+	}
 	all, err := client.List[struct {
-		Role    string
-		Engine  string `json:"ai_engine_message_id"` // a later one is higher
-		Reports []string
-		Parts   []struct {
+		Engine string `json:"ai_engine_message_id"`
+		Parts  []struct {
 			events.Part
 			Synthetic bool // OpenCode has added it
 		}
-	}](ctx, c.System, "messages", client.Select{Sort: "-ai_engine_message_id",
-		Filter: fmt.Sprintf(`chat = %q && delivery != "" && ai_engine_message_id != ""`, c.Chat)})
+	}](ctx, c.System, "messages", client.Select{Filter: filter, Sort: "-ai_engine_message_id", Limit: 1})
 	if err != nil {
 		return turnPrompt{}, err
 	}
-	for _, m := range all {
-		if m.Role == "system" && len(m.Reports) == 0 || before != "" && m.Engine >= before {
-			continue // a prompt that resumes a turn belongs to it
-		}
-		var shown events.MessageSubmitted
-		for _, part := range m.Parts {
-			if !part.Synthetic {
-				shown.Parts = append(shown.Parts, part.Part)
-			}
-		}
-		return turnPrompt{m.Engine, render.MessageText(shown)}, nil
+	if len(all) == 0 {
+		return turnPrompt{}, errors.New("there is no turn to undo")
 	}
-	return turnPrompt{}, errors.New("there is no turn to undo")
+	var shown events.MessageSubmitted
+	for _, part := range all[0].Parts {
+		if !part.Synthetic {
+			shown.Parts = append(shown.Parts, part.Part)
+		}
+	}
+	return turnPrompt{all[0].Engine, render.MessageText(shown)}, nil
 }

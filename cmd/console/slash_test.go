@@ -12,7 +12,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// A removed turn, and the prompt that resumed one, are none of their own. What OpenCode adds is no part of the text.
+// A removed turn, and the prompt that resumed one, are none of their own. A report of delegates begins a turn. What
+// OpenCode adds is no part of the text.
 func TestTurnsAreUndoneFromTheLast(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -25,9 +26,9 @@ func TestTurnsAreUndoneFromTheLast(t *testing.T) {
 		is.NoErr(err)
 		all = append(all, e)
 	}
-	sent := func(n int, resumes string) {
+	sent := func(n int, resumes string, reports ...string) {
 		message, engine := fmt.Sprint("m", n), fmt.Sprint("msg_", n)
-		own(events.MessageSubmitted{Message: message, Resumes: resumes,
+		own(events.MessageSubmitted{Message: message, Resumes: resumes, Results: reports,
 			Parts: []events.Part{{Type: "text", Text: "text of " + message}}})
 		own(events.MessageSending{Message: message, Session: "ses_1", EngineMessage: engine})
 		openCode("message.updated", fmt.Sprintf(`{"sessionID":"ses_1","info":{"id":%q,"role":"user"}}`, engine))
@@ -41,13 +42,14 @@ func TestTurnsAreUndoneFromTheLast(t *testing.T) {
 	sent(1, "")
 	sent(2, "")
 	sent(3, "per_1")
-	sent(4, "")
-	openCode("message.removed", `{"sessionID":"ses_1","messageID":"msg_4"}`)
+	sent(4, "", "m0")
+	sent(5, "")
+	openCode("message.removed", `{"sessionID":"ses_1","messageID":"msg_5"}`)
 	_, err := system.Log.AppendAll(t.Context(), all)
 	is.NoErr(err)
 	c := newConversation(client.At(system.Local(t)), Options{Chat: "chat1"}, nil)
-	for before, want := range map[string]turnPrompt{"": {"msg_2", "text of m2"}, "msg_4": {"msg_2", "text of m2"},
-		"msg_2": {"msg_1", "text of m1"}, "msg_1": {}} {
+	for before, want := range map[string]turnPrompt{"": {"msg_4", "text of m4"}, "msg_5": {"msg_4", "text of m4"},
+		"msg_4": {"msg_2", "text of m2"}, "msg_2": {"msg_1", "text of m1"}, "msg_1": {}} {
 		got, err := c.turnBefore(t.Context(), before)
 		is.Equal(got, want)
 		is.Equal(err != nil, want.message == "")

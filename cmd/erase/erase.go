@@ -64,8 +64,8 @@ const (
 	former  = "nats.old"
 )
 
-// ErrNoChat means that the log has no event of the chat.
-var ErrNoChat = errors.New(`there is no such chat; "pocketcoder chats" lists them while the system runs`)
+// errNoChat means that the log has no event of the chat.
+var errNoChat = errors.New(`there is no such chat; "pocketcoder chats" lists them while the system runs`)
 
 func Run(ctx context.Context, o Options) (Result, error) {
 	r, err := run(ctx, o)

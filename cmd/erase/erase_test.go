@@ -321,7 +321,7 @@ func TestAnUnknownChatChangesNothing(t *testing.T) {
 	o := options(d)
 	o.Chat = "chat3"
 	_, err := Run(t.Context(), o)
-	is.True(errors.Is(err, ErrNoChat))
+	is.True(errors.Is(err, errNoChat))
 	_, err = os.Stat(d.Path(written))
 	is.True(errors.Is(err, fs.ErrNotExist))
 	_, err = os.Stat(d.Path("readmodel.v1.db"))

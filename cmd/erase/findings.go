@@ -66,7 +66,7 @@ func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
 		return nil, err
 	}
 	if f.count == 0 {
-		return nil, ErrNoChat
+		return nil, errNoChat
 	}
 	if err := f.readAll(ctx, nc, l); err != nil {
 		return nil, err

@@ -37,8 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		os.Exit(1)
 	}
-	expect.RunAtOnce(6) // most tests wait
-	code := m.Run()
+	code := expect.Run(m)
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

@@ -34,7 +34,7 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 	is.Equal(p.finished(t, chat, 0).Stdout.Text, "edited\n") // and what is recorded is the command's own
 
 	why := p.explain(t, request.ID)
-	is.Equal([]string{why.Ask.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor},
+	is.Equal([]string{why.Request.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor},
 		[]string{request.Command(), edited, "authorized", "user:operator"})
 	is.Equal(why.Decision.Device, "command line")
 	is.Equal(len(why.Executions), 1)

@@ -42,7 +42,7 @@ func TestPersonDecidesAboutHosts(t *testing.T) {
 	var request events.PermissionRequested
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.requested", nil).Data, &request))
 	is.Equal(request.Patterns, []string{"api.example.com:443"})
-	p.decide(t, chat, request.Ask(), events.Denied, "use the mirror")
+	p.decide(t, chat, request.Request(), events.Denied, "use the mirror")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
 	out := outputsOf(t, rows[projections.ShownExecution](t, p, "executions", chat)[0]).Stdout.Text

@@ -20,7 +20,7 @@ func (p *process) awaitKeep(t testing.TB, chat, name string) (request events.Per
 		is.New(t).NoErr(json.Unmarshal(e.Data, &request))
 		return request.Type == events.KindKeep && request.Patterns[0] == name
 	})
-	p.awaitReferral(t, chat, request.Ask())
+	p.awaitReferral(t, chat, request.Request())
 	return request
 }
 
@@ -88,7 +88,7 @@ func filesOfACommandAreKeptOrDeleted(t *testing.T, p *process) {
 
 	is.NoErr(os.Mkdir(path(".vscode"), 0o700)) // by a person, meanwhile
 	is.NoErr(os.WriteFile(path(".vscode/settings.json"), []byte("{}"), 0o600))
-	p.decide(t, chat, folder.Ask(), events.Authorized, "")
+	p.decide(t, chat, folder.Request(), events.Authorized, "")
 	expect.Contains(t, p.awaitApplied(t, chat, folder.Permission).Error, ".vscode")
 	left, err := os.ReadDir(path(".vscode"))
 	is.NoErr(err)

@@ -36,7 +36,7 @@ func (p *process) awaitForgottenQuestions(t *testing.T, chat string) {
 // partlyAnswered is a chat in which one of two questions is answered.
 type partlyAnswered struct {
 	chat  string
-	asked events.QuestionAsk
+	asked events.QuestionRequest
 }
 
 func (p *process) halfAnswered(t *testing.T) partlyAnswered {

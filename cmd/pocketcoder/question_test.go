@@ -21,7 +21,7 @@ var twoQuestions = call("question", map[string]any{"questions": []map[string]any
 }}) + "\n@@next\n@@say thanks"
 
 // awaitQuestion waits for the questions of a chat. The tool that asks them needs no permission.
-func (p *process) awaitQuestion(t testing.TB, chat string) (q events.QuestionAsk) {
+func (p *process) awaitQuestion(t testing.TB, chat string) (q events.QuestionRequest) {
 	t.Helper()
 	if err := json.Unmarshal(p.event(t, chat, "opencode.question.asked", nil).Data, &q); err != nil {
 		t.Fatal(err)

@@ -142,6 +142,11 @@ func TestHelpWithoutFlagsHasNoListOfThem(t *testing.T) {
 	expect.Lacks(t, stdout, "18446744073709551615")
 }
 
+func TestHelpOffersNoFieldThatPocketCoderSets(t *testing.T) {
+	stdout, _, _ := runApp(t, "key", "-h")
+	expect.Lacks(t, stdout, "-last-used")
+}
+
 // A field of a type is missing nowhere.
 func TestEachFieldOfATypeHasAFlag(t *testing.T) {
 	for _, g := range cli.GroupsOf(recordtype.All(nil), groups...) {

@@ -120,9 +120,9 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 // Commit stores what a command decided: 1 to MaxBatch events in order if every expectation holds. Otherwise it stores
 // none and returns ErrConflict. Each expectation is compared with the log before the batch. The server refuses an
 // expectation on a literal subject that comes after the first event of that subject. Commit returns an Unavailable
-// while Accepting does.
+// while accepting does.
 func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
-	if err := l.Accepting(ctx); err != nil {
+	if err := l.accepting(ctx); err != nil {
 		return 0, err
 	}
 	if len(writes) > 1 {

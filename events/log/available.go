@@ -142,9 +142,9 @@ func (l *Log) Probe(ctx context.Context) (*jetstream.ClusterInfo, error) {
 	return s.CachedInfo().Cluster, nil
 }
 
-// Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store facts
+// accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store facts
 // that have happened already, and the last free space is for them.
-func (l *Log) Accepting(ctx context.Context) error {
+func (l *Log) accepting(ctx context.Context) error {
 	if last, _ := ctx.Value(lastSpaceKey{}).(bool); last || l.refuse == nil {
 		return nil
 	}

@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, appendForever(dir))
 		os.Exit(1)
 	}
-	expect.RunAtOnce(6)
-	os.Exit(m.Run())
+	os.Exit(expect.Run(m))
 }
 
 // appendForever appends one by one, in batches and with large bodies, and prints the id of each event once it is

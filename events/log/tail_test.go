@@ -39,8 +39,8 @@ func ignore(uint64) error { return nil }
 func TestFollowerGetsTheBacklogTheMarkerAndThenWhatComes(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
-	appendIgnored(t, l, "chat1", 0, 3)
-	appendIgnored(t, l, "chat2", 3, 2)
+	appendLost(t, l, "chat1", 0, 3)
+	appendLost(t, l, "chat2", 3, 2)
 	got := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -57,8 +57,8 @@ func TestFollowerGetsTheBacklogTheMarkerAndThenWhatComes(t *testing.T) {
 	is.Equal(<-got, "2 chat1")
 	is.Equal(<-got, "3 chat1")
 	is.Equal(<-got, "caught up, at least true")
-	appendIgnored(t, l, "chat2", 5, 1)
-	appendIgnored(t, l, "chat1", 6, 1)
+	appendLost(t, l, "chat2", 5, 1)
+	appendLost(t, l, "chat1", 6, 1)
 	is.Equal(<-got, "7 chat1")
 	cancel()
 	is.Equal(<-done, context.Canceled)
@@ -69,7 +69,7 @@ func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	tl := follow(t, l)
-	appendIgnored(t, l, "chat1", 0, 1)
+	appendLost(t, l, "chat1", 0, 1)
 	broken := errors.New("the client went away")
 	nothing := func(events.Event) error { return nil }
 	is.True(errors.Is(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return broken }, ignore),
@@ -78,7 +78,7 @@ func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return events.ErrStop }, ignore))
 	live := func(events.Event) error { return broken }
 	is.True(errors.Is(tl.Follow(t.Context(), 1, events.AllEvents, live,
-		func(uint64) error { appendIgnored(t, l, "chat1", 1, 1); return nil }), broken))
+		func(uint64) error { appendLost(t, l, "chat1", 1, 1); return nil }), broken))
 }
 
 func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
@@ -94,11 +94,11 @@ func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
 			})
 	}()
 	<-caughtUp
-	appendIgnored(t, l, "chat1", 0, 2) // after the follower looked, before the tail begins
+	appendLost(t, l, "chat1", 0, 2) // after the follower looked, before the tail begins
 	go func() { _ = tl.Run(t.Context()) }()
 	is.Equal(<-got, uint64(1))
 	is.Equal(<-got, uint64(2))
-	appendIgnored(t, l, "chat1", 2, 1)
+	appendLost(t, l, "chat1", 2, 1)
 	is.Equal(<-got, uint64(3))
 }
 
@@ -214,7 +214,7 @@ func TestAThousandFollowersAreOneConsumer(t *testing.T) {
 	}
 	for i := range followers {
 		if i%100 == 0 {
-			appendIgnored(t, l, fmt.Sprint("chat", i), 0, 1)
+			appendLost(t, l, fmt.Sprint("chat", i), 0, 1)
 			is.Equal(<-got, fmt.Sprint("chat", i))
 		}
 	}
@@ -233,7 +233,7 @@ func TestWhatAnotherProcessAppendsIsFollowed(t *testing.T) {
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error {
 		is.Equal(e.Subject.ID, "chat1")
 		return events.ErrStop
-	}, func(uint64) error { appendIgnored(t, other, "chat1", 0, 1); return nil }))
+	}, func(uint64) error { appendLost(t, other, "chat1", 0, 1); return nil }))
 }
 
 func TestForeignMessageIsFollowedToo(t *testing.T) {
@@ -254,16 +254,4 @@ func TestForeignMessageIsFollowedToo(t *testing.T) {
 		return nc.Flush()
 	}))
 	is.Equal(got, []string{"evt.odd", "evt.chat.x.created", "evt.chat.&.created"})
-}
-
-// appendIgnored appends n events of one chat, numbered from first.
-func appendIgnored(t testing.TB, l *log.Log, chat string, first, n int) {
-	t.Helper()
-	is := is.New(t)
-	for i := range n {
-		e, err := events.New(chat, events.ActorPolicy, events.TurnLost{Session: fmt.Sprintf("ses_%d", first+i)})
-		is.NoErr(err)
-		_, err = l.Append(t.Context(), e)
-		is.NoErr(err)
-	}
 }

@@ -49,7 +49,7 @@ func Decode(o events.OpenCode) (any, error) {
 	case events.PermissionReplied:
 		return decode(o, func(p PermissionReplied) []string { return []string{p.SessionID, p.RequestID, p.Reply} })
 	case events.QuestionAsked:
-		return decode(o, func(p events.QuestionAsk) []string { return []string{p.SessionID, p.ID} })
+		return decode(o, func(p events.QuestionRequest) []string { return []string{p.SessionID, p.ID} })
 	case events.QuestionReplied, events.QuestionRejected:
 		return decode(o, func(p QuestionReplied) []string { return []string{p.SessionID, p.RequestID} })
 	}

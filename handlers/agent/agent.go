@@ -22,7 +22,7 @@ import (
 const (
 	Collection = rule.Agents
 	Prompts    = "ai_prompts"
-	Models     = "ai_models"
+	models     = "ai_models"
 )
 
 // Types are the types of the records of agents.
@@ -33,7 +33,7 @@ var Types = []record.Type{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 			{Name: "body", Kind: record.Text, Label: "Text", Required: true, Lines: true},
 		}},
-	{Name: Models, Command: "agent-model", Title: "Models of agents", About: "names and identifiers",
+	{Name: models, Command: "agent-model", Title: "Models of agents", About: "names and identifiers",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins),
 		Fields: []record.Field{
 			{Name: "name", Kind: record.Text, Label: "Name", Required: true},
@@ -82,7 +82,7 @@ func One(ctx context.Context, h *record.Records, id string) (a Agent, err error)
 	if err != nil {
 		return a, err
 	}
-	model, _, err := record.One[struct{ Identifier string }](ctx, h, Models, a.Model)
+	model, _, err := record.One[struct{ Identifier string }](ctx, h, models, a.Model)
 	a.ID, a.Prompt, a.Model = id, prompt.Body, model.Identifier
 	return a, err
 }

@@ -110,7 +110,7 @@ func (h Agents) Export(ctx context.Context, c Export) (Exported, error) {
 	for _, a := range all {
 		if a.ID == c.Name || a.Value.Name == c.Name {
 			f, err := h.file(ctx, a)
-			return Exported{f.Name, f.Markdown()}, err
+			return Exported{f.Name, f.markdown()}, err
 		}
 		names = append(names, a.Value.Name)
 	}
@@ -168,13 +168,13 @@ func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 		if old, err = h.file(ctx, now); err != nil {
 			return i, err
 		}
-		i.Record, i.Before, f.Comments = now.ID, old.Markdown(), old.Comments
+		i.Record, i.Before, f.Comments = now.ID, old.markdown(), old.Comments
 	}
 	if c.Base != nil && *c.Base != i.Before {
 		return i, handlers.Refuse(handlers.Conflict,
 			"The agent %s has changed since its file was read. Read it again, and repeat your change.", f.Name)
 	}
-	i.Diff, i.Rights = udiff.Unified("stored", "file", i.Before, f.Markdown()), rightsGained(old.Rules, f.Rules)
+	i.Diff, i.Rights = udiff.Unified("stored", "file", i.Before, f.markdown()), rightsGained(old.Rules, f.Rules)
 	if c.Check || i.Diff == "" {
 		return i, nil
 	}
@@ -267,7 +267,7 @@ func (s *saver) put(ctx context.Context, collection, id string, isNew bool, valu
 
 // model returns the record of a model, which it creates if there is none.
 func (s *saver) model(ctx context.Context, identifier string) (string, error) {
-	all, err := record.All[struct{ Identifier string }](ctx, s.Records, Models)
+	all, err := record.All[struct{ Identifier string }](ctx, s.Records, models)
 	if err != nil {
 		return "", err
 	}
@@ -276,7 +276,7 @@ func (s *saver) model(ctx context.Context, identifier string) (string, error) {
 			return m.ID, nil
 		}
 	}
-	return s.save(ctx, Models, "", map[string]any{"name": identifier, "identifier": identifier})
+	return s.save(ctx, models, "", map[string]any{"name": identifier, "identifier": identifier})
 }
 
 // addRules stores the rules of a file that the agent does not have. It comes before deleteRules and before the agent

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
 // File is an agent as a file holds it.
@@ -46,19 +46,21 @@ func Parse(text, name string) (f File, notes []string, err error) {
 		front, closed = strings.CutSuffix("\n"+rest, "\n---")
 	}
 	if !found || !closed {
-		return f, nil, refuse("text", "The file must begin with front matter: a line ---, keys such as description, and a line ---.")
+		return f, nil, record.Invalid("text", "The file must begin with front matter: a line ---, keys such as description, "+
+			"and a line ---.")
 	}
 	f = File{Name: name, Prompt: strings.Trim(body, "\n")}
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(front), &document); err != nil {
-		return f, nil, refuse("text", "The front matter is not YAML: %s.", strings.TrimPrefix(err.Error(), "yaml: "))
+		return f, nil, record.Invalid("text", "The front matter is not YAML: %s.", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(document.Content) == 0 {
 		return f, nil, f.check()
 	}
 	keys := document.Content[0]
 	if keys.Kind != yaml.MappingNode {
-		return f, nil, refuse("text", "The front matter must be keys with values, such as description: Reviews changes.")
+		return f, nil, record.Invalid("text",
+			"The front matter must be keys with values, such as description: Reviews changes.")
 	}
 	if err := refuseUnknown(keys); err != nil {
 		return f, nil, err
@@ -73,10 +75,6 @@ func Parse(text, name string) (f File, notes []string, err error) {
 	return f, notes, f.check()
 }
 
-func refuse(field, format string, args ...any) error {
-	return handlers.RefuseField(handlers.Invalid, field, format, args...)
-}
-
 func refuseUnknown(keys *yaml.Node) error {
 	var unknown []string
 	for key := range pairs(keys) {
@@ -87,7 +85,7 @@ func refuseUnknown(keys *yaml.Node) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return refuse("text", "The front matter has unknown keys: %s. Known keys are %s.",
+	return record.Invalid("text", "The front matter has unknown keys: %s. Known keys are %s.",
 		strings.Join(unknown, ", "), strings.Join(knownKeys, ", "))
 }
 
@@ -132,7 +130,7 @@ func (f *File) set(key string, value *yaml.Node) (notes []string, err error) {
 		notes = []string{key + " is left out: it has no meaning in PocketCoder."}
 	}
 	if err != nil {
-		return nil, refuse("text", "%s: the value in line %d has the wrong type.", key, value.Line)
+		return nil, record.Invalid("text", "%s: the value in line %d has the wrong type.", key, value.Line)
 	}
 	return notes, nil
 }
@@ -148,20 +146,20 @@ func (f *File) check() error {
 	provider, model, found := strings.Cut(f.Model, "/")
 	switch {
 	case f.Name == "":
-		return refuse("name", "The agent has no name. Add name: to the front matter.")
+		return record.Invalid("name", "The agent has no name. Add name: to the front matter.")
 	case len(f.Name) > maxName || strings.ContainsAny(f.Name, "/\n\x00"):
-		return refuse("name", "The name must be at most %d bytes on one line, without /.", maxName)
+		return record.Invalid("name", "The name must be at most %d bytes on one line, without /.", maxName)
 	case len(f.Prompt) > maxPrompt:
-		return refuse("text", "The prompt has %d KiB. It may have at most %d KiB.", len(f.Prompt)>>10, maxPrompt>>10)
+		return record.Invalid("text", "The prompt has %d KiB. It may have at most %d KiB.", len(f.Prompt)>>10, maxPrompt>>10)
 	case f.Model != "" && (!found || provider == "" || model == ""):
-		return refuse("model", "model: %q is not PROVIDER/MODEL.", f.Model)
+		return record.Invalid("model", "model: %q is not PROVIDER/MODEL.", f.Model)
 	case f.Mode != "" && modes[f.Mode] == "":
-		return refuse("mode", "mode: %q is not primary, subagent or all.", f.Mode)
+		return record.Invalid("mode", "mode: %q is not primary, subagent or all.", f.Mode)
 	}
 	return nil
 }
 
-func (f File) Markdown() string {
+func (f File) markdown() string {
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(key string, value any) {
 		var n yaml.Node

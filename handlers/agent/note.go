@@ -38,7 +38,7 @@ func completeNote(c record.Change) error {
 			others++
 		}
 	}
-	if err := n.Check(others); err != nil {
+	if err := n.check(others); err != nil {
 		return err
 	}
 	if c.Record != n.ID() {
@@ -63,9 +63,9 @@ func (n Note) ID() string {
 
 var noteNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// Check refuses a note that cannot be a file in the folder of its agent. others is the number of the agent's other
+// check refuses a note that cannot be a file in the folder of its agent. others is the number of the agent's other
 // notes.
-func (n Note) Check(others int) error {
+func (n Note) check(others int) error {
 	switch {
 	case n.Agent == "":
 		return record.Invalid("agent", "A note needs an agent.")

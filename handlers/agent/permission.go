@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
 // coversWorkspace reports whether a file that allows a permission without a pattern allows it in the whole workspace,
@@ -24,7 +25,7 @@ func (f *File) permissions(value *yaml.Node) (notes []string, err error) {
 		return f.add("*", []pattern{{"", value.Value}})
 	}
 	if value.Kind != yaml.MappingNode {
-		return nil, refuse("text", "permission: the value in line %d must be an action or an object.", value.Line)
+		return nil, record.Invalid("text", "permission: the value in line %d must be an action or an object.", value.Line)
 	}
 	for permission, v := range pairs(value) {
 		var all []pattern
@@ -36,8 +37,8 @@ func (f *File) permissions(value *yaml.Node) (notes []string, err error) {
 				all = append(all, pattern{p, action.Value})
 			}
 		default:
-			return nil, refuse("text", "permission: %s: the value in line %d must be an action or an object.", permission,
-				v.Line)
+			return nil, record.Invalid("text", "permission: %s: the value in line %d must be an action or an object.",
+				permission, v.Line)
 		}
 		more, err := f.add(permission, all)
 		if err != nil {
@@ -65,14 +66,14 @@ func (p pattern) String() string {
 // beats allow, and what no rule allows is asked about.
 func (f *File) add(permission string, all []pattern) (notes []string, err error) {
 	if permission == mergeKey {
-		return nil, refuse("text", "permission: write the values of %s out.", mergeKey)
+		return nil, record.Invalid("text", "permission: write the values of %s out.", mergeKey)
 	}
 	allows := slices.ContainsFunc(all, func(p pattern) bool { return p.action == "allow" })
 	for i, p := range all {
 		r := policy.Rule{Permission: permission, Pattern: p.text, Action: policy.Action(p.action)}
 		switch {
 		case r.Action != policy.Allow && r.Action != policy.AskPerson && r.Action != policy.Deny:
-			return nil, refuse("text", "permission: %s: %q is not allow, ask or deny.", permission, p.action)
+			return nil, record.Invalid("text", "permission: %s: %q is not allow, ask or deny.", permission, p.action)
 		case p.text != "":
 		case r.Action == policy.Allow && coversWorkspace(permission):
 			r.Pattern = policy.Inside
@@ -85,7 +86,7 @@ func (f *File) add(permission string, all []pattern) (notes []string, err error)
 		r = r.OfTool()
 		if err := r.Check(); err != nil {
 			if r.Action != policy.Allow {
-				return nil, refuse("text", "permission: %s: %s cannot be stored: %v.", permission, p, err)
+				return nil, record.Invalid("text", "permission: %s: %s cannot be stored: %v.", permission, p, err)
 			}
 			notes = append(notes, fmt.Sprintf("permission: %s: %s is left out: %v.", permission, p, err))
 			continue
@@ -118,7 +119,7 @@ func noteOn(permission string, earlier []pattern, p pattern) (notes []string) {
 func (f *File) tools(value *yaml.Node) (notes []string, err error) {
 	var all map[string]bool
 	if err := value.Decode(&all); err != nil {
-		return nil, refuse("text", "tools: the value in line %d must be an object of true and false.", value.Line)
+		return nil, record.Invalid("text", "tools: the value in line %d must be an object of true and false.", value.Line)
 	}
 	for tool := range pairs(value) {
 		if all[tool] {

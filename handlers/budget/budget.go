@@ -55,7 +55,7 @@ func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
 	}
 	list := []Budget{}
 	for _, stored := range all {
-		if b := stored.Value; b.Check() == nil {
+		if b := stored.Value; b.check() == nil {
 			b.ID, b.seq = stored.ID, stored.Seq
 			list = append(list, b)
 		}

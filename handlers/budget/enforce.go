@@ -124,9 +124,9 @@ func (h *Budgets) rootOf(ctx context.Context, chat string) (root, owner string, 
 }
 
 // Stopped returns the chats whose turns an approved request for more had stopped, none if it was not approved.
-func (h *Budgets) Stopped(ctx context.Context, ask string) (chats []string, err error) {
+func (h *Budgets) Stopped(ctx context.Context, request string) (chats []string, err error) {
 	err = h.withRequests(ctx, func(requests *budgetRequests) error {
-		a := requests.byID[ask]
+		a := requests.byID[request]
 		if a == nil {
 			return nil
 		}

@@ -32,7 +32,7 @@ var own = record.Rule(record.IsStaff + ` || (@request.auth.id != "" && (user = "
 func complete(c record.Change) error {
 	now := c.Now()
 	return Budget{Name: now.Text("name"), Scope: now.Text("scope"), Cost: now.Number("cost"),
-		Tokens: now.Number("tokens")}.Check()
+		Tokens: now.Number("tokens")}.check()
 }
 
 // The scopes of a budget.
@@ -47,8 +47,8 @@ const maxAmount = 1 << 50
 // minAmount keeps the ratio of spending to a limit in a sensible range.
 const minAmount = 1e-6
 
-// Check refuses a budget that limits nothing, or is not valid.
-func (b Budget) Check() error {
+// check refuses a budget that limits nothing, or is not valid.
+func (b Budget) check() error {
 	amount := func(field string, v float64) error {
 		if math.IsNaN(v) || v < 0 || v > maxAmount || v > 0 && v < minAmount {
 			return record.Invalid(field, "%s: want 0 (no limit), or a number from %v to %d", field, minAmount, int64(maxAmount))

@@ -89,7 +89,7 @@ func (h *Channels) pressed(ctx context.Context, in *Incoming, id string) (all bo
 	in.verb = verb
 	said, err := h.Press(ctx, *in, token)
 	if err == nil && said != "" {
-		err = h.Notify(ctx, id, *in, "pressed", said)
+		err = h.notify(ctx, id, *in, "pressed", said)
 	}
 	in.Text = rest
 	return rest == "" && in.Files == nil, err

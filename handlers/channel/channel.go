@@ -128,23 +128,23 @@ func completeChannel(c record.Change) error {
 	one, err := record.Read[Channel](c.Now())
 	switch {
 	case err != nil:
-		return invalid("name", "The fields of the channel cannot be read: %v.", err)
+		return record.Invalid("name", "The fields of the channel cannot be read: %v.", err)
 	case len(one.Trigger) > maxTrigger || !utf8.ValidString(one.Trigger):
-		return invalid("trigger", "Must be at most %d bytes.", maxTrigger)
+		return record.Invalid("trigger", "Must be at most %d bytes.", maxTrigger)
 	case one.Kind == Telegram:
 		return one.checkBot(c.Secret)
 	case one.Kind == Email:
 		return one.checkMailbox(c.Secret)
 	}
-	return invalid("kind", "Must be %s or %s.", Telegram, Email)
+	return record.Invalid("kind", "Must be %s or %s.", Telegram, Email)
 }
 
 func (c Channel) checkBot(token string) error {
 	if !serverURL(c.Server, "https", "http") && c.Server != "" || strings.Contains(c.Server, "@") {
-		return invalid("server", "Must be a URL such as https://bots.example.org.")
+		return record.Invalid("server", "Must be a URL such as https://bots.example.org.")
 	}
 	if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
-		return invalid("token", "Must be at most %d printable characters, without blanks and /.", maxToken)
+		return record.Invalid("token", "Must be at most %d printable characters, without blanks and /.", maxToken)
 	}
 	return nil
 }
@@ -153,19 +153,19 @@ func (c Channel) checkMailbox(token string) error {
 	_, valid := MailAddress(c.Address)
 	switch {
 	case !valid:
-		return invalid("address", "Must be the address of the mailbox, such as assistant@example.org.")
+		return record.Invalid("address", "Must be the address of the mailbox, such as assistant@example.org.")
 	case !serverURL(c.Server, "imaps", "imap"):
-		return invalid("server", "Must be the URL of the IMAP server, such as imaps://imap.example.org.")
+		return record.Invalid("server", "Must be the URL of the IMAP server, such as imaps://imap.example.org.")
 	case !serverURL(c.SMTP, "smtps", "smtp"):
-		return invalid("smtp", "Must be the URL of the SMTP server, such as smtps://smtp.example.org.")
+		return record.Invalid("smtp", "Must be the URL of the SMTP server, such as smtps://smtp.example.org.")
 	case strings.Contains(c.Authserv, "="):
-		return invalid("authserv_id", "%.60q is a result, not the name of a server. Microsoft 365 adds headers without a "+
-			"name, which a sender could write too. Use a mail server that adds its name.", c.Authserv)
+		return record.Invalid("authserv_id", "%.60q is a result, not the name of a server. Microsoft 365 adds headers "+
+			"without a name, which a sender could write too. Use a mail server that adds its name.", c.Authserv)
 	case len(strings.Fields(c.Authserv)) == 0 || !serverNames.MatchString(c.Authserv):
-		return invalid("authserv_id", "Must be the first word of the Authentication-Results headers that your server adds, "+
-			"such as mx.example.org. If your servers have several names, put spaces between them.")
+		return record.Invalid("authserv_id", "Must be the first word of the Authentication-Results headers that your "+
+			"server adds, such as mx.example.org. If your servers have several names, put spaces between them.")
 	case len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl):
-		return invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
+		return record.Invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
 	}
 	return nil
 }
@@ -196,10 +196,6 @@ var mailAddress = regexp.MustCompile(`^[a-z0-9!#$%&'*+/=?^_{|}~.-]{1,64}@[a-z0-9
 func MailAddress(text string) (address string, valid bool) {
 	address = strings.ToLower(text)
 	return address, len(address) <= 254 && mailAddress.MatchString(address)
-}
-
-func invalid(field, format string, args ...any) error {
-	return handlers.RefuseField(handlers.Invalid, field, format, args...)
 }
 
 // deletePairings deletes the pairings of a deleted channel. Its conversations remain as chats.

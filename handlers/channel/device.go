@@ -7,7 +7,7 @@ import (
 // The config collections of the devices that get notifications, and of the rules of an account on which it gets.
 const (
 	Devices           = "devices"
-	NotificationRules = "notification_rules"
+	notificationRules = "notification_rules"
 )
 
 // DeviceTypes are the types of the records of devices and of the rules on notifications.
@@ -22,7 +22,7 @@ var DeviceTypes = []record.Type{
 			{Name: "push_service", Kind: record.Select, Label: "Notification service", Values: []string{"fcm", ServiceUnifiedPush, "webpush"}, Required: true},
 			{Name: "is_active", Kind: record.Bool, Label: "Enabled", Switch: true},
 		}},
-	{Name: NotificationRules, Command: "notification-rule", Title: "Notification rules", About: "what you are notified about",
+	{Name: notificationRules, Command: "notification-rule", Title: "Notification rules", About: "what you are notified about",
 		Access: record.Rules(record.Own, record.Own, record.Own, record.Own, record.Own),
 		Unique: []string{"user"}, Upsert: true,
 		Fields: []record.Field{

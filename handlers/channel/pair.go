@@ -70,7 +70,7 @@ func (h *Channels) CreateCode(ctx context.Context, c NewCode) (code Code, err er
 	}
 	if _, person, err := h.person(ctx, c.User); err != nil || !person {
 		if err == nil {
-			err = handlers.RefuseField(handlers.Invalid, "user", "Only an enabled account of a person can be paired.")
+			err = record.Invalid("user", "Only an enabled account of a person can be paired.")
 		}
 		return code, err
 	}
@@ -175,7 +175,7 @@ func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Accoun
 		return err
 	}
 	if !taken {
-		return h.Notify(ctx, id, in, "refused", otherOwnerText)
+		return h.notify(ctx, id, in, "refused", otherOwnerText)
 	}
 	all, err := h.Pairings(ctx)
 	if err != nil {
@@ -200,7 +200,7 @@ func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Accoun
 	if err != nil {
 		return err
 	}
-	return h.Notify(ctx, id, in, "paired", pairedNotice())
+	return h.notify(ctx, id, in, "paired", pairedNotice())
 }
 
 func shorten(text string, most int) string {

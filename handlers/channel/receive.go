@@ -86,7 +86,7 @@ func (h *Channels) Receive(ctx context.Context, in Incoming) error {
 	}
 	err = h.handle(ctx, in, p, id)
 	if r := handlers.CodeOf(err); r != "" && r != handlers.Unavailable {
-		return h.Notify(ctx, id, in, "refused", err.Error())
+		return h.notify(ctx, id, in, "refused", err.Error())
 	}
 	return err
 }
@@ -128,9 +128,9 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 		if held > 0 {
 			said += " The messages that wait are sent when you send the next one."
 		}
-		return h.Notify(ctx, id, in, "stopped", said)
+		return h.notify(ctx, id, in, "stopped", said)
 	case chat.SlashHelp:
-		return h.Notify(ctx, id, in, "help", pairedNotice())
+		return h.notify(ctx, id, in, "help", pairedNotice())
 	}
 	message := updateID(in, "message") // of the chat that the conversation had when the update came first
 	if done, err := h.IsSubmitted(ctx, message); err != nil || done {
@@ -220,7 +220,7 @@ func (h *Channels) tooManyThreads(ctx context.Context, in Incoming) (bool, error
 		return false, err
 	}
 	newest := begun[len(begun)-1].Value
-	return true, h.Notify(ctx, newest.Chat, in, "refused", fmt.Sprintf("The mail %q was refused, because you began "+
+	return true, h.notify(ctx, newest.Chat, in, "refused", fmt.Sprintf("The mail %q was refused, because you began "+
 		"%d threads within an hour, which is the limit. Answer in one of them.", in.Thread.Subject, maxNewChats))
 }
 
@@ -239,7 +239,7 @@ func (h *Channels) begin(ctx context.Context, in Incoming, id string) error {
 	if id, err = h.create(ctx, in, state.Owner); err != nil {
 		return err
 	}
-	return h.Notify(ctx, id, in, "new", "This is a new chat.")
+	return h.notify(ctx, id, in, "new", "This is a new chat.")
 }
 
 // create creates the chat of a conversation, and stores the record of the conversation.
@@ -326,8 +326,8 @@ func (h *Channels) conversation(ctx context.Context, in Incoming) (c conversatio
 	return c, id, false, err
 }
 
-// Notify queues a message of PocketCoder's own to the conversation of a message.
-func (h *Channels) Notify(ctx context.Context, chat string, in Incoming, what, text string) error {
+// notify queues a message of PocketCoder's own to the conversation of a message.
+func (h *Channels) notify(ctx context.Context, chat string, in Incoming, what, text string) error {
 	return h.Queue(ctx, chat, events.ChannelQueued{Message: updateID(in, what), Channel: in.Channel.ID, Place: in.Place,
 		Type: events.OutgoingNotice, Text: text})
 }

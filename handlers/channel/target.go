@@ -80,9 +80,9 @@ func completeTarget(c record.Change) error {
 	slices.Sort(all)
 	switch {
 	case (c.New || c.Changes("url")) && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
-		return invalid("url", "Must be a URL such as https://example.org/events.")
+		return record.Invalid("url", "Must be a URL such as https://example.org/events.")
 	case (c.New || c.Changes("types")) && !validTypes(all):
-		return invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
+		return record.Invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ type RenewToken struct {
 
 // RenewToken returns the new token. The old one is then not valid.
 func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.NewToken, seq uint64, err error) {
-	hooks, err := h.ListWebhooks(ctx)
+	hooks, err := h.listWebhooks(ctx)
 	if err != nil {
 		return made, 0, err
 	}
@@ -114,8 +114,8 @@ func (h *Channels) RenewToken(ctx context.Context, c RenewToken) (made record.Ne
 // webhookPrefix is the prefix of the secrets of webhooks.
 const webhookPrefix = "webhook"
 
-// ListWebhooks returns the webhooks in the order of their last changes.
-func (h *Channels) ListWebhooks(ctx context.Context) ([]Webhook, error) {
+// listWebhooks returns the webhooks in the order of their last changes.
+func (h *Channels) listWebhooks(ctx context.Context) ([]Webhook, error) {
 	return record.List(ctx, h.Records, Webhooks, func(r record.StoredRecord[Webhook]) Webhook {
 		r.Value.ID = r.ID
 		return r.Value
@@ -130,7 +130,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	case err != nil:
 		return r, err
 	case len(p.Key) > maxKey:
-		return r, invalid("key", "The idempotency key must be at most %d bytes.", maxKey)
+		return r, record.Invalid("key", "The idempotency key must be at most %d bytes.", maxKey)
 	case len(p.Body) > maxPosted:
 		return r, handlers.Refuse(handlers.Invalid, "The body must be at most %d KiB.", maxPosted>>10)
 	case !utf8.Valid(p.Body) || len(strings.TrimSpace(string(p.Body))) == 0:
@@ -208,7 +208,7 @@ func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, wh
 	if _, err := events.ParseID(p.Webhook); err != nil {
 		return hook, who, unknown
 	}
-	all, err := h.ListWebhooks(ctx)
+	all, err := h.listWebhooks(ctx)
 	if err != nil {
 		return hook, who, err
 	}

@@ -16,7 +16,7 @@ func TestOmit(t *testing.T) {
 	updated := func(info map[string]any) handlerstest.Fact {
 		return handlerstest.OpenCode("message.updated", map[string]any{"sessionID": "ses_1", "info": info})
 	}
-	asks := func(id string) handlerstest.Fact { return updated(map[string]any{"id": id, "role": "user"}) }
+	request := func(id string) handlerstest.Fact { return updated(map[string]any{"id": id, "role": "user"}) }
 	answers := func(id, prompt string) handlerstest.Fact {
 		return updated(map[string]any{"id": id, "role": "assistant", "parentID": prompt, "finish": "stop",
 			"time": map[string]int{"completed": 1}})
@@ -39,7 +39,7 @@ func TestOmit(t *testing.T) {
 	requested := own(events.OmissionRequested{Files: []events.OmittedFile{
 		{Message: "msg_1", Part: "prt_1", Name: "a.png"}}})
 	bound, png := own(events.SessionBound{Session: "ses_1"}), attaches("msg_1", "prt_1", "a.png", "image/png")
-	refused := []handlerstest.Fact{bound, asks("msg_1"), png, fails("msg_2", "msg_1", 400)}
+	refused := []handlerstest.Fact{bound, request("msg_1"), png, fails("msg_2", "msg_1", 400)}
 	after := func(more ...handlerstest.Fact) []handlerstest.Fact {
 		return append(append([]handlerstest.Fact{}, refused...), more...)
 	}
@@ -58,27 +58,27 @@ func TestOmit(t *testing.T) {
 		"503":                   {after(fails("msg_2", "msg_1", 503)), []string{"a.png"}, ""},
 		"stopped": {after(updated(map[string]any{"id": "msg_2", "role": "assistant", "parentID": "msg_1",
 			"error": map[string]any{"name": "MessageAbortedError", "data": map[string]any{}}})), []string{"a.png"}, ""},
-		"of two messages": {after(asks("msg_3"), attaches("msg_3", "prt_3", "b.png", "image/png"), fails("msg_4", "msg_3", 400)),
+		"of two messages": {after(request("msg_3"), attaches("msg_3", "prt_3", "b.png", "image/png"), fails("msg_4", "msg_3", 400)),
 			[]string{"a.png", "b.png"}, ""},
-		"only what is new": {[]handlerstest.Fact{bound, asks("msg_1"), png, answers("msg_2", "msg_1"), asks("msg_3"),
+		"only what is new": {[]handlerstest.Fact{bound, request("msg_1"), png, answers("msg_2", "msg_1"), request("msg_3"),
 			attaches("msg_3", "prt_3", "b.pdf", "application/pdf"), fails("msg_4", "msg_3", 400)}, []string{"b.pdf"}, ""},
-		"all if none is new": {[]handlerstest.Fact{bound, asks("msg_1"), png, answers("msg_2", "msg_1"), asks("msg_3"),
+		"all if none is new": {[]handlerstest.Fact{bound, request("msg_1"), png, answers("msg_2", "msg_1"), request("msg_3"),
 			fails("msg_4", "msg_3", 400)}, []string{"a.png"}, ""},
-		"read by the model": {[]handlerstest.Fact{bound, asks("msg_1"), reads("msg_2", "prt_2", "/w/c.png"), answers("msg_2", "msg_1"),
+		"read by the model": {[]handlerstest.Fact{bound, request("msg_1"), reads("msg_2", "prt_2", "/w/c.png"), answers("msg_2", "msg_1"),
 			fails("msg_3", "msg_1", 400)}, []string{"c.png"}, ""},
-		"no file":         {[]handlerstest.Fact{bound, asks("msg_1"), fails("msg_2", "msg_1", 400)}, nil, omitNothing},
-		"a file of text":  {[]handlerstest.Fact{bound, asks("msg_1"), attaches("msg_1", "prt_1", "a.go", "text/plain"), fails("msg_2", "msg_1", 400)}, nil, omitNothing},
+		"no file":         {[]handlerstest.Fact{bound, request("msg_1"), fails("msg_2", "msg_1", 400)}, nil, omitNothing},
+		"a file of text":  {[]handlerstest.Fact{bound, request("msg_1"), attaches("msg_1", "prt_1", "a.go", "text/plain"), fails("msg_2", "msg_1", 400)}, nil, omitNothing},
 		"removed":         {after(handlerstest.OpenCode("message.removed", map[string]string{"sessionID": "ses_1", "messageID": "msg_1"})), nil, omitNothing},
 		"its part":        {after(handlerstest.OpenCode("message.part.removed", map[string]string{"sessionID": "ses_1", "messageID": "msg_1", "partID": "prt_1"})), nil, omitNothing},
 		"another session": {after(own(events.SessionBound{Session: "ses_2"})), nil, omitAnswer},
-		"an answer":       {[]handlerstest.Fact{bound, asks("msg_1"), png, answers("msg_2", "msg_1")}, nil, omitAnswer},
+		"an answer":       {[]handlerstest.Fact{bound, request("msg_1"), png, answers("msg_2", "msg_1")}, nil, omitAnswer},
 		"lost":            {after(own(events.TurnLost{Session: "ses_1"})), nil, omitAnswer},
 		"no turn":         {[]handlerstest.Fact{bound}, nil, omitAnswer},
 		"being sent":      {after(own(events.MessageSending{Message: "m1", Session: "ses_1", EngineMessage: "msg_3"})), nil, omitRuns},
 		"never sent": {after(own(events.MessageSending{Message: "m1", Session: "ses_1", EngineMessage: "msg_3"}),
 			own(events.MessageFailed{Message: "m1"})), []string{"a.png"}, ""},
-		"unanswered": {after(asks("msg_3")), nil, omitRuns},
-		"running": {after(asks("msg_3"), updated(map[string]any{"id": "msg_4", "role": "assistant", "parentID": "msg_3"})),
+		"unanswered": {after(request("msg_3")), nil, omitRuns},
+		"running": {after(request("msg_3"), updated(map[string]any{"id": "msg_4", "role": "assistant", "parentID": "msg_3"})),
 			nil, omitRuns},
 		"twice":      {after(requested), nil, omitAgain},
 		"in another": {after(requested, own(events.Deleted{})), nil, "there is no chat c1"},

@@ -39,7 +39,7 @@ type RequestQuestion struct {
 
 type questions struct {
 	handlers.ChatState
-	asks     map[string]events.QuestionAsk
+	requests map[string]events.QuestionRequest
 	answered map[string]map[int]answerRecord
 	over     map[string]string // rejected, expired, or answered in OpenCode itself: how
 }
@@ -51,7 +51,7 @@ type answerRecord struct {
 
 func newQuestions() *questions {
 	return &questions{
-		asks: map[string]events.QuestionAsk{}, answered: map[string]map[int]answerRecord{}, over: map[string]string{},
+		requests: map[string]events.QuestionRequest{}, answered: map[string]map[int]answerRecord{}, over: map[string]string{},
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *questions) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.QuestionRequested:
-		s.asks[d.Question] = d.Ask()
+		s.requests[d.Question] = d.Request()
 	case events.QuestionAnswered:
 		if s.answered[d.Question] == nil {
 			s.answered[d.Question] = map[int]answerRecord{}
@@ -86,8 +86,8 @@ func (s *questions) Apply(e events.Event) {
 func (s *questions) applyOpenCode(d events.OpenCode) {
 	switch d.Type {
 	case events.QuestionAsked:
-		if ask, err := opencode.Read[events.QuestionAsk](d); err == nil {
-			s.asks[ask.ID] = ask
+		if request, err := opencode.Read[events.QuestionRequest](d); err == nil {
+			s.requests[request.ID] = request
 		}
 	case events.QuestionReplied, events.QuestionRejected:
 		if reply, err := opencode.Read[opencode.QuestionReplied](d); err == nil && s.over[reply.RequestID] == "" {
@@ -105,7 +105,7 @@ func (h *Chats) RequestQuestion(ctx context.Context, c RequestQuestion) (uint64,
 		if err := s.Missing(c.Chat); err != nil {
 			return nil, 0, err
 		}
-		if _, asked := s.asks[c.Question]; asked {
+		if _, asked := s.requests[c.Question]; asked {
 			return nil, 0, handlers.RefuseField(handlers.Conflict, "question", "question %s was asked already", c.Question)
 		}
 		return c.QuestionRequested, 0, nil
@@ -167,8 +167,8 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 	if s.Deleted != 0 {
 		return nil, 0, s.Missing(c.Chat)
 	}
-	ask, known := s.asks[c.Question]
-	if !known || c.Index < 0 || c.Index >= len(ask.Questions) {
+	request, known := s.requests[c.Question]
+	if !known || c.Index < 0 || c.Index >= len(request.Questions) {
 		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no question %s/%d in chat %s", c.Question, c.Index,
 			c.Chat)
 	}
@@ -182,7 +182,7 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 	if how := s.over[c.Question]; how != "" {
 		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "question %s is over: %s", c.Question, how)
 	}
-	if err := c.check(ask.Questions[c.Index]); err != nil {
+	if err := c.check(request.Questions[c.Index]); err != nil {
 		return nil, 0, err
 	}
 	return events.QuestionAnswered{Question: c.Question, Index: c.Index, Answers: c.Answers, Rejected: c.Rejected}, 0, nil
@@ -223,8 +223,8 @@ func (c AnswerQuestion) check(q events.Question) error {
 
 // expire returns no event for questions that are over, or have all their answers.
 func (s *questions) expire(c ExpireQuestion) events.Data {
-	ask, known := s.asks[c.Question]
-	if !known || s.over[c.Question] != "" || len(s.answered[c.Question]) == len(ask.Questions) {
+	request, known := s.requests[c.Question]
+	if !known || s.over[c.Question] != "" || len(s.answered[c.Question]) == len(request.Questions) {
 		return nil
 	}
 	return events.QuestionExpired{Question: c.Question, Reason: c.Reason}

@@ -46,7 +46,13 @@ const (
 	SlashQuit     = "/quit"
 )
 
-var changedFiles = []string{"keep", "overwrite"} // what becomes of files that were changed later
+// The answers to the question what an undo does with files that were changed later.
+const (
+	KeepChanged      = "keep"
+	OverwriteChanged = "overwrite"
+)
+
+var changedFiles = []string{KeepChanged, OverwriteChanged}
 
 // slashCommands are the commands, in the order of the help.
 var slashCommands = []SlashCommand{

@@ -48,8 +48,8 @@ func TestUnauthorizedCommandsAreNotStarted(t *testing.T) {
 	s, _ := withWorker(t)
 	good := s.authorized("echo good")
 	denied := s.request("echo denied")
-	handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash("per_2", "echo denied"),
-		handlerstest.AskBash("per_3", "echo waiting"))
+	handlerstest.Happened(t, s.Log, "c1", handlerstest.Bash("per_2", "echo denied"),
+		handlerstest.Bash("per_3", "echo waiting"))
 	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "per_2", Decision: events.Denied})
 	is.New(t).NoErr(err)

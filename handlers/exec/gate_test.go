@@ -22,7 +22,7 @@ import (
 )
 
 func TestExpiredAndUsedDecisionsAreRefused(t *testing.T) {
-	request, allowed := handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)
+	request, allowed := handlerstest.Bash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	abort := func(session string) handlerstest.Fact {
 		return handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{Session: session}}
@@ -126,7 +126,7 @@ func TestACommandRunsInTheAuthorizedDirectory(t *testing.T) {
 
 	r := s.request("pwd") // decided before its directory was known: valid for the session's directory
 	id := r.Call[len("call_"):]
-	handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash(id, "pwd"))
+	handlerstest.Happened(t, s.Log, "c1", handlerstest.Bash(id, "pwd"))
 	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: id, Decision: events.Authorized})
 	is.NoErr(err)
@@ -175,7 +175,7 @@ func TestAGrantKeepsTheEditAndTheExpiry(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"))
 	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	_, err := g.Permissions.Decide(t.Context(), permission.Decide{
@@ -185,7 +185,7 @@ func TestAGrantKeepsTheEditAndTheExpiry(t *testing.T) {
 	g.Mu.Lock()
 	g.Cwds["call_per_2"] = t.TempDir()
 	g.Mu.Unlock()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "make"), handlerstest.Bash("per_3", "make"))
 	g.AwaitIdle()
 	first, _ := g.Decisions("per_1")
 	found, _ := g.Decisions("per_2")
@@ -214,8 +214,8 @@ func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
 }
 
 func TestOnlyTheExactCommandIsAuthorized(t *testing.T) {
-	request := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls -l"), handlerstest.AskBash("per_2", "rm x"),
-		handlerstest.AskBash("per_3", "id")}
+	request := []handlerstest.Fact{handlerstest.Bash("per_1", "ls -l"), handlerstest.Bash("per_2", "rm x"),
+		handlerstest.Bash("per_3", "id")}
 	decisions := []handlerstest.Fact{handlerstest.Decided("per_1", "ls -l", events.Authorized),
 		handlerstest.Decided("per_2", "rm x", events.Denied)}
 	edit := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "per_4",
@@ -288,7 +288,7 @@ func TestADecisionOnAnAPIRequestIsIgnored(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 
 	s = permission.NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized),
+	handlerstest.Given(t, s, handlerstest.Bash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized),
 		handlerstest.Fact{Data: events.Deleted{}})
 	_, err = authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
@@ -312,7 +312,7 @@ func TestACommandIsRefusedIfAFileThatItNamesChangedAfterTheApproval(t *testing.T
 		if c.by != handlerstest.Alice {
 			files = nil
 		}
-		handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash(id, r.Command), handlerstest.Fact{By: c.by,
+		handlerstest.Happened(t, s.Log, "c1", handlerstest.Bash(id, r.Command), handlerstest.Fact{By: c.by,
 			Data: events.PermissionDecided{Permission: id, Decision: events.Authorized, Session: "ses_1", Call: r.Call, Type: "bash",
 				Command: r.Command, Cwd: s.workspace, Files: files}})
 		if c.change != "" {
@@ -331,7 +331,7 @@ func TestTheFilesOfACommandAreThoseOfItsLastDecision(t *testing.T) {
 	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "run.sh"), []byte("echo old\n"), 0o600))
 	r := s.request("sh run.sh")
 	decided := func(id string) {
-		handlerstest.Happened(t, s.Log, "c1", handlerstest.Asks(id, "ses_1", r.Call, "bash", []string{r.Command},
+		handlerstest.Happened(t, s.Log, "c1", handlerstest.Permission(id, "ses_1", r.Call, "bash", []string{r.Command},
 			map[string]string{"command": r.Command}), handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: id, Decision: events.Authorized, Session: "ses_1", Call: r.Call,
 			Type: "bash", Command: r.Command, Cwd: s.workspace,
 			Files: workspace.CommandFingerprints(r.Command, s.workspace, s.workspace)}})

@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, serveWorker(url, os.Getenv("HANDLERS_TEST_KEYS"), os.Getenv("HANDLERS_TEST_WORKSPACE")))
 		os.Exit(1)
 	}
-	expect.RunAtOnce(6)
-	os.Exit(m.Run())
+	os.Exit(expect.Run(m))
 }
 
 func serveWorker(url, keys, workspace string) error {

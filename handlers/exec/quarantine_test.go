@@ -244,7 +244,7 @@ func TestNameThatIsReportedAgainHasOneRequest(t *testing.T) {
 		asked := handlerstest.Of[events.PermissionRequested](data)
 		is.Equal(len(asked), 1)
 		is.Equal(asked[0].Patterns, []string{name})
-		is.Equal(asked[0].Permission, events.KeepRequestID(asked[0].Ask().Keep().Item))
+		is.Equal(asked[0].Permission, events.KeepRequestID(asked[0].Request().Keep().Item))
 	}
 }
 

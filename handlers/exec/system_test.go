@@ -193,7 +193,7 @@ func (s *system) approved(command, cwd string, c permission.Decide) wire.Request
 	r := s.request(command)
 	r.Cwd = cwd
 	id := r.Call[len("call_"):]
-	handlerstest.Happened(s.t, s.Log, "c1", handlerstest.AskBash(id, command),
+	handlerstest.Happened(s.t, s.Log, "c1", handlerstest.Bash(id, command),
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Cwd: cwd,
 			Files: workspace.CommandFingerprints(command, s.workspace, cwd)}})
 	c.Actor, c.Chat, c.Permission, c.Decision = handlerstest.Alice, "c1", id, events.Authorized

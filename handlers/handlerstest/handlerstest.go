@@ -68,17 +68,17 @@ func OpenCode(typ string, properties any) Fact {
 	return Fact{Data: events.OpenCode{Type: typ, Properties: body}}
 }
 
-// Asks returns OpenCode's permission request for a tool.
-func Asks(id, session, call, typ string, patterns []string, metadata any) Fact {
+// Permission returns OpenCode's permission request for a tool.
+func Permission(id, session, call, typ string, patterns []string, metadata any) Fact {
 	return OpenCode(events.PermissionAsked, map[string]any{
 		"id": id, "sessionID": session, "permission": typ, "patterns": patterns, "metadata": metadata, "always": []string{},
 		"tool": map[string]string{"messageID": "msg_1", "callID": call},
 	})
 }
 
-// AskBash returns OpenCode's permission request for a command. The id of its call is derived from that of the request.
-func AskBash(id, command string) Fact {
-	return Asks(id, "ses_1", "call_"+id, "bash", []string{command}, map[string]string{"command": command})
+// Bash returns OpenCode's permission request for a command. The id of its call is derived from that of the request.
+func Bash(id, command string) Fact {
+	return Permission(id, "ses_1", "call_"+id, "bash", []string{command}, map[string]string{"command": command})
 }
 
 func Replied(id string) Fact {
@@ -146,13 +146,13 @@ func Refusal(t testing.TB, err error) handlers.Code {
 
 func Quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// AsksTwo asks two questions together; the first takes several answers.
-var AsksTwo = OpenCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1",
+// TwoRequests asks two questions together; the first takes several answers.
+var TwoRequests = OpenCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1",
 	"questions": []map[string]any{
 		{"question": "Which?", "multiple": true, "options": []map[string]string{{"label": "a"}, {"label": "b"}}}, {"question": "Sure?"},
 	}})
 
-// Decided returns a person's decision on a request of AskBash.
+// Decided returns a person's decision on a request of Bash.
 func Decided(id, command string, d events.Decision) Fact {
 	return Fact{By: Alice, Cause: "cmd_" + id, Data: events.PermissionDecided{
 		Permission: id, Decision: d, Session: "ses_1", Call: "call_" + id, Type: "bash", Command: command, Request: Request(command),
@@ -217,15 +217,15 @@ func Write(t testing.TB, path, content string) {
 	is.New(t).NoErr(os.WriteFile(path, []byte(content), 0o600))
 }
 
-// AsksEdit is the request to change a file.
-func AsksEdit(id, path string) Fact {
-	return Asks(id, "ses_1", "call_"+id, "edit", []string{filepath.Base(path)},
+// Edit is the request to change a file.
+func Edit(id, path string) Fact {
+	return Permission(id, "ses_1", "call_"+id, "edit", []string{filepath.Base(path)},
 		map[string]string{"filepath": path, "diff": "-a\n+b"})
 }
 
-// AsksPatch is the request of apply_patch for files, each a map of filePath, type and movePath.
-func AsksPatch(id string, files ...map[string]string) Fact {
-	return Asks(id, "ses_1", "call_"+id, "edit", []string{"a"}, map[string]any{"filepath": "a", "files": files})
+// Patch is the request of apply_patch for files, each a map of filePath, type and movePath.
+func Patch(id string, files ...map[string]string) Fact {
+	return Permission(id, "ses_1", "call_"+id, "edit", []string{"a"}, map[string]any{"filepath": "a", "files": files})
 }
 
 const Canary = "sk-canary-0123456789"

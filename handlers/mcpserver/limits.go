@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/wire"
 )
@@ -45,19 +45,19 @@ func (l Limits) Lines() (lines []string) {
 func (l Limits) Parse() (parsed wire.Limits, err error) {
 	parsed.Processes = l.Processes
 	if l.Processes < 0 {
-		return parsed, handlers.RefuseField(handlers.Invalid, "limits", "The limit processes must be a number above 0.")
+		return parsed, record.Invalid("limits", "The limit processes must be a number above 0.")
 	}
 	if l.Memory != "" {
 		size, err := limit.ParseSize(l.Memory)
 		if err != nil || (limit.Limits{Memory: size}).Validate() != nil || size == 0 {
-			return parsed, handlers.RefuseField(handlers.Invalid, "limits", "The limit memory must be at least 1MiB, such as 512MiB, not %q.", l.Memory)
+			return parsed, record.Invalid("limits", "The limit memory must be at least 1MiB, such as 512MiB, not %q.", l.Memory)
 		}
 		parsed.Memory = int64(size)
 	}
 	if l.CPUTime != "" {
 		d, err := time.ParseDuration(l.CPUTime)
 		if err != nil || d < time.Second {
-			return parsed, handlers.RefuseField(handlers.Invalid, "limits", "The limit cpu_time must be at least 1s, such as 30m, not %q.", l.CPUTime)
+			return parsed, record.Invalid("limits", "The limit cpu_time must be at least 1s, such as 30m, not %q.", l.CPUTime)
 		}
 		parsed.CPUTimeMS = d.Milliseconds()
 	}

@@ -203,7 +203,7 @@ func (p Programs) Check(ctx context.Context, h *record.Records, id string, start
 		if err != nil || have.Command == "" || have.Status == Approved && !starts {
 			return nil, nil
 		}
-		now := have.WithPrograms(p(have.Command))
+		now := have.withPrograms(p(have.Command))
 		if now.Hash() == have.Hash() {
 			return nil, nil
 		}

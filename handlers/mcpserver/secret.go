@@ -44,10 +44,10 @@ func (m Secrets) Set(ctx context.Context, c SetSecret) error {
 	case i < 0:
 		return handlers.RefuseField(handlers.NotFound, "server", "No MCP server has the name %q.", c.Server)
 	case !slices.Contains(all[i].Environment, c.Name):
-		return handlers.RefuseField(handlers.Invalid, "name", "The environment of the MCP server %s has no %q. It has: %s.",
+		return record.Invalid("name", "The environment of the MCP server %s has no %q. It has: %s.",
 			c.Server, c.Name, strings.Join(all[i].Environment, ", "))
 	case len(c.Value) > maxValue || strings.ContainsAny(c.Value, "\x00\r\n"):
-		return handlers.RefuseField(handlers.Invalid, "value", "The value must be one line of at most %d bytes.",
+		return record.Invalid("value", "The value must be one line of at most %d bytes.",
 			maxValue)
 	}
 	values, err := m.Values(ctx, all[i])

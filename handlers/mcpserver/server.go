@@ -22,8 +22,8 @@ import (
 	"strings"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
 // The statuses of a server.
@@ -114,9 +114,9 @@ func (s Server) Changes(to Server) string {
 	return strings.Join(lines, "\n")
 }
 
-// WithPrograms returns the server with the files that its command names now. If they differ from those that were
+// withPrograms returns the server with the files that its command names now. If they differ from those that were
 // approved, the server is pending, and the difference names the files.
-func (s Server) WithPrograms(now []string) Server {
+func (s Server) withPrograms(now []string) Server {
 	if slices.Equal(s.Programs, now) {
 		return s
 	}
@@ -199,8 +199,8 @@ func canonicalJSON(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(value)
 }
 
-// Difference compares canonical tools and versions. It returns one line for each change, "" if there is none.
-func Difference(oldVersion, newVersion string, old, found []Tool) string {
+// difference compares canonical tools and versions. It returns one line for each change, "" if there is none.
+func difference(oldVersion, newVersion string, old, found []Tool) string {
 	var lines []string
 	if oldVersion != newVersion {
 		lines = append(lines, fmt.Sprintf("version: %q → %q", oldVersion, newVersion))
@@ -256,35 +256,32 @@ const (
 
 // Check refuses a server that the gateway could not run, or whose version is not exact. The field is that of a record.
 func (s Server) Check() error {
-	refuse := func(field, format string, args ...any) error {
-		return handlers.RefuseField(handlers.Invalid, field, format, args...)
-	}
 	names, what := variableName, "a variable, such as API_TOKEN"
 	switch {
 	case !serverName.MatchString(s.Name):
-		return refuse("name", "The name of an MCP server must be 1 to 24 letters, digits and -.")
+		return record.Invalid("name", "The name of an MCP server must be 1 to 24 letters, digits and -.")
 	case s.Command != "" && s.URL != "":
-		return refuse("url", "An MCP server has a command or a URL, not both.")
+		return record.Invalid("url", "An MCP server has a command or a URL, not both.")
 	case len(s.Command)+len(s.URL) > maxDefinition || strings.ContainsAny(s.Command, "\x00\n\r"):
-		return refuse("command", "The command must be one line of at most %d bytes.", maxDefinition)
+		return record.Invalid("command", "The command must be one line of at most %d bytes.", maxDefinition)
 	case s.URL != "":
 		names, what = headerName, "a header, such as Authorization"
 		u, err := url.Parse(s.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 			u.Fragment != "" {
-			return refuse("url", "The URL must begin with http:// or https:// and have no user name.")
+			return record.Invalid("url", "The URL must begin with http:// or https:// and have no user name.")
 		}
 	}
 	for _, name := range s.Environment {
 		if !names.MatchString(name) {
-			return refuse("environment", "%q is no name of %s.", name, what)
+			return record.Invalid("environment", "%q is no name of %s.", name, what)
 		}
 	}
 	if err := s.checkHosts(); err != nil {
 		return err
 	}
 	if s.URL != "" && s.Limits != (Limits{}) {
-		return refuse("limits", "A remote MCP server has no limits: it does not run here.")
+		return record.Invalid("limits", "A remote MCP server has no limits: it does not run here.")
 	}
 	if _, err := s.Limits.Parse(); err != nil {
 		return err
@@ -295,25 +292,23 @@ func (s Server) Check() error {
 // checkHosts refuses a host that the egress proxy could not match. A private host must be an IP address, because a name
 // could mean another one tomorrow.
 func (s Server) checkHosts() error {
-	refuse := func(format string, args ...any) error {
-		return handlers.RefuseField(handlers.Invalid, "hosts", format, args...)
-	}
 	switch {
 	case s.URL != "" && len(s.Hosts) > 0:
-		return refuse("A remote MCP server has no hosts: PocketCoder reaches only its URL.")
+		return record.Invalid("hosts", "A remote MCP server has no hosts: PocketCoder reaches only its URL.")
 	case len(s.Hosts) > maxHosts:
-		return refuse("An MCP server may have at most %d hosts.", maxHosts)
+		return record.Invalid("hosts", "An MCP server may have at most %d hosts.", maxHosts)
 	}
 	for _, pattern := range s.Hosts {
 		at, err := policy.ParseAddress(pattern)
 		if err == nil && at.Private() != "" {
 			if _, err := netip.ParseAddr(at.Host); err != nil {
-				return refuse("%s; a private host is named by its IP address.", at.Private())
+				return record.Invalid("hosts", "%s; a private host is named by its IP address.", at.Private())
 			}
 			continue
 		}
 		if err := (policy.Rule{Permission: events.KindNetwork, Pattern: pattern}).Check(); err != nil {
-			return refuse("%q is no host such as api.example.org, *.example.org or git.example.org:22: %s", pattern, err)
+			return record.Invalid("hosts",
+				"%q is no host such as api.example.org, *.example.org or git.example.org:22: %s", pattern, err)
 		}
 	}
 	return nil
@@ -332,13 +327,13 @@ func checkExact(command string) error {
 	for _, word := range words[1:] {
 		if !strings.HasPrefix(word, "-") {
 			if !pinned.MatchString(word) {
-				return handlers.RefuseField(handlers.Invalid, "command",
+				return record.Invalid("command",
 					"The command must name the exact version of its package %s, such as 1.2.3.", word)
 			}
 			return nil
 		}
 	}
-	return handlers.RefuseField(handlers.Invalid, "command", "The command names no package.")
+	return record.Invalid("command", "The command names no package.")
 }
 
 // maxToolName is the longest name, in bytes, that model providers accept. OpenCode adds events.OwnTools to a name.
@@ -422,7 +417,7 @@ func (s Server) Apply(r Report) Server {
 	}
 	if s.Tools == nil {
 		s.Version, s.Tools = r.Version, append([]Tool{}, found...)
-	} else if d := Difference(s.Version, r.Version, s.Tools, found); d != "" {
+	} else if d := difference(s.Version, r.Version, s.Tools, found); d != "" {
 		s.Status, s.FoundVersion, s.FoundTools, s.Difference = Pending, r.Version, append([]Tool{}, found...), d
 	}
 	offered, refused := s.offered(s.Tools)

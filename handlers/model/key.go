@@ -14,7 +14,7 @@ const (
 	maxKeys       = 50
 	maxProviderID = 100
 	maxVariables  = 20
-	MaxVariable   = 4 << 10
+	maxVariable   = 4 << 10
 )
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
@@ -24,7 +24,7 @@ func completeKey(c record.Change) error {
 	if id := c.Text("provider_id"); len(id) > maxProviderID || strings.ContainsFunc(id, unicode.IsControl) {
 		return record.Invalid("provider_id", "Must be at most %d bytes without control characters.", maxProviderID)
 	}
-	values, err := Variables(c.Set)
+	values, err := variables(c.Set)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func completeKey(c record.Change) error {
 	return nil
 }
 
-// Variables returns the variables that a command sets, nil if it sets none.
-func Variables(set map[string]json.RawMessage) (values map[string]string, err error) {
+// variables returns the variables that a command sets, nil if it sets none.
+func variables(set map[string]json.RawMessage) (values map[string]string, err error) {
 	raw, given := set["env_vars"]
 	switch {
 	case !given:
@@ -67,8 +67,8 @@ func Variables(set map[string]json.RawMessage) (values map[string]string, err er
 			return nil, record.Invalid("env_vars", "%q is no name of a variable.",
 				strings.ToValidUTF8(name[:min(len(name), maxProviderID)], ""))
 		}
-		if len(value) > MaxVariable || strings.ContainsRune(value, 0) {
-			return nil, record.Invalid("env_vars", "%s must be at most %d bytes without NUL.", name, MaxVariable)
+		if len(value) > maxVariable || strings.ContainsRune(value, 0) {
+			return nil, record.Invalid("env_vars", "%s must be at most %d bytes without NUL.", name, maxVariable)
 		}
 	}
 	return values, nil

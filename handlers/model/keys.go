@@ -40,7 +40,7 @@ type ProviderKeys struct {
 // leaves the values unchanged. After a crash in between, the record names variables with their old values or none; the
 // client got no answer and repeats the request. In the other order, a crash could leave values that no record names.
 func (k *ProviderKeys) Save(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
-	values, err := Variables(c.Set)
+	values, err := variables(c.Set)
 	if err == nil {
 		err = c.CheckSize()
 	}
@@ -69,7 +69,7 @@ func (k *ProviderKeys) Save(ctx context.Context, c record.Save) (id string, seq 
 	if err != nil {
 		return "", 0, err
 	}
-	return id, seq, k.Store(context.WithoutCancel(ctx), user, id, values, c.Admin())
+	return id, seq, k.store(context.WithoutCancel(ctx), user, id, values, c.Admin())
 }
 
 // Delete deletes a record, and then its values.
@@ -83,7 +83,7 @@ func (k *ProviderKeys) Delete(ctx context.Context, c record.Delete) (seq uint64,
 	if seq, err = k.Records.Delete(ctx, c); err != nil || user == "" {
 		return seq, err
 	}
-	return seq, k.Store(context.WithoutCancel(ctx), user, c.Record, nil, true)
+	return seq, k.store(context.WithoutCancel(ctx), user, c.Record, nil, true)
 }
 
 // owner returns the account that a key belongs to, "" for a key that does not exist.
@@ -96,16 +96,16 @@ const providerKeysPrefix = "llm" // of all their keys among the secrets
 
 func providerKey(user, id string) string { return providerKeysPrefix + "." + user + "." + id }
 
-// Store stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored
+// store stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored
 // value.
-func (k *ProviderKeys) Store(ctx context.Context, user, id string, values map[string]string, byAdmin bool) error {
+func (k *ProviderKeys) store(ctx context.Context, user, id string, values map[string]string, byAdmin bool) error {
 	key := providerKey(user, id)
 	raw, found, err := k.Secrets.Get(ctx, key)
 	if err != nil {
 		return err
 	}
 	var kept map[string]string
-	_ = json.Unmarshal(raw, &kept) // Store wrote it, or there is none
+	_ = json.Unmarshal(raw, &kept) // store wrote it, or there is none
 	now := map[string]string{}
 	for name, value := range values {
 		value = cmp.Or(value, kept[name])
@@ -202,7 +202,7 @@ func (k *ProviderKeys) Restore(ctx context.Context) error {
 			return err
 		}
 		var values map[string]string
-		_ = json.Unmarshal(raw, &values) // Store wrote it
+		_ = json.Unmarshal(raw, &values) // store wrote it
 		k.redact(key, values)
 	}
 	return nil
@@ -220,7 +220,7 @@ func (k *ProviderKeys) Follow(ctx context.Context) error {
 			return err
 		}
 		var values map[string]string
-		_ = json.Unmarshal(value, &values) // Store wrote it
+		_ = json.Unmarshal(value, &values) // store wrote it
 		k.redact(key, values)
 		return nil
 	})
@@ -248,7 +248,7 @@ func (k *ProviderKeys) Values(ctx context.Context) (map[string]string, error) {
 			return nil, err
 		}
 		var values map[string]string
-		_ = json.Unmarshal(raw, &values) // Store wrote it, or there is none
+		_ = json.Unmarshal(raw, &values) // store wrote it, or there is none
 		maps.Copy(all, values)
 	}
 	return all, nil

@@ -36,12 +36,12 @@ func (k *ProviderKeys) Test(ctx context.Context, id string) (KeyTest, error) {
 		return KeyTest{}, err
 	}
 	var values map[string]string
-	_ = json.Unmarshal(raw, &values) // Store wrote it, or there is none
+	_ = json.Unmarshal(raw, &values) // store wrote it, or there is none
 	verdict, said := k.Try(ctx, r.Provider, values)
-	return KeyTest{Provider: k.NameOf(r.Provider), Verdict: verdict, Said: said}, nil
+	return KeyTest{Provider: k.nameOf(r.Provider), Verdict: verdict, Said: said}, nil
 }
 
-func (k *ProviderKeys) NameOf(provider string) string {
+func (k *ProviderKeys) nameOf(provider string) string {
 	for _, p := range k.Known {
 		if p.ID == provider {
 			return p.Name

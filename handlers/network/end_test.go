@@ -35,7 +35,7 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	const command = "curl https://example.org/a"
-	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", command),
+	handlerstest.Happened(t, o.Log, "c1", handlerstest.Bash("per_2", command),
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_2", Cwd: o.Directory,
 			Hosts: []string{"example.org:443"}}})
 	o.Decide("per_2", events.Authorized)
@@ -70,7 +70,7 @@ func TestADenyRuleBeatsAHostThatWasApprovedWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks, "deny network: example.org")
-	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", "curl https://example.org"),
+	handlerstest.Happened(t, o.Log, "c1", handlerstest.Bash("per_2", "curl https://example.org"),
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
 			Permission: "per_2", Decision: events.Authorized, Session: "ses_1", Call: "call_per_2", Type: "bash", Command: "curl https://example.org", Hosts: []string{"example.org:443"},
 		}})
@@ -81,7 +81,7 @@ func TestADenyRuleBeatsAHostThatWasApprovedWithItsCommand(t *testing.T) {
 func TestAnEditedCommandIsApprovedWithTheHostsItNames(t *testing.T) {
 	is := is.New(t)
 	s := permission.NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "curl https://example.org"),
+	handlerstest.Given(t, s, handlerstest.Bash("per_1", "curl https://example.org"),
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_1",
 			Hosts: []string{"example.org:443"}}})
 	decide := func(c permission.Decide) []string {

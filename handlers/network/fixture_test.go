@@ -17,11 +17,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // networkFixture is a Sandbox for the commands of chat c1, with a running gate.
 type networkFixture struct {
@@ -33,7 +29,7 @@ func openNetworkFixture(t testing.TB, mode permission.NetworkMode, rules ...stri
 	t.Helper()
 	g := permissiontest.OpenGate(t)
 	o := &networkFixture{RunningGate: g}
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "npm install"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "npm install"))
 	g.Decide("per_1", events.Authorized)
 	o.start(mode, rules...)
 	return o

@@ -120,18 +120,18 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 	request := handlerstest.Requested("i2", "x")
 	request.Type, request.Patterns = events.KindNetwork, forged.Patterns
-	for _, ask := range []handlerstest.Fact{
+	for _, fact := range []handlerstest.Fact{
 		{By: handlerstest.Alice, Data: request}, // an old log may hold one
-		handlerstest.Asks("per_9", "ses_1", "call_per_1", events.KindNetwork, []string{"example.com:443"},
+		handlerstest.Permission("per_9", "ses_1", "call_per_1", events.KindNetwork, []string{"example.com:443"},
 			map[string]string{"host": "example.com"}),
 	} {
-		handlerstest.Happened(t, o.Log, "c1", ask)
+		handlerstest.Happened(t, o.Log, "c1", fact)
 	}
 	o.Decide("i2", events.Authorized)
 	o.Decide("per_9", events.Authorized)
 	waiting := o.connect(o.begin("x1"), "example.com:443")
-	_, ask := handlerstest.Await(t, o.Log, func(d events.PermissionRequested) bool { return d.Permission != "i2" })
-	o.Decide(ask.Permission, events.Denied)
+	_, direct := handlerstest.Await(t, o.Log, func(d events.PermissionRequested) bool { return d.Permission != "i2" })
+	o.Decide(direct.Permission, events.Denied)
 	is.Equal(handlerstest.Refusal(t, <-waiting), handlers.Conflict)
 }
 
@@ -151,7 +151,7 @@ func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 		// for each
 		is.Equal(before, connectDecision{allowed: true, permission: "p1", reason: "approved by " + handlerstest.Alice})
 		if !after.isNew || !after.waits || after.allowed || after.permission == "p1" {
-			t.Errorf("%s: %+v", name, after) // a new ask
+			t.Errorf("%s: %+v", name, after) // a new request
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestWhyShowsTheConnection(t *testing.T) {
 	is.NoErr(<-waiting)
 	w, err := permission.Explain(t.Context(), o.Gate, "c1", request.Permission)
 	is.NoErr(err)
-	is.Equal(w.Ask.Agent, "build")
+	is.Equal(w.Request.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)
 	is.Equal(w.Events[len(w.Events)-1].Type, "exec.connected")
 	run, err := o.Gate.ProposeAlways(t.Context(), permission.AllowAlways{Chat: "c1", Permission: request.Permission,

@@ -75,7 +75,7 @@ func (g Gate) DryRun(ctx context.Context, r policy.Rule, chat string) (DryRunRes
 // workspace, and that a request was made by the agent that its chat has now.
 func (g Gate) trial(rules []policy.Rule, scope string) *DryRun {
 	return &DryRun{
-		History: g.History, Rules: rules, Ask: g.askOnStored,
+		History: g.History, Rules: rules, Input: g.inputOfStored,
 		Directory: func(chat, session string) string { return g.directory(chat, session, true) },
 		Active: func(ctx context.Context, chat string) (ActiveRules, error) {
 			_, agent, err := g.placeOf(ctx, chat)
@@ -84,7 +84,7 @@ func (g Gate) trial(rules []policy.Rule, scope string) *DryRun {
 			}
 			active, err := g.RulesOf(ctx, chat, agent)
 			return func(more []policy.Rule, in policy.Input) policy.Verdict {
-				v, _ := active.with(more, scope).Judge(in)
+				v, _ := active.with(more, scope).judge(in)
 				return v
 			}, err
 		},
@@ -182,16 +182,16 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	if !r.Pending() || r.Interrupted || r.cwd() != "" {
 		wait = 0
 	}
-	in, by := g.input(ctx, c.Chat, *r.Ask, r.ViaAPI, wait)
+	in, by := g.input(ctx, c.Chat, *r.Content, r.ViaAPI, wait)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
-	proposed.cwd = NewEvaluation(*r.Ask, r.ViaAPI, in.Cwd, policy.Verdict{}).cwd
+	proposed.cwd = NewEvaluation(*r.Content, r.ViaAPI, in.Cwd, policy.Verdict{}).cwd
 	if c.Scope == ScopeAgent {
 		if proposed.agent, err = g.agentNamed(ctx, by.Agent); err != nil {
 			return proposed, err
 		}
 	}
-	proposed.note = note("from ask "+c.Permission+" of chat "+c.Chat, r.Ask.Text())
-	proposed.rules = policy.Suggest(in, r.Ask.Always)
+	proposed.note = note("from ask "+c.Permission+" of chat "+c.Chat, r.Content.Text())
+	proposed.rules = policy.Suggest(in, r.Content.Always)
 	if c.Pattern != "" {
 		rule := policy.Rule{Permission: r.Type, Pattern: c.Pattern, Action: policy.Allow}
 		if len(proposed.rules) > 0 {
@@ -213,7 +213,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	if err != nil {
 		return proposed, err
 	}
-	v, _ := inForce.with(proposed.rules, c.Scope).Judge(in)
+	v, _ := inForce.with(proposed.rules, c.Scope).judge(in)
 	switch {
 	case v.Action == policy.Allow && len(proposed.rules) > 0:
 		return proposed, nil

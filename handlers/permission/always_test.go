@@ -17,11 +17,11 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// waits is a gate with ask per_1 for a command, which waits for a person.
+// waits is a gate with request per_1 for a command, which waits for a person.
 func waits(t testing.TB, command string) *permissiontest.RunningGate {
 	t.Helper()
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", command))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", command))
 	g.AwaitIdle()
 	if len(g.Referrals("per_1")) != 1 {
 		t.Fatalf("%q does not wait", command)
@@ -82,7 +82,7 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := waits(t, "make build")
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make build"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "make build"))
 	g.AwaitIdle()
 	before, err := g.Log.Last(t.Context())
 	is.NoErr(err)
@@ -115,12 +115,12 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(same, ids)
 	is.True(again <= seq)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_3", "make build"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_3", "make build"))
 	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_3")), 0) // from now on it is silent
 
 	permissiontest.DeleteRecord(t, g.Handlers, "tool_permissions", strings.TrimPrefix(ids[0], "tool_permissions/"))
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_4", "make build"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_4", "make build"))
 	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_4")), 1) // and when it is revoked, asked
 }
@@ -171,8 +171,8 @@ func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {
 	g := waits(t, "make build")
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"rm*","action":"deny","active":true}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make $(id)"),
-		handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{".git/config"},
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "make $(id)"),
+		handlerstest.Permission("per_3", "ses_1", "call_3", "edit", []string{".git/config"},
 			map[string]string{"filepath": g.Directory + "/.git/config"}))
 	g.AwaitIdle()
 	before, err := g.Log.Last(t.Context())

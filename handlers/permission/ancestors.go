@@ -123,8 +123,8 @@ func (sets RuleSets) DeniedTools() (names []string) {
 	return names
 }
 
-// Judge returns the strictest verdict, and the rules that it follows from.
-func (sets RuleSets) Judge(in policy.Input) (strictest policy.Verdict, rules []policy.Rule) {
+// judge returns the strictest verdict, and the rules that it follows from.
+func (sets RuleSets) judge(in policy.Input) (strictest policy.Verdict, rules []policy.Rule) {
 	for i, set := range sets {
 		v := judge(set, in)
 		if i > 0 && rank(v) <= rank(strictest) {

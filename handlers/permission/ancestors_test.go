@@ -61,7 +61,7 @@ func TestADelegateMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
 				}
 				permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r"+string(rune('1'+i)), fields)
 			}
-			handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"))
 			g.AwaitIdle()
 			found, _ := g.Decisions("per_1")
 			if c.want == "" {
@@ -104,7 +104,7 @@ func TestAScheduledRunMayDoNothingThatTheChatOfItsAssistantMayNot(t *testing.T) 
 			handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatUpdated{Agent: &chosen}})
 			handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{
 				Ceiling: &events.Ceiling{Chat: "c2", Root: "c3", Agent: "middle", Subagent: "explore"}}},
-				handlerstest.AskBash("per_1", "git status"))
+				handlerstest.Bash("per_1", "git status"))
 			g.AwaitIdle()
 			found, _ := g.Decisions("per_1")
 			if c.want == "" {
@@ -128,7 +128,7 @@ func TestADelegateMayNotDoWhatOnlyItsParentMay(t *testing.T) {
 		permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r"+chat,
 			`{"chat":"`+chat+`","tool":"bash","pattern":"make","action":"allow","active":true}`)
 	}
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"))
 	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_1")), 1)
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "rc1",
@@ -146,7 +146,7 @@ func TestADelegateMayDoNothingThatTheSubagentThatDelegatedMayNot(t *testing.T) {
 		`{"agent":"e","tool":"bash","pattern":"git *","action":"deny","active":true}`)
 	handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatCreated{}})
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{
-		Parent: &events.Parent{Chat: "c2", Root: "c2", Subagent: "explore"}}}, handlerstest.AskBash("per_1", "git status"))
+		Parent: &events.Parent{Chat: "c2", Root: "c2", Subagent: "explore"}}}, handlerstest.Bash("per_1", "git status"))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_1")
 	is.Equal(string(found[0].Decision), "denied")
@@ -157,12 +157,12 @@ func TestAReportOnDelegatesEndsNoApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.AwaitIdle()
 	g.Decide("per_1", events.Authorized)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.MessageSubmitted{Message: "m1",
-		Parts: handlerstest.Say("report"), Results: []string{"d1"}}}, handlerstest.AskBash("per_2", "make"))
+		Parts: handlerstest.Say("report"), Results: []string{"d1"}}}, handlerstest.Bash("per_2", "make"))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 1)
@@ -191,7 +191,7 @@ func TestTheDelegatesOfAnErasedChatAreJudged(t *testing.T) {
 		handlerstest.Happened(t, g.Log, "c3", handlerstest.Fact{Data: events.ChatCreated{Agent: "top"}})
 		handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatErased{}})
 		handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{
-			Parent: &events.Parent{Chat: "c2", Root: "c3", Agent: "middle"}}}, handlerstest.AskBash("per_1", "git status"))
+			Parent: &events.Parent{Chat: "c2", Root: "c3", Agent: "middle"}}}, handlerstest.Bash("per_1", "git status"))
 		g.AwaitIdle()
 		found, _ := g.Decisions("per_1")
 		is.Equal(len(found), 1)

@@ -21,14 +21,15 @@ import (
 )
 
 // shown returns what each renderer shows of a request that waits for a person.
-func shown(t *testing.T, ask events.PermissionRequest) map[string]string {
+func shown(t *testing.T, request events.PermissionRequest) map[string]string {
 	t.Helper()
-	patterns, err := json.Marshal(ask.Patterns)
+	patterns, err := json.Marshal(request.Patterns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := projections.Permission{EnginePermission: ask.ID, Permission: ask.Permission, Patterns: store.JSON(patterns),
-		Metadata: store.JSON(ask.Metadata), Status: events.Draft, Referred: true, Message: ask.Line(), Source: "opencode"}
+	row := projections.Permission{EnginePermission: request.ID, Permission: request.Permission,
+		Patterns: store.JSON(patterns),
+		Metadata: store.JSON(request.Metadata), Status: events.Draft, Referred: true, Message: request.Line(), Source: "opencode"}
 	row.ID = "r1"
 	var page, screen bytes.Buffer
 	entry := timeline.Entry{ID: row.ID, Request: &timeline.Request{Permission: row}}
@@ -36,7 +37,7 @@ func shown(t *testing.T, ask events.PermissionRequest) map[string]string {
 		t.Fatal(err)
 	}
 	terminal := render.New(&render.Screen{Out: &screen})
-	terminal.ShowRequest(terminal.AddRequest(ask, 1))
+	terminal.ShowRequest(terminal.AddRequest(request, 1))
 	c := push.Card(row, "")
 	message, _ := push.Body(c)
 	return map[string]string{"page": page.String(), "terminal": screen.String(),
@@ -110,8 +111,8 @@ func TestTheTitleOfAChangeNamesItsFile(t *testing.T) {
 		`{"diff":"x","files":[{"filePath":"/a","movePath":"/b"}]}`:   "Move /a to /b",
 		`{"diff":"x","files":[{"filePath":"/a"},{"filePath":"/b"}]}`: "Change 2 files",
 	} {
-		ask := events.PermissionRequest{Permission: "edit", Metadata: json.RawMessage(metadata)}
-		c := permission.CardOf(permission.CardSource{PermissionRequest: ask})
+		request := events.PermissionRequest{Permission: "edit", Metadata: json.RawMessage(metadata)}
+		c := permission.CardOf(permission.CardSource{PermissionRequest: request})
 		if c.Title != title || strings.Contains(c.Text, "\n") {
 			t.Errorf("%s: %q", metadata, c.Title)
 		}

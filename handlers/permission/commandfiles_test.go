@@ -52,7 +52,7 @@ func TestAnApprovalOfACommandDoesNotCountIfAFileThatItNamesChanged(t *testing.T)
 			t.Parallel()
 			is := is.New(t)
 			g := filesOfGate(t)
-			handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", c.command))
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", c.command))
 			g.AwaitIdle()
 			shown := events.HashFiles(g.Referrals("per_1")[0].Files)
 			handlerstest.Write(t, filepath.Join(g.Directory, c.change), "new\n")
@@ -89,8 +89,8 @@ func TestAChangedFileKeepsNothingButAnApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := filesOfGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "sh deploy.sh"),
-		handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "python3 x.py"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "sh deploy.sh"),
+		handlerstest.Bash("per_2", "make"), handlerstest.Bash("per_3", "python3 x.py"))
 	g.AwaitIdle()
 	handlerstest.Write(t, g.Directory+"/deploy.sh", "new\n")
 	handlerstest.Write(t, g.Directory+"/Makefile", "new\n")
@@ -125,7 +125,7 @@ func TestAPersonIsShownTheTextOfTheFilesThatACommandNames(t *testing.T) {
 	g := filesOfGate(t)
 	handlerstest.Write(t, g.Directory+"/binary", "a\x00b")
 	handlerstest.Write(t, g.Directory+"/long", string(make([]byte, 16<<10+1)))
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "sh deploy.sh binary long .env"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "sh deploy.sh binary long .env"))
 	g.AwaitIdle()
 	r := g.Referrals("per_1")[0]
 	is.Equal(r.Contents, []events.FileContent{{Path: g.Directory + "/deploy.sh", Text: "old deploy.sh\n"}})

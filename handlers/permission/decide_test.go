@@ -27,18 +27,18 @@ func TestDecidePermission(t *testing.T) {
 		then  handlers.Code // "" is decided
 		want  string
 	}{
-		"an open ask":             {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls")}, when: authorize},
-		"an interrupted ask":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {Data: events.PermissionInterrupted{Permission: "per_1"}}}, when: authorize},
-		"beside another decision": {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"), handlerstest.Decided("per_2", "ls", events.Denied)}, when: authorize},
+		"an open ask":             {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls")}, when: authorize},
+		"an interrupted ask":      {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), {Data: events.PermissionInterrupted{Permission: "per_1"}}}, when: authorize},
+		"beside another decision": {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), handlerstest.Bash("per_2", "ls"), handlerstest.Decided("per_2", "ls", events.Denied)}, when: authorize},
 		"nothing asked":           {when: authorize, then: handlers.NotFound, want: "no permission request per_1"},
-		"another ask":             {given: []handlerstest.Fact{handlerstest.AskBash("per_2", "ls")}, when: authorize, then: handlers.NotFound},
-		"authorized by a rule":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {By: events.ActorPolicy, Data: handlerstest.Decided("per_1", "ls", events.Authorized).Data}}, when: authorize, then: handlers.Conflict, want: "authorized by policy"},
-		"for another reason":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: "why not"}, then: handlers.Conflict, want: "authorized by user:alice"},
-		"denied before":           {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied)}, when: authorize, then: handlers.Conflict, want: "denied by user:alice"},
-		"expired":                 {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {Data: events.PermissionExpired{Permission: "per_1", Reason: "its turn is over"}}}, when: authorize, then: handlers.Conflict, want: "its turn is over"},
-		"answered in OpenCode":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, want: "answered in OpenCode: once"},
+		"another ask":             {given: []handlerstest.Fact{handlerstest.Bash("per_2", "ls")}, when: authorize, then: handlers.NotFound},
+		"authorized by a rule":    {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), {By: events.ActorPolicy, Data: handlerstest.Decided("per_1", "ls", events.Authorized).Data}}, when: authorize, then: handlers.Conflict, want: "authorized by policy"},
+		"for another reason":      {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: "why not"}, then: handlers.Conflict, want: "authorized by user:alice"},
+		"denied before":           {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied)}, when: authorize, then: handlers.Conflict, want: "denied by user:alice"},
+		"expired":                 {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), {Data: events.PermissionExpired{Permission: "per_1", Reason: "its turn is over"}}}, when: authorize, then: handlers.Conflict, want: "its turn is over"},
+		"answered in OpenCode":    {given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, want: "answered in OpenCode: once"},
 		"OpenCode echoed": {
-			given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, want: "denied by user:alice",
+			given: []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, want: "denied by user:alice",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestDecidePermission(t *testing.T) {
 func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"),
+	handlerstest.Given(t, s, handlerstest.Bash("per_1", "ls"), handlerstest.Bash("per_2", "ls"),
 		handlerstest.Decided("per_2", "ls", events.Authorized))
 	is.Equal(s.WhyInvalid(s.Request("per_2").Outcome, time.Now()), "")
 	lost, err := events.New("c1", events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_2"})
@@ -74,7 +74,7 @@ func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
 	_, _, err = s.Decide(Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 
-	later := handlerstest.AskBash("per_3", "ls") // nothing is lost after it
+	later := handlerstest.Bash("per_3", "ls") // nothing is lost after it
 	asked, err := events.NewOpenCode("c1", "local", "evt_3", -1, later.Data.(events.OpenCode))
 	is.NoErr(err)
 	asked.Seq = 51
@@ -84,8 +84,8 @@ func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
 }
 
 func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
-	facts := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "rm -rf build"),
-		handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})}
+	facts := []handlerstest.Fact{handlerstest.Bash("per_1", "ls"), handlerstest.Bash("per_2", "rm -rf build"),
+		handlerstest.Permission("per_3", "ses_1", "call_3", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})}
 	for name, c := range map[string]struct {
 		permission string
 		shown      ShownRequest
@@ -126,11 +126,12 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 	abort := handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{}}
 	given := func(t *testing.T, facts ...handlerstest.Fact) *State {
 		s := NewState()
-		handlerstest.Given(t, s, append([]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"),
+		handlerstest.Given(t, s, append([]handlerstest.Fact{handlerstest.Bash("per_1", "ls"),
 			{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_1", Cwd: "/w"}}}, facts...)...)
 		return s
 	}
-	edit := handlerstest.Asks("per_2", "ses_1", "call_2", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})
+	edit := handlerstest.Permission("per_2", "ses_1", "call_2", "edit", []string{"a"},
+		map[string]string{"filepath": "/w/a"})
 	for name, c := range map[string]struct {
 		given []handlerstest.Fact
 		when  Decide
@@ -206,7 +207,7 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 func TestWhatAPersonDecidedIsSaidAgain(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized),
+	handlerstest.Given(t, s, handlerstest.Bash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized),
 		handlerstest.Replied("per_1"))
 	d, seq, err := s.Decide(Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: " "})
 	is.NoErr(err)
@@ -223,23 +224,23 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 		given []handlerstest.Fact
 		grant string
 	}{
-		"interrupted, authorized": {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here}, "per_1"},
-		"for no known directory":  {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, handlerstest.Decided("per_1", "ls", events.Authorized)}, ""},
-		"not interrupted":         {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), here}, ""},
-		"not decided":             {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost}, ""},
-		"denied":                  {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, handlerstest.Decided("per_1", "ls", events.Denied)}, ""},
-		"another request":         {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls "), lost, handlerstest.Decided("per_1", "ls ", events.Authorized)}, ""},
-		"used":                    {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, handlerstest.AskBash("per_2", "ls"), used}, ""},
-		"expired":                 {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, {Data: events.PermissionExpired{Permission: "per_1"}}}, ""},
-		"for a time that is over": {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, handlerstest.Approved(events.PermissionDecided{Expires: time.Unix(1, 0)})}, ""},
-		"aborted since":           {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.AbortRequested{}}}, ""},
-		"aborted before":          {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, {By: handlerstest.Alice, Data: events.AbortRequested{}}, here}, "per_1"},
-		"reverted since":          {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.RevertRequested{}}}, ""},
-		"a new turn since":        {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.MessageSubmitted{}}}, ""},
-		"resumed since":           {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {Data: events.MessageSubmitted{Resumes: "per_1"}}}, "per_1"},
-		"run since":               {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {Data: events.ExecRequested{Permission: "per_1", Exec: "x1"}}}, ""},
-		"for another directory":   {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, handlerstest.Approved(events.PermissionDecided{Cwd: "/other"})}, ""},
-		"for this directory":      {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here}, "per_1"},
+		"interrupted, authorized": {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here}, "per_1"},
+		"for no known directory":  {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, handlerstest.Decided("per_1", "ls", events.Authorized)}, ""},
+		"not interrupted":         {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), here}, ""},
+		"not decided":             {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost}, ""},
+		"denied":                  {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, handlerstest.Decided("per_1", "ls", events.Denied)}, ""},
+		"another request":         {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls "), lost, handlerstest.Decided("per_1", "ls ", events.Authorized)}, ""},
+		"used":                    {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here, handlerstest.Bash("per_2", "ls"), used}, ""},
+		"expired":                 {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, {Data: events.PermissionExpired{Permission: "per_1"}}}, ""},
+		"for a time that is over": {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, handlerstest.Approved(events.PermissionDecided{Expires: time.Unix(1, 0)})}, ""},
+		"aborted since":           {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.AbortRequested{}}}, ""},
+		"aborted before":          {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, {By: handlerstest.Alice, Data: events.AbortRequested{}}, here}, "per_1"},
+		"reverted since":          {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.RevertRequested{}}}, ""},
+		"a new turn since":        {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.MessageSubmitted{}}}, ""},
+		"resumed since":           {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here, {Data: events.MessageSubmitted{Resumes: "per_1"}}}, "per_1"},
+		"run since":               {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here, {Data: events.ExecRequested{Permission: "per_1", Exec: "x1"}}}, ""},
+		"for another directory":   {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, handlerstest.Approved(events.PermissionDecided{Cwd: "/other"})}, ""},
+		"for this directory":      {[]handlerstest.Fact{handlerstest.Bash("per_1", "ls"), lost, here}, "per_1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -255,16 +256,16 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 	}
 }
 
-func TestAskOfAnAbortedTurnIsNotGranted(t *testing.T) {
+func TestRequestOfAnAbortedTurnIsNotGranted(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
 	lost, here := handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}},
 		handlerstest.Approved(events.PermissionDecided{Cwd: "/w"})
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), lost, handlerstest.AskBash("per_2", "ls"),
+	handlerstest.Given(t, s, handlerstest.Bash("per_1", "ls"), lost, handlerstest.Bash("per_2", "ls"),
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{}}, here)
-	ask := events.PermissionRequest{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"},
+	request := events.PermissionRequest{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"},
 		Metadata: []byte(`{"command":"ls"}`)}
-	all, err := s.conclude("c1", NewEvaluation(ask, false, "/w", policy.Verdict{Action: policy.Allow}), time.Now())
+	all, err := s.conclude("c1", NewEvaluation(request, false, "/w", policy.Verdict{Action: policy.Allow}), time.Now())
 	is.NoErr(err)
 	is.Equal(len(all), 1)
 	is.Equal(all[0].Subject.Kind, events.PermissionReferred{}.Kind())
@@ -273,14 +274,14 @@ func TestAskOfAnAbortedTurnIsNotGranted(t *testing.T) {
 func TestRequestOverTheAPIIsNotTakenForTheSameIDOfOpenCode(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("strange", "make"),
+	handlerstest.Given(t, s, handlerstest.Bash("strange", "make"),
 		handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("strange", "git status")})
 	is.Equal(s.requests["strange"].Command, "make")
 	is.True(!s.requests["strange"].ViaAPI)
 }
 
-// One ask at which the policy itself fails must not stop all.
-func TestAskAtWhichThePolicyFailsIsForAPerson(t *testing.T) {
+// One request at which the policy itself fails must not stop all.
+func TestRequestAtWhichThePolicyFailsIsForAPerson(t *testing.T) {
 	is := is.New(t)
 	v := judge(policy.Defaults, policy.Input{
 		Type: "read", Patterns: []string{"a"}, Path: "/a", Root: "/", Cwd: "/", Resolve: func(string) (string, bool) { panic("a bug") },

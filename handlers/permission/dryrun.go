@@ -19,7 +19,7 @@ import (
 type DryRunResult struct {
 	_ struct{} `form:"Result"`
 
-	Asks     int             `json:"asks"` // the last requests, at most MaxDryRunRequests
+	Requests int             `json:"asks"` // the last requests, at most MaxDryRunRequests
 	Allowed  int             `json:"allowed"`
 	Commands []DryRunCommand `json:"commands"` // the allowed ones, the most frequent first, at most 100
 }
@@ -51,7 +51,7 @@ type DryRun struct {
 	Active    func(ctx context.Context, chat string) (ActiveRules, error) // returns the active rules of a chat
 	Directory func(chat, session string) string                           // returns the directory of a session
 	// returns a request as the policy evaluates it
-	Ask func(a events.PermissionRequest, directory string) policy.Input
+	Input func(a events.PermissionRequest, directory string) policy.Input
 
 	active   map[string]ActiveRules     // by chat
 	verdicts map[[sha256.Size]byte]bool // by the chat, and the request as the policy evaluates it
@@ -81,10 +81,10 @@ func (t *DryRun) Run(ctx context.Context, chat string) (DryRunResult, error) {
 		if failed = err; err != nil {
 			return false
 		}
-		if run.asks++; t.matches(active, r.Chat, r.Ask, r.Cwd) {
+		if run.requests++; t.matches(active, r.Chat, r.Request, r.Cwd) {
 			run.add(r)
 		}
-		return run.asks < MaxDryRunRequests
+		return run.requests < MaxDryRunRequests
 	})
 	return run.result(), cmp.Or(failed, err)
 }
@@ -110,7 +110,7 @@ func (t *DryRun) matches(active ActiveRules, chat string, a events.PermissionReq
 		is.URL}, a.Patterns...), "\x00")))
 	matches, known := t.verdicts[like]
 	if !known {
-		in := t.Ask(a, directory)
+		in := t.Input(a, directory)
 		if cwd != "" {
 			in.Cwd = cwd
 		}
@@ -134,14 +134,14 @@ func (t *DryRun) hasEffect(v policy.Verdict) bool {
 }
 
 type dryRunTally struct {
-	asks, allowed int
-	groups        map[[2]string]*DryRunCommand // by type and text
+	requests, allowed int
+	groups            map[[2]string]*DryRunCommand // by type and text
 }
 
 // add counts a request among those for the same.
 func (t *dryRunTally) add(r events.PastRequest) {
 	t.allowed++
-	key := [2]string{r.Ask.Permission, r.Ask.Text()}
+	key := [2]string{r.Request.Permission, r.Request.Text()}
 	g := t.groups[key]
 	if g == nil {
 		g = &DryRunCommand{Type: key[0], Text: key[1], Decided: map[string]int{}}
@@ -159,7 +159,7 @@ func (t *dryRunTally) result() DryRunResult {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Type, b.Type),
 			cmp.Compare(a.Text, b.Text))
 	})
-	run := DryRunResult{Asks: t.asks, Allowed: t.allowed, Commands: []DryRunCommand{}}
+	run := DryRunResult{Requests: t.requests, Allowed: t.allowed, Commands: []DryRunCommand{}}
 	for _, group := range groups[:min(len(groups), maxDryRunCommands)] {
 		run.Commands = append(run.Commands, *group)
 	}

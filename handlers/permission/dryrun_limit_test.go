@@ -18,12 +18,12 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	trial := permission.DryRun{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
 		Active:    func(context.Context, string) (permission.ActiveRules, error) { return policy.Evaluate, nil },
 		Directory: func(string, string) string { return "" },
-		Ask: func(a events.PermissionRequest, _ string) policy.Input {
+		Input: func(a events.PermissionRequest, _ string) policy.Input {
 			return policy.Input{Type: a.Permission, Patterns: a.Patterns}
 		},
 		History: func(_ context.Context, _ string, each func(events.PastRequest) bool) error {
-			ask := events.PermissionRequest{Permission: "todowrite", Patterns: []string{"*"}}
-			for read = 1; each(events.PastRequest{Ask: ask}); {
+			request := events.PermissionRequest{Permission: "todowrite", Patterns: []string{"*"}}
+			for read = 1; each(events.PastRequest{Request: request}); {
 				read++
 			}
 			return nil
@@ -31,7 +31,8 @@ func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
 	for range 2 { // the second run reuses the verdicts of the first
 		result, err := trial.Run(t.Context(), "")
 		is.NoErr(err)
-		is.Equal([]int{read, result.Asks, result.Allowed}, []int{permission.MaxDryRunRequests, permission.MaxDryRunRequests,
+		is.Equal([]int{read, result.Requests, result.Allowed}, []int{permission.MaxDryRunRequests,
+			permission.MaxDryRunRequests,
 			permission.MaxDryRunRequests})
 	}
 }

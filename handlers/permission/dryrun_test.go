@@ -31,13 +31,13 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 	_, _, err := g.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
 	is.NoErr(err)
 	handlerstest.Happened(t, g.Log, "c1",
-		handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make"),
-		handlerstest.AskBash("per_3", "make test"), handlerstest.AskBash("per_4", "rm x"),
-		handlerstest.AskBash("per_5", "git status"),
-		handlerstest.AskBash("per_6", "make"), handlerstest.Replied("per_6"), handlerstest.AskBash("per_7", "make"),
+		handlerstest.Bash("per_1", "make"), handlerstest.Bash("per_2", "make"),
+		handlerstest.Bash("per_3", "make test"), handlerstest.Bash("per_4", "rm x"),
+		handlerstest.Bash("per_5", "git status"),
+		handlerstest.Bash("per_6", "make"), handlerstest.Replied("per_6"), handlerstest.Bash("per_7", "make"),
 		handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_7", Reason: "gone"}},
-		handlerstest.AskBash("per_1", "make")) // heard twice
-	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_9", "make"))
+		handlerstest.Bash("per_1", "make")) // heard twice
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.Bash("per_9", "make"))
 	g.AwaitIdle()
 	g.Decide("per_1", events.Authorized)
 	g.Decide("per_2", events.Denied)
@@ -47,7 +47,7 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 
 	run, err := g.Gate.DryRun(t.Context(), allowMake, "c1")
 	is.NoErr(err)
-	is.Equal(run.Asks, 8) // AwaitIdle appends one request too
+	is.Equal(run.Requests, 8) // AwaitIdle appends one request too
 	is.Equal(run.Allowed, 5)
 	is.Equal(len(run.Commands), 2)
 	is.Equal(run.Commands[0].Text, "make")
@@ -58,7 +58,7 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 	is.Equal(run.Commands[1].Decided, map[string]int{"waiting": 1})
 	run, err = g.Gate.DryRun(t.Context(), allowMake, "")
 	is.NoErr(err)
-	is.Equal([]int{run.Asks, run.Allowed}, []int{9, 6})
+	is.Equal([]int{run.Requests, run.Allowed}, []int{9, 6})
 	run, err = g.Gate.DryRun(t.Context(), policy.Rule{Permission: "bash", Pattern: "git status*"}, "")
 	is.NoErr(err)
 	is.Equal(run.Commands[0].Decided, map[string]int{"authorized by a rule": 1})
@@ -72,7 +72,7 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 	for chat, want := range map[string][]string{"": {"per_9", "per_7"}, "c1": {"per_7", "per_6"}} {
 		var last []string
 		is.NoErr(g.Gate.History(t.Context(), chat, func(r events.PastRequest) bool {
-			last = append(last, r.Ask.ID)
+			last = append(last, r.Request.ID)
 			return len(last) <= len(want)
 		}))
 		is.Equal(last[1:], want) // last[0] is the request of AwaitIdle
@@ -99,9 +99,9 @@ func TestADryRunEvaluatesTheRuleTogetherWithTheActiveRulesOfEachChat(t *testing.
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "deniestouch", `{"tool":"bash","pattern":"touch secret*",
 		"action":"deny","active":true}`)
 	for i, command := range []string{"touch one", "touch one two && ls -la", "touch a && make", "touch secret", "ls -la"} {
-		handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash(fmt.Sprintf("per_1%d", i), command))
+		handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash(fmt.Sprintf("per_1%d", i), command))
 	}
-	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_21", "touch a && make"))
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.Bash("per_21", "touch a && make"))
 	touch := policy.Rule{Permission: "bash", Pattern: "touch *"}
 	allowed := func(r permission.DryRunResult, err error) (commands []string) {
 		t.Helper()
@@ -148,7 +148,7 @@ func BenchmarkDryRun(b *testing.B) {
 	for i := range n {
 		id, command := fmt.Sprintf("per_%d", i), fmt.Sprintf("go test -run Test%d ./pkg%d", i%5000, i%50)
 		chat := fmt.Sprintf("c%d", i%100)
-		all = append(all, handlerstest.AskBash(id, command).Event(b, chat),
+		all = append(all, handlerstest.Bash(id, command).Event(b, chat),
 			handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id,
 				Reason: "no rule allows it", Cwd: "/"}}.Event(b, chat),
 			handlerstest.Decided(id, command, events.Authorized).Event(b, chat))
@@ -167,7 +167,7 @@ func BenchmarkDryRun(b *testing.B) {
 		began := time.Now()
 		run, err := g.DryRun(b.Context(), policy.Rule{Permission: "bash", Pattern: "go test*"}, "")
 		is.NoErr(err)
-		is.Equal([]int{run.Asks, run.Allowed}, []int{permission.MaxDryRunRequests, permission.MaxDryRunRequests})
+		is.Equal([]int{run.Requests, run.Allowed}, []int{permission.MaxDryRunRequests, permission.MaxDryRunRequests})
 		b.ReportMetric(time.Since(began).Seconds()*1000, "ms")
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/sandbox/wire"
 )
 
 // Why explains a permission request: its content, the verdict of the policy, the decision, and the executions that
@@ -19,7 +20,7 @@ import (
 type Why struct {
 	Chat       string `json:"chat"`
 	Permission string `json:"permission"`
-	Ask        WhyAsk `json:"ask"`
+	Request    WhyAsk `json:"ask"`
 	// by the rules of the time of the decision or referral, and by the current files
 	Verdict    WhyVerdict     `json:"verdict"`
 	Rules      []WhyRule      `json:"rules"` // every rule that the policy checked, in order
@@ -91,6 +92,28 @@ type WhyExpired struct {
 	At     time.Time `json:"at"`
 }
 
+// WhyExecution is an execution that the decision started, or an attempt that was refused.
+type WhyExecution struct {
+	ID       string    `json:"id"`
+	Command  string    `json:"command"`
+	Original string    `json:"original,omitempty"`
+	Cwd      string    `json:"cwd"`
+	Status   string    `json:"status"` // executing, completed, failed, refused, cancelled, timeout, lost, a limit's name
+	Reason   string    `json:"reason,omitempty"`
+	ExitCode int       `json:"exit_code"`
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+
+	Signals []WhySignal `json:"signals,omitempty"`
+}
+
+// WhySignal is a signal that was sent to an execution.
+type WhySignal struct {
+	Signal string    `json:"signal"` // SIGTERM, …
+	Actor  string    `json:"actor"`
+	At     time.Time `json:"at"`
+}
+
 // WhyEvent is an event about the request.
 type WhyEvent struct {
 	Seq  uint64    `json:"seq"`
@@ -100,19 +123,19 @@ type WhyEvent struct {
 
 // Explain computes the explanation of a permission request.
 func Explain(ctx context.Context, g Gate, chat, id string) (Why, error) {
-	r, err := g.Review(ctx, chat, id)
+	r, err := g.review(ctx, chat, id)
 	if err != nil {
 		return Why{}, err
 	}
 	w := &explanation{request: r.Request, execs: map[string]int{}, Why: Why{
 		Chat: chat, Permission: id, Decision: decision(r.Outcome), Executions: []WhyExecution{},
-		Ask: WhyAsk{
-			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: r.Input.Command, Agent: r.Agent,
-			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
+		Request: WhyAsk{
+			Type: r.Type, Patterns: r.Content.Patterns, Metadata: r.Content.Metadata, Command: r.Input.Command, Agent: r.Agent,
+			Session: r.Content.SessionID, Call: r.Content.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
 	if r.Type == events.KindBash && !r.ViaAPI {
-		w.Ask.Cwd = r.Input.Cwd
+		w.Request.Cwd = r.Input.Cwd
 	}
 	if r.Escalation.Seq != 0 {
 		w.Referred = &WhyReferred{r.Escalation.Reason, r.Escalation.At, r.Escalation.RuleRef}
@@ -226,6 +249,57 @@ func (w *explanation) apply(e events.Event, d events.Data) bool {
 		return !w.request.ViaAPI && isAbout(d, w.Permission)
 	}
 	return w.applyExec(e, d)
+}
+
+// applyExec updates the executions with an event, and reports whether the event is about one of them. The event of a
+// refused attempt names no decision, so applyExec matches it by its tool call.
+func (w *explanation) applyExec(e events.Event, d events.Data) bool {
+	switch d := d.(type) {
+	case events.ExecRequested:
+		if d.Permission != w.Permission {
+			return false
+		}
+		w.execs[d.Exec] = len(w.Executions)
+		w.Executions = append(w.Executions, WhyExecution{
+			ID: d.Exec, Command: d.Command, Original: d.Original, Cwd: d.Cwd, Status: events.ExecutionRunning,
+			Started: e.Time,
+		})
+	case events.ExecRefused:
+		if w.request.ViaAPI || d.Call != w.Request.Call || d.Session != w.Request.Session {
+			return false
+		}
+		w.Executions = append(w.Executions, WhyExecution{
+			ID: d.Exec, Command: d.Command, Cwd: d.Cwd, Status: events.ExecutionRefused, Reason: d.Reason,
+			ExitCode: wire.ExitRefused, Finished: e.Time,
+		})
+	case events.ExecFinished:
+		if !w.ran(d.Exec) {
+			return false
+		}
+		x := &w.Executions[w.execs[d.Exec]]
+		x.ExitCode, x.Reason, x.Finished, x.Status = d.ExitCode, cmp.Or(d.Error, d.Reason), e.Time, d.Status
+	case events.ExecConnected:
+		return d.Permission == w.Permission
+	case events.ExecStarted:
+		return w.ran(d.Exec)
+	case events.ExecSignalled:
+		if !w.ran(d.Exec) {
+			return false
+		}
+		x := &w.Executions[w.execs[d.Exec]]
+		x.Signals = append(x.Signals, WhySignal{d.Signal, e.Actor, e.Time})
+	case events.ExecChanged:
+		return w.ran(d.Exec)
+	default:
+		return false
+	}
+	return true
+}
+
+// ran reports whether the decision started an execution.
+func (w *explanation) ran(exec string) bool {
+	_, ours := w.execs[exec]
+	return ours
 }
 
 // isAbout reports whether an event of OpenCode makes or answers a request.

@@ -24,7 +24,7 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 	is.NoErr(err)
 	version := permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make*","action":"ask","active":true}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_0", "make"), handlerstest.AskBash("per_1", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_0", "make"), handlerstest.Bash("per_1", "make"))
 	g.AwaitIdle()
 	// later
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
@@ -52,9 +52,9 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 
 	w, err := permission.Explain(t.Context(), g.Gate, "c1", "per_1")
 	is.NoErr(err)
-	is.Equal([]string{w.Ask.Type, w.Ask.Command, w.Ask.Cwd, w.Ask.Agent, w.Ask.Session, w.Ask.Call},
+	is.Equal([]string{w.Request.Type, w.Request.Command, w.Request.Cwd, w.Request.Agent, w.Request.Session, w.Request.Call},
 		[]string{"bash", "make", g.Directory, "build", "ses_1", "call_per_1"})
-	is.Equal(w.Ask.Request, handlerstest.Request("make"))
+	is.Equal(w.Request.Request, handlerstest.Request("make"))
 	is.Equal(w.Verdict.Action, policy.AskPerson) // as the rules were then
 	ref := events.RuleRef{Rule: "ask bash: make*", RuleID: "tool_permissions/r1", RuleVersion: version}
 	is.Equal(w.Referred.RuleRef, ref)
@@ -93,7 +93,7 @@ func TestWhySaysThatAnApprovalWasNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"))
 	g.Decide("per_1", events.Authorized)
 	w, err := permission.Explain(t.Context(), g.Gate, "c1", "per_1")
 	is.NoErr(err)
@@ -110,8 +110,8 @@ func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
-		handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"),
+		handlerstest.Bash("per_2", "make"), handlerstest.Bash("per_3", "make"))
 	_, _, err := g.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "git status"))
 	is.NoErr(err)
 	g.AwaitIdle()
@@ -129,6 +129,6 @@ func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 		d := w.Decision
 		is.Equal([]string{d.Decision, d.Actor, d.Rule, d.Reason}, want)
 		is.Equal(d.By, "")
-		is.Equal(w.Ask.Command, map[bool]string{true: "make", false: "git status"}[id == "per_2" || id == "per_3"])
+		is.Equal(w.Request.Command, map[bool]string{true: "make", false: "git status"}[id == "per_2" || id == "per_3"])
 	}
 }

@@ -57,15 +57,15 @@ func TestApprovalOfAnEditHoldsForTheFilesAsTheyWere(t *testing.T) {
 			handlerstest.Write(t, dir+"/large", "")
 			is.NoErr(os.Truncate(dir+"/large", 16<<20+1))
 			is.NoErr(os.Symlink("target", dir+"/link"))
-			all := handlerstest.AsksPatch("per_all", map[string]string{"filePath": dir + "/a", "type": "update"},
+			all := handlerstest.Patch("per_all", map[string]string{"filePath": dir + "/a", "type": "update"},
 				map[string]string{"filePath": dir + "/new", "type": "add"},
 				map[string]string{"filePath": dir + "/from", "movePath": dir + "/to", "type": "move"},
 				map[string]string{"filePath": dir + "/link", "type": "update"},
 				map[string]string{"filePath": dir + "/sub/deep", "type": "delete"},
 				map[string]string{"filePath": dir + "/none/new", "type": "add"},
 				map[string]string{"filePath": dir + "/large", "type": "update"})
-			handlerstest.Happened(t, g.Log, "c1", all, handlerstest.AsksEdit("per_edit", dir+"/a"),
-				handlerstest.AsksEdit("per_new", dir+"/new"))
+			handlerstest.Happened(t, g.Log, "c1", all, handlerstest.Edit("per_edit", dir+"/a"),
+				handlerstest.Edit("per_new", dir+"/new"))
 			g.AwaitIdle()
 			is.Equal(g.Referrals("per_edit")[0].Files, []events.FileFingerprint{{
 				Path: dir + "/a", Size: 2, SHA256: "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7",
@@ -104,7 +104,7 @@ func TestOnlyAnEditThatWaitsHasFingerprints(t *testing.T) {
 	handlerstest.Write(t, path, "a\n")
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path), handlerstest.AskBash("per_2", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Edit("per_1", path), handlerstest.Bash("per_2", "make"))
 	_, _, err := g.Permissions.Submit(t.Context(), permission.Submit{
 		Chat: "c1", Permission: "i1", Type: "edit", Patterns: []string{path}, Metadata: []byte(`{"filepath":"` + path + `x"}`),
 	})
@@ -125,7 +125,7 @@ func TestRuleThatAllowsAWaitingEditAllowsTheFileAsItWas(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	path := filepath.Join(g.Directory, "a")
 	handlerstest.Write(t, path, "a\n")
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Edit("per_1", path))
 	g.AwaitIdle()
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
@@ -144,19 +144,19 @@ func TestApprovalOfAForgottenEditIsUsedOnlyForTheFileAsItWas(t *testing.T) {
 	forgotten := func(id string) handlerstest.Fact {
 		return handlerstest.Fact{Data: events.PermissionInterrupted{Permission: id}}
 	}
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Edit("per_1", path))
 	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", forgotten("per_1"))
 	g.Decide("per_1", events.Authorized)
 	handlerstest.Write(t, path, "b\n")
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_2", path))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Edit("per_2", path))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0) // it is shown again, with the new content
 	is.Equal(len(g.Referrals("per_2")), 1)
 
 	handlerstest.Write(t, path, "a\n")
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_3", path))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Edit("per_3", path))
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_3")
 	is.Equal(found[0].ApprovalOf, "per_1")
@@ -164,12 +164,12 @@ func TestApprovalOfAForgottenEditIsUsedOnlyForTheFileAsItWas(t *testing.T) {
 	handlerstest.Write(t, path, "b\n")
 	is.Equal(g.Repeat("per_3"), "a changed while the request waited. Read it again.")
 
-	handlerstest.Happened(t, g.Log, "c1", forgotten("per_3"), handlerstest.AsksEdit("per_4", path))
+	handlerstest.Happened(t, g.Log, "c1", forgotten("per_3"), handlerstest.Edit("per_4", path))
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_4")
 	is.Equal(len(found), 0) // neither is an approval that was used for another
 	handlerstest.Write(t, path, "a\n")
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_5", path))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Edit("per_5", path))
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_5")
 	is.Equal(found[0].ApprovalOf, "per_3")

@@ -106,12 +106,12 @@ func (g Gate) Run(ctx context.Context) error {
 
 // React evaluates the request that an event makes.
 func (g Gate) React(ctx context.Context, e events.Event) error {
-	ask, direct, err := events.PermissionRequestOf(e)
+	request, direct, err := events.PermissionRequestOf(e)
 	if err != nil {
 		g.Logger.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // the request stays pending: a retry would not make it readable
 	}
-	return g.evaluate(ctx, e.Subject.ID, ask, direct, "")
+	return g.evaluate(ctx, e.Subject.ID, request, direct, "")
 }
 
 // callWait is how long the gate waits for the tool call of a request. OpenCode reports the call about 2 ms after the
@@ -143,7 +143,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionRequ
 	if err != nil {
 		return err
 	}
-	verdict, _ := rules.Judge(in)
+	verdict, _ := rules.judge(in)
 	evaluation := NewEvaluation(a, direct, in.Cwd, verdict)
 	if err := ctx.Err(); err != nil { // it ended the evaluation
 		return err
@@ -197,7 +197,7 @@ func (g Gate) programNote(ctx context.Context, a events.PermissionRequest, cwd s
 func (g Gate) mayShow(rules RuleSets, session, directory string) func(path string) bool {
 	return func(path string) bool {
 		a := events.PermissionRequest{SessionID: session, Permission: events.KindRead, Patterns: []string{path}}
-		v, _ := rules.Judge(g.askOn(originalAsk{PermissionRequest: a}, directory))
+		v, _ := rules.judge(g.inputOf(originalRequest{PermissionRequest: a}, directory))
 		return v.Action == policy.Allow
 	}
 }
@@ -231,13 +231,13 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if r.Ask != nil && r.Pending() && !r.ViaAPI && r.cwd() == "" {
+		if r.Content != nil && r.Pending() && !r.ViaAPI && r.cwd() == "" {
 			wait := callWait
 			if r.Interrupted { // OpenCode sends no further event about it
 				wait = 0
 			}
-			in, _ := g.input(ctx, c.Chat, *r.Ask, false, wait)
-			c.cwd = NewEvaluation(*r.Ask, false, in.Cwd, policy.Verdict{}).cwd
+			in, _ := g.input(ctx, c.Chat, *r.Content, false, wait)
+			c.cwd = NewEvaluation(*r.Content, false, in.Cwd, policy.Verdict{}).cwd
 		}
 		if c.files, err = g.checkFiles(ctx, c.Chat, r, c.cwd, c.Edited); err != nil {
 			return 0, err
@@ -252,12 +252,12 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 	edited string) ([]events.FileFingerprint, error) {
 	cwd = cmp.Or(cwd, r.cwd())
-	if r.Ask == nil || !r.Pending() || r.ViaAPI || r.Type != events.KindBash || cwd == "" {
+	if r.Content == nil || !r.Pending() || r.ViaAPI || r.Type != events.KindBash || cwd == "" {
 		return nil, nil
 	}
 	root, _ := workspace.RealPath(g.directory(chat, r.Session, false))
 	files := workspace.CommandFingerprints(edited, root, cwd) // first: a change in between is found below
-	now := workspace.CommandFingerprints(g.Permissions.originals.of(*r.Ask).Command(), root, cwd)
+	now := workspace.CommandFingerprints(g.Permissions.originals.of(*r.Content).Command(), root, cwd)
 	if edited == "" {
 		files = now
 	}
@@ -268,7 +268,7 @@ func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 	if changed == "" {
 		return files, nil
 	}
-	if err := g.evaluate(ctx, chat, *r.Ask, false, changed+" changed while the request waited. Read it again."); err != nil {
+	if err := g.evaluate(ctx, chat, *r.Content, false, changed+" changed while the request waited. Read it again."); err != nil {
 		return nil, err
 	}
 	return nil, handlers.RefuseField(handlers.Conflict, "shown_files",
@@ -280,11 +280,11 @@ func (g Gate) checkFiles(ctx context.Context, chat string, r Request, cwd,
 func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.Call,
 	path string) (policy.Verdict, error) {
 	a := events.PermissionRequest{SessionID: session, Permission: events.KindRead, Patterns: []string{path}, Tool: tool}
-	in := g.askOn(originalAsk{PermissionRequest: a}, g.directory(chat, session, false))
+	in := g.inputOf(originalRequest{PermissionRequest: a}, g.directory(chat, session, false))
 	in.Done = ctx.Done()
 	call, _ := g.Call(ctx, session, tool, 0)
 	rules, err := g.RuleSets(ctx, caller{call.Agent, call.Chosen}.scope(chat))
-	v, _ := rules.Judge(in)
+	v, _ := rules.judge(in)
 	return v, err
 }
 
@@ -296,7 +296,7 @@ func (g Gate) InForce(ctx context.Context, s rule.Scope) ([]policy.Rule, error) 
 
 // Evaluation is the policy's verdict on a permission request.
 type Evaluation struct {
-	ask     events.PermissionRequest
+	request events.PermissionRequest
 	direct  bool
 	cwd     string // directory of a command that will run
 	verdict policy.Verdict
@@ -313,7 +313,7 @@ func NewEvaluation(a events.PermissionRequest, direct bool, cwd string, v policy
 	if direct || a.Permission != events.KindBash {
 		cwd = ""
 	}
-	return Evaluation{ask: a, direct: direct, cwd: cwd, verdict: v}
+	return Evaluation{request: a, direct: direct, cwd: cwd, verdict: v}
 }
 
 // RecordEvaluation appends the result of an evaluation: a decision, or that the request waits for a person.
@@ -329,7 +329,7 @@ func (h *Permissions) RecordEvaluation(ctx context.Context, chat, cause string, 
 // conclude decides what to record about a request: nothing if it has ended. Pending requests for the same, which
 // OpenCode forgot, expire, so that a person sees each request once.
 func (s *State) conclude(chat string, evaluation Evaluation, at time.Time) (all []events.Event, err error) {
-	a, hash := evaluation.ask, evaluation.ask.ContentHash()
+	a, hash := evaluation.request, evaluation.request.ContentHash()
 	if r := s.Request(a.ID); !r.Pending() || evaluation.direct != r.ViaAPI {
 		return nil, nil
 	}
@@ -363,11 +363,11 @@ func (s *State) conclude(chat string, evaluation Evaluation, at time.Time) (all 
 
 // follow returns the event that follows from an evaluation, nil if it is recorded already, and its actor.
 func (s *State) follow(chat string, evaluation Evaluation, at time.Time) (actor string, d events.Data, err error) {
-	v, id := evaluation.verdict, evaluation.ask.ID
+	v, id := evaluation.verdict, evaluation.request.ID
 	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id,
 		cwd: evaluation.cwd}
-	if !evaluation.direct && !s.over(r) && s.Deleted == 0 && !evaluation.ask.Redacted() { // two may be stored alike
-		if by, ok := s.grant(evaluation.ask.ContentHash(), evaluation.cwd, evaluation.files, at); ok {
+	if !evaluation.direct && !s.over(r) && s.Deleted == 0 && !evaluation.request.Redacted() { // two may be stored alike
+		if by, ok := s.grant(evaluation.request.ContentHash(), evaluation.cwd, evaluation.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
 			d, _, err := s.Decide(c)
 			return c.Actor, d, err

@@ -21,7 +21,7 @@ func TestPersonWhoWasFirstKeepsTheDecision(t *testing.T) {
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	g.Stop()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"))
 	g.Decide("per_1", events.Denied)
 	g.Start()
 	g.AwaitIdle()
@@ -34,7 +34,7 @@ func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	asked := handlerstest.AskBash("per_1", "make").Event(t, "c1")
+	asked := handlerstest.Bash("per_1", "make").Event(t, "c1")
 	_, err := g.Log.Append(t.Context(), asked)
 	is.NoErr(err)
 	g.AwaitIdle()
@@ -48,7 +48,7 @@ func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
 	is.NoErr(g.Gate.React(t.Context(), asked)) // told again
 	g.Stop()
 	g.Start()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make")) // and again by OpenCode
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make")) // and again by OpenCode
 	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_1")), 1)
 
@@ -69,8 +69,8 @@ func TestCommandWhoseDirectoryIsNotKnownIsAsked(t *testing.T) {
 	g.Mu.Lock()
 	g.Cwds["call_per_1"], g.Cwds["call_per_2"], g.Cwds["call_per_3"] = "", outside, filepath.Join(g.Directory, "up")
 	g.Mu.Unlock()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
-		handlerstest.AskBash("per_2", "git status"), handlerstest.AskBash("per_3", "git status"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"),
+		handlerstest.Bash("per_2", "git status"), handlerstest.Bash("per_3", "git status"))
 	g.AwaitIdle()
 	for id, cwd := range map[string]string{"per_1": "", "per_2": outside, "per_3": outside} {
 		found := g.Referrals(id)
@@ -83,9 +83,9 @@ func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
-		handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"),
-		handlerstest.AskBash("per_4", "rm x"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"),
+		handlerstest.Bash("per_2", "make test"), handlerstest.Bash("per_3", "make"),
+		handlerstest.Bash("per_4", "rm x"))
 	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_3"}})
 	version := permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
@@ -99,7 +99,7 @@ func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
 	// What OpenCode has forgotten, and what the rule is not about, waits; a rule that is paused asks again.
 	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_5", "make all"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_5", "make all"))
 	g.AwaitIdle()
 	for _, id := range []string{"per_3", "per_4", "per_5"} {
 		found, _ := g.Decisions(id)
@@ -116,7 +116,7 @@ func TestApprovalBeforeThePolicyLookedIsForWhereItWasAsked(t *testing.T) {
 	other := filepath.Join(g.Directory, "sub")
 	is.NoErr(os.Mkdir(other, 0o700))
 	g.Cwds["call_per_1"] = other
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"))
 	_, err := g.Gate.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "per_1", Decision: events.Authorized})
 	is.NoErr(err)
@@ -140,14 +140,14 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 	patch := func(files ...map[string]string) map[string]any {
 		return map[string]any{"filepath": "other.md", "files": files}
 	}
-	ask := func(id, pattern string, metadata any) handlerstest.Fact {
-		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{pattern}, metadata)
+	request := func(id, pattern string, metadata any) handlerstest.Fact {
+		return handlerstest.Permission(id, "ses_1", "call_"+id, "edit", []string{pattern}, metadata)
 	}
 	handlerstest.Happened(t, g.Log, "c1",
-		ask("per_edit", "note.md", map[string]string{"filepath": link}),
-		ask("per_patch", "other.md", patch(map[string]string{"filePath": link})),
-		ask("per_moved", "other.md", patch(map[string]string{"filePath": other, "movePath": link})),
-		ask("per_inside", "other.md", patch(map[string]string{"filePath": other})))
+		request("per_edit", "note.md", map[string]string{"filepath": link}),
+		request("per_patch", "other.md", patch(map[string]string{"filePath": link})),
+		request("per_moved", "other.md", patch(map[string]string{"filePath": other, "movePath": link})),
+		request("per_inside", "other.md", patch(map[string]string{"filePath": other})))
 	g.AwaitIdle()
 	for id, want := range map[string]string{
 		"per_edit":  "it leads to “" + outside + "”, outside the workspace; no rule allows it",
@@ -171,7 +171,7 @@ func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 	is.NoErr(os.WriteFile(filepath.Join(g.Directory, "a.txt"), nil, 0o600))
 	is.NoErr(os.WriteFile(filepath.Join(g.Directory, "b.txt"), nil, 0o600))
 	read := func(id, call, pattern string) handlerstest.Fact {
-		return handlerstest.Asks(id, "ses_1", call, "read", []string{pattern}, map[string]string{})
+		return handlerstest.Permission(id, "ses_1", call, "read", []string{pattern}, map[string]string{})
 	}
 	g.Mu.Lock()
 	g.Several["call_shared"], g.Several["call_shell"] = true, true
@@ -183,11 +183,11 @@ func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 	handlerstest.Happened(t, g.Log, "c1", read("per_2", "call_twice", "b.txt"), read("per_3", "call_twice", "a.txt"),
 		read("per_4", "call_shared", "a.txt"))
 	handlerstest.Happened(t, g.Log, "c1",
-		handlerstest.Asks("per_5", "ses_1", "call_shell", "bash", []string{"git status"},
+		handlerstest.Permission("per_5", "ses_1", "call_shell", "bash", []string{"git status"},
 			map[string]string{"command": "git status"}),
-		handlerstest.Asks("per_6", "ses_1", "call_two", "bash", []string{"git status"},
+		handlerstest.Permission("per_6", "ses_1", "call_two", "bash", []string{"git status"},
 			map[string]string{"command": "git status"}),
-		handlerstest.Asks("per_7", "ses_1", "call_two", "bash", []string{"git status -s"},
+		handlerstest.Permission("per_7", "ses_1", "call_two", "bash", []string{"git status -s"},
 			map[string]string{"command": "git status -s"}))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_1")
@@ -254,7 +254,7 @@ func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
 				}
 			}
 		}
-		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{"notes.md"},
+		return handlerstest.Permission(id, "ses_1", "call_"+id, "edit", []string{"notes.md"},
 			map[string]any{"filepath": "notes.md", "diff": "-a\n+b", "files": files})
 	}
 	handlerstest.Happened(t, g.Log, "c1",
@@ -263,7 +263,7 @@ func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
 		patch("per_3", file{"filePath": "big.txt", "type": "add"}, file{"filePath": "a\nb", "type": "add"},
 			file{"filePath": "notes.md", "type": "delete"}),
 		patch("per_4", file{"filePath": "notes.md", "type": "update"}),
-		handlerstest.Asks("per_5", "ses_1", "call_5", "edit", []string{"index.js"},
+		handlerstest.Permission("per_5", "ses_1", "call_5", "edit", []string{"index.js"},
 			map[string]string{"filepath": g.Directory + "/index.js", "diff": "+[redacted]"}),
 		patch("per_6", file{"filePath": "notes.md", "type": "update"}, file{"filePath": "locked/a.txt", "type": "update"}),
 		patch("per_7", file{"filePath": "notes.md", "movePath": "locked/b.txt", "type": "move"}))

@@ -16,21 +16,17 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(4)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	e := handlerstest.AskBash("per_1", "git status --short").Event(t, "c1")
+	e := handlerstest.Bash("per_1", "git status --short").Event(t, "c1")
 	_, err := g.Log.Append(t.Context(), e)
 	is.NoErr(err)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "git push"),
-		handlerstest.AskBash("per_3", "git status; make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "git push"),
+		handlerstest.Bash("per_3", "git status; make"))
 	g.AwaitIdle()
 	found, by := g.Decisions("per_1")
 	is.Equal(found, []events.PermissionDecided{{
@@ -39,7 +35,7 @@ func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	}})
 	is.Equal(by, []string{events.ActorPolicy})
 	decided, _ := handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
-	is.Equal(decided.Cause, e.ID) // the ask led to it
+	is.Equal(decided.Cause, e.ID) // the request led to it
 	for _, waits := range []string{"per_2", "per_3"} {
 		found, _ = g.Decisions(waits)
 		is.Equal(len(found), 0)
@@ -51,12 +47,12 @@ func TestRestartOfTheGateNeitherForgetsNorRepeats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
-		handlerstest.AskBash("per_2", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"),
+		handlerstest.Bash("per_2", "make"))
 	g.AwaitIdle()
 	g.Stop()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_3", "git status"),
-		handlerstest.AskBash("per_4", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_3", "git status"),
+		handlerstest.Bash("per_4", "make"))
 	g.Start()
 	g.AwaitIdle()
 	for id, n := range map[string]int{"per_1": 1, "per_2": 0, "per_3": 1, "per_4": 0} {
@@ -70,11 +66,11 @@ func TestAGateWithoutProgressSkipsEvaluatedRequests(t *testing.T) {
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	g.Stop()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"))
 	var err error
 	g.Evaluated, err = g.Log.Last(t.Context())
 	is.NoErr(err)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "git status"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "git status"))
 	g.Start()
 	g.AwaitIdle()
 	for id, n := range map[string]int{"per_1": 0, "per_2": 1} {
@@ -83,16 +79,16 @@ func TestAGateWithoutProgressSkipsEvaluatedRequests(t *testing.T) {
 	}
 }
 
-func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
+func TestRequestThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.AwaitIdle()
 	g.Decide("per_1", events.Authorized)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make "), handlerstest.AskBash("per_3", "make"),
-		handlerstest.AskBash("per_4", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "make "), handlerstest.Bash("per_3", "make"),
+		handlerstest.Bash("per_4", "make"))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0) // not the same, byte for byte
@@ -107,18 +103,18 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 
 	g.Stop()
 	g.Start()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_5", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_5", "make"))
 	g.AwaitIdle()
 	found, _ = g.Decisions("per_5")
 	is.Equal(len(found), 0) // and stays so
 }
 
 // The durable consumer begins at the first event if its state is lost.
-func TestForgottenAskThatIsDeliveredAgainStaysWithThePerson(t *testing.T) {
+func TestForgottenRequestThatIsDeliveredAgainStaysWithThePerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	e := handlerstest.AskBash("per_1", "make").Event(t, "c1")
+	e := handlerstest.Bash("per_1", "make").Event(t, "c1")
 	_, err := g.Log.Append(t.Context(), e)
 	is.NoErr(err)
 	g.AwaitIdle()
@@ -130,30 +126,30 @@ func TestForgottenAskThatIsDeliveredAgainStaysWithThePerson(t *testing.T) {
 	is.Equal(len(found), 0) // an approval would begin a turn
 }
 
-func TestDenialOfAForgottenAskGrantsNothing(t *testing.T) {
+func TestDenialOfAForgottenRequestGrantsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.Decide("per_1", events.Denied)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_2", "make"))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0)
 }
 
-func TestForgottenAskThatIsAskedAgainExpires(t *testing.T) {
+func TestForgottenRequestThatIsMadeAgainExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	forgotten := func(id string) handlerstest.Fact {
 		return handlerstest.Fact{Data: events.PermissionInterrupted{Permission: id}}
 	}
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
-		handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "make"),
+		handlerstest.Bash("per_2", "make test"), handlerstest.Bash("per_3", "make"))
 	g.AwaitIdle()
-	handlerstest.Happened(t, g.Log, "c1", forgotten("per_1"), forgotten("per_2"), handlerstest.AskBash("per_4", "make"))
+	handlerstest.Happened(t, g.Log, "c1", forgotten("per_1"), forgotten("per_2"), handlerstest.Bash("per_4", "make"))
 	g.AwaitIdle()
 	_, data := handlerstest.History(t, g.Log, "c1")
 	// Not per_2, which is another command, and not per_3, which OpenCode still knows.
@@ -184,7 +180,7 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 	} {
 		for _, typ := range []string{"read", "list"} {
 			id := "per_" + events.NewID()
-			handlerstest.Happened(t, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, typ, []string{pattern},
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.Permission(id, "ses_1", "call_"+id, typ, []string{pattern},
 				map[string]string{}))
 			g.AwaitIdle()
 			found, _ := g.Decisions(id)
@@ -199,8 +195,8 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 	}
 	// One file outside makes the whole request need a person, and an unknown session has no workspace.
 	handlerstest.Happened(t, g.Log, "c1",
-		handlerstest.Asks("per_1", "ses_1", "call", "read", []string{"in", "link"}, map[string]string{}),
-		handlerstest.Asks("per_2", "ses_9", "call", "read", []string{"in"}, map[string]string{}))
+		handlerstest.Permission("per_1", "ses_1", "call", "read", []string{"in", "link"}, map[string]string{}),
+		handlerstest.Permission("per_2", "ses_9", "call", "read", []string{"in"}, map[string]string{}))
 	g.AwaitIdle()
 	for _, id := range []string{"per_1", "per_2"} {
 		found, _ := g.Decisions(id)
@@ -208,10 +204,10 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 	}
 }
 
-func TestUnreadableAskDoesNotStopTheGate(t *testing.T) {
+func TestUnreadableRequestDoesNotStopTheGate(t *testing.T) {
 	t.Parallel()
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.OpenCode(events.PermissionAsked, "not an ask"),
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.OpenCode(events.PermissionAsked, "not a request"),
 		handlerstest.OpenCode(events.PermissionAsked, map[string]any{"id": 7}))
 	g.AwaitIdle()
 }
@@ -222,7 +218,7 @@ func TestRuleDeniesWithItsReason(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	version := permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"git status*","action":"deny","active":true}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"))
 	g.AwaitIdle()
 	found, by := g.Decisions("per_1")
 	is.Equal(len(found), 1)

@@ -33,7 +33,7 @@ func (sets RuleSets) AllowHosts() bool {
 
 // EvaluateAddress returns the policy's verdict on a connection to an address.
 func EvaluateAddress(rules RuleSets, at policy.Address) policy.Verdict {
-	v, _ := rules.Judge(policy.Input{Type: events.KindNetwork, Patterns: []string{at.String()}, Address: at.String()})
+	v, _ := rules.judge(policy.Input{Type: events.KindNetwork, Patterns: []string{at.String()}, Address: at.String()})
 	return v
 }
 

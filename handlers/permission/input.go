@@ -26,7 +26,7 @@ func (by caller) scope(chat string) rule.Scope {
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionRequest, direct bool,
 	wait time.Duration) (in policy.Input, by caller) {
 	directory := g.directory(chat, a.SessionID, direct)
-	in = g.askOn(g.Permissions.originals.of(a), directory)
+	in = g.inputOf(g.Permissions.originals.of(a), directory)
 	in.Done = ctx.Done()
 	switch {
 	case direct && a.Permission == events.KindNetwork: // its call is that of the command
@@ -140,13 +140,13 @@ func (g Gate) directory(chat, session string, direct bool) string {
 	return ""
 }
 
-// askOnStored is askOn for a request as the log holds it.
-func (g Gate) askOnStored(a events.PermissionRequest, directory string) policy.Input {
-	return g.askOn(originalAsk{a, a.Redacted()}, directory)
+// inputOfStored is inputOf for a request as the log holds it.
+func (g Gate) inputOfStored(a events.PermissionRequest, directory string) policy.Input {
+	return g.inputOf(originalRequest{a, a.Redacted()}, directory)
 }
 
-// askOn returns the input of the policy for a request of a session that works in a directory.
-func (g Gate) askOn(a originalAsk, directory string) policy.Input {
+// inputOf returns the input of the policy for a request of a session that works in a directory.
+func (g Gate) inputOf(a originalRequest, directory string) policy.Input {
 	in := workspace.Input(a.PermissionRequest, directory)
 	in.Visible = g.Visible
 	if a.partial {

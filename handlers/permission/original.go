@@ -20,9 +20,9 @@ type originals struct {
 	all []events.PermissionRequest
 }
 
-// originalAsk is a request as OpenCode made it. partial reports that only its stored form is known, which lacks a
+// originalRequest is a request as OpenCode made it. partial reports that only its stored form is known, which lacks a
 // secret.
-type originalAsk struct {
+type originalRequest struct {
 	events.PermissionRequest
 	partial bool
 }
@@ -39,9 +39,9 @@ func (h *Permissions) KeepOriginal(a events.PermissionRequest) {
 }
 
 // of returns the original of a stored request.
-func (o *originals) of(a events.PermissionRequest) originalAsk {
+func (o *originals) of(a events.PermissionRequest) originalRequest {
 	if !a.Redacted() {
-		return originalAsk{PermissionRequest: a}
+		return originalRequest{PermissionRequest: a}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +49,7 @@ func (o *originals) of(a events.PermissionRequest) originalAsk {
 		return other.ID == a.ID && other.SessionID == a.SessionID && other.Permission == a.Permission && other.Tool == a.Tool
 	})
 	if i < 0 {
-		return originalAsk{a, true}
+		return originalRequest{a, true}
 	}
-	return originalAsk{PermissionRequest: o.all[i]}
+	return originalRequest{PermissionRequest: o.all[i]}
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // kept passes the originals of requests to the gate, and appends the requests.
-func kept(t *testing.T, g *permissiontest.RunningGate, asks ...handlerstest.Fact) {
+func kept(t *testing.T, g *permissiontest.RunningGate, requests ...handlerstest.Fact) {
 	t.Helper()
-	for _, f := range asks {
+	for _, f := range requests {
 		var a events.PermissionRequest
 		is.New(t).NoErr(json.Unmarshal(f.Data.(events.OpenCode).Properties, &a))
 		g.Gate.Permissions.KeepOriginal(a)
 	}
-	handlerstest.Happened(t, g.Log, "c1", asks...)
+	handlerstest.Happened(t, g.Log, "c1", requests...)
 }
 
 func TestADenyRuleAppliesToARequestThatTheLogConceals(t *testing.T) {
@@ -33,7 +33,7 @@ func TestADenyRuleAppliesToARequestThatTheLogConceals(t *testing.T) {
 		`{"tool":"edit","pattern":"private/archive01/**","action":"deny","active":true}`)
 	g.Log.Conceal(secret.System, "token", "private/archive01", "archive-of-2024")
 	edit := func(id, file string) handlerstest.Fact {
-		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{file},
+		return handlerstest.Permission(id, "ses_1", "call_"+id, "edit", []string{file},
 			map[string]string{"filepath": g.Directory + "/" + file, "diff": "+x"})
 	}
 	kept(t, g, edit("per_1", "private/archive01/a.txt"), edit("per_2", "archive-of-2024.txt"))
@@ -59,7 +59,8 @@ func TestASecretFileIsAskedForThoughTheLogConcealsItsName(t *testing.T) {
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	g.Log.Conceal(secret.System, "token", g.Directory+"/.env")
-	read := handlerstest.Asks("per_1", "ses_1", "call_1", "read", []string{g.Directory + "/.env"}, map[string]string{})
+	read := handlerstest.Permission("per_1", "ses_1", "call_1", "read", []string{g.Directory + "/.env"},
+		map[string]string{})
 	kept(t, g, read)
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_1")
@@ -71,12 +72,12 @@ func TestAnApprovalOfAConcealedRequestIsNotUsedForAnother(t *testing.T) {
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	g.Log.Conceal(secret.System, "token", "first-secret-of-two", "second-secret-of-two")
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.Asks("per_1", "ses_1", "call_1", "webfetch",
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Permission("per_1", "ses_1", "call_1", "webfetch",
 		[]string{"https://example.org/first-secret-of-two"}, map[string]string{}),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.AwaitIdle()
 	g.Decide("per_1", events.Authorized)
-	kept(t, g, handlerstest.Asks("per_2", "ses_1", "call_2", "webfetch",
+	kept(t, g, handlerstest.Permission("per_2", "ses_1", "call_2", "webfetch",
 		[]string{"https://example.org/second-secret-of-two"}, map[string]string{}))
 	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")

@@ -24,11 +24,11 @@ func (g Gate) PastVerdict(ctx context.Context, chat, agent string, ceiling *even
 		sets = append(sets, above...)
 	}
 	return func(r events.PastRequest) policy.Verdict {
-		in := g.askOnStored(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
+		in := g.inputOfStored(r.Request, g.directory(r.Chat, r.Request.SessionID, true))
 		if r.Cwd != "" {
 			in.Cwd = r.Cwd
 		}
-		v, _ := sets.Judge(in)
+		v, _ := sets.judge(in)
 		return v
 	}, err
 }

@@ -177,7 +177,7 @@ func TestDecisionTakenInBetweenWins(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.PermissionDecided](data)), 1)
 }
 
-func TestDecisionOnAnotherAskInBetweenOnlyRepeats(t *testing.T) {
+func TestDecisionOnAnotherRequestInBetweenOnlyRepeats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
@@ -224,13 +224,13 @@ func TestFirstWriterWins(t *testing.T) {
 }
 
 // Commands that do not contradict each other are all carried out, however many come at once.
-func TestManyAsksAreDecidedAtOnce(t *testing.T) {
+func TestManyRequestsAreDecidedAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	const n = 40
 	for i := range n {
-		handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash(fmt.Sprint("per_x", i), "ls"))
+		handlerstest.Happened(t, h.Log, "c1", handlerstest.Bash(fmt.Sprint("per_x", i), "ls"))
 	}
 	for _, err := range handlerstest.AtOnce(n, func(i int) error {
 		_, err := h.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: fmt.Sprint("per_x", i),

@@ -23,12 +23,12 @@ func TestAPersonReadsThatAFileIsAServersProgram(t *testing.T) {
 	permissiontest.SaveRecord(t, g.Handlers, "mcp_servers", "lab",
 		`{"name":"lab","status":"approved","command":"python3 tools/srv.py --stdio"}`)
 	edit := func(id, file string) handlerstest.Fact {
-		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{file},
+		return handlerstest.Permission(id, "ses_1", "call_"+id, "edit", []string{file},
 			map[string]string{"filepath": filepath.Join(g.Directory, file), "diff": "+x"})
 	}
 	handlerstest.Happened(t, g.Log, "c1", edit("per_1", "tools/srv.py"), edit("per_2", "tools/other.py"),
-		handlerstest.AskBash("per_3", "echo x > tools/srv.py"), handlerstest.AskBash("per_4", "cp x y; tee tools/srv.py"),
-		handlerstest.AskBash("per_5", "cd tools && sed -i s/a/b/ srv.py"), handlerstest.AskBash("per_6", "make other.py"))
+		handlerstest.Bash("per_3", "echo x > tools/srv.py"), handlerstest.Bash("per_4", "cp x y; tee tools/srv.py"),
+		handlerstest.Bash("per_5", "cd tools && sed -i s/a/b/ srv.py"), handlerstest.Bash("per_6", "make other.py"))
 	g.AwaitIdle()
 	const program = "the program of the MCP server lab, which may have secrets. If it changes, an administrator must approve the server again."
 	for id, says := range map[string]string{"per_1": "The file is " + program, "per_3": "The command names " + program,

@@ -17,13 +17,13 @@ import (
 
 // Request is a permission request, with its outcome and the use of its approval.
 type Request struct {
-	ID     string
-	Seq    uint64 // of the event that made it; 0 for an unknown request
-	Event  string // id of this event
-	At     time.Time
-	ViaAPI bool                      // made over our API. It has no session and no call, because its author could name any
-	Host   string                    // host:port, if the policy made it for a command that connects
-	Ask    *events.PermissionRequest // its content; nil in a State, which keeps only the fields that a decision repeats
+	ID      string
+	Seq     uint64 // of the event that made it; 0 for an unknown request
+	Event   string // id of this event
+	At      time.Time
+	ViaAPI  bool                      // made over our API; without session and call, because its author could name any
+	Host    string                    // host:port, if the policy made it for a command that connects
+	Content *events.PermissionRequest // its content; nil in a State, which keeps only the fields that a decision repeats
 
 	Type, Command, Hash    string // Hash is that of events.PermissionRequest.ContentHash
 	Session, Message, Call string
@@ -112,7 +112,7 @@ func (h *Permissions) Chat(ctx context.Context, chat string) *handlers.Fold[*Sta
 	return h.chats.Get(ctx, chat, func() *handlers.Fold[*State] { return handlers.NewFold(NewState(), Filters(chat)...) })
 }
 
-// request returns a request of a chat with its content. Ask is nil for an unknown request, and for one that is not
+// request returns a request of a chat with its content. Content is nil for an unknown request, and for one that is not
 // stored yet.
 func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, err error) {
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error { r = s.Request(id); return nil })
@@ -127,14 +127,14 @@ func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, 
 	if err != nil {
 		return r, err
 	}
-	r.Ask = &a
+	r.Content = &a
 	return r, nil
 }
 
 // known returns a stored request of a chat. It refuses an id without one.
 func (h *Permissions) known(ctx context.Context, chat, id string) (Request, error) {
 	r, err := h.request(ctx, chat, id)
-	if err == nil && r.Ask == nil {
+	if err == nil && r.Content == nil {
 		err = handlers.Refuse(handlers.NotFound, "there is no permission request %s in chat %s", id, chat)
 	}
 	return r, err
@@ -144,10 +144,10 @@ func (h *Permissions) known(ctx context.Context, chat, id string) (Request, erro
 func (h *Permissions) OpenCodeRequest(ctx context.Context, chat,
 	permission string) (a events.PermissionRequest, ok bool, err error) {
 	r, err := h.request(ctx, chat, permission)
-	if err != nil || r.Ask == nil || r.ViaAPI {
+	if err != nil || r.Content == nil || r.ViaAPI {
 		return a, false, err
 	}
-	return *r.Ask, true, nil
+	return *r.Content, true, nil
 }
 
 func (s *State) Apply(e events.Event) {
@@ -161,7 +161,7 @@ func (s *State) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.PermissionRequested:
-		s.applyAsk(e, d.Ask(), true)
+		s.applyRequest(e, d.Request(), true)
 	case events.PermissionReferred:
 		s.at(e, d.Permission).Escalation = Escalation{d, e.Seq, e.Time}
 	case events.PermissionDecided:
@@ -201,7 +201,7 @@ func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
 		if a, err := opencode.Read[events.PermissionRequest](d); err == nil {
-			s.applyAsk(e, a, false)
+			s.applyRequest(e, a, false)
 		}
 	case events.PermissionReplied:
 		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.Request(reply.RequestID).ViaAPI {
@@ -210,8 +210,8 @@ func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 	}
 }
 
-// applyAsk applies the event that makes a request. An id is that of the first request of the chat that had it.
-func (s *State) applyAsk(e events.Event, a events.PermissionRequest, direct bool) {
+// applyRequest applies the event that makes a request. An id is that of the first request of the chat that had it.
+func (s *State) applyRequest(e events.Event, a events.PermissionRequest, direct bool) {
 	r := s.at(e, a.ID)
 	if r.Seq != 0 {
 		return

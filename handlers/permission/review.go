@@ -9,8 +9,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Review holds a request and what the policy evaluates.
-type Review struct {
+// review holds a request and what the policy evaluates.
+type review struct {
 	Request
 	Input policy.Input // by the current files
 	Agent string       // that made the request; empty when it is not known
@@ -18,15 +18,15 @@ type Review struct {
 	Rules []policy.Rule
 }
 
-// Review returns a stored request of a chat. It decides nothing.
-func (g Gate) Review(ctx context.Context, chat, permission string) (r Review, err error) {
+// review returns a stored request of a chat. It decides nothing.
+func (g Gate) review(ctx context.Context, chat, permission string) (r review, err error) {
 	if err := handlers.CheckChat(chat); err != nil {
 		return r, err
 	}
 	if r.Request, err = g.Permissions.known(ctx, chat, permission); err != nil {
 		return r, err
 	}
-	in, by := g.input(ctx, chat, *r.Ask, r.ViaAPI, 0)
+	in, by := g.input(ctx, chat, *r.Content, r.ViaAPI, 0)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
 	r.Input, r.Agent = in, by.Agent
 	scope := by.scope(chat)
@@ -36,6 +36,6 @@ func (g Gate) Review(ctx context.Context, chat, permission string) (r Review, er
 		scope.Seq, scope.At = r.Escalation.Seq, r.Escalation.At
 	}
 	rules, err := g.RuleSets(ctx, scope)
-	_, r.Rules = rules.Judge(in)
+	_, r.Rules = rules.judge(in)
 	return r, err
 }

@@ -58,20 +58,20 @@ func (g Gate) reactToRules() func(context.Context, events.Event) error {
 // OpenCode has forgotten, because approving that request begins a turn.
 func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bool, err error) {
 	r, err := g.Permissions.request(ctx, chat, permission)
-	if err != nil || r.Ask == nil || !r.Pending() {
+	if err != nil || r.Content == nil || !r.Pending() {
 		return err != nil, err
 	}
 	if r.Interrupted {
 		return true, nil
 	}
-	in, by := g.input(ctx, chat, *r.Ask, r.ViaAPI, 0)
+	in, by := g.input(ctx, chat, *r.Content, r.ViaAPI, 0)
 	rules, err := g.RuleSets(ctx, by.scope(chat))
 	if err != nil {
 		return true, err
 	}
-	v, _ := rules.Judge(in)
+	v, _ := rules.judge(in)
 	if v.Action != policy.Allow {
 		return true, ctx.Err()
 	}
-	return true, g.Permissions.RecordEvaluation(ctx, chat, r.Event, NewEvaluation(*r.Ask, r.ViaAPI, in.Cwd, v))
+	return true, g.Permissions.RecordEvaluation(ctx, chat, r.Event, NewEvaluation(*r.Content, r.ViaAPI, in.Cwd, v))
 }

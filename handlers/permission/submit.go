@@ -118,7 +118,7 @@ func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, 
 		return "", "", 0, err
 	}
 	c.Permission = permission
-	if err := g.evaluate(ctx, c.Chat, c.event().Ask(), true, ""); err != nil {
+	if err := g.evaluate(ctx, c.Chat, c.event().Request(), true, ""); err != nil {
 		return "", "", 0, err
 	}
 	var outcome Outcome

@@ -140,7 +140,7 @@ func TestRequestUsesUpNoApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_5", "make"),
+	handlerstest.Happened(t, h.Log, "c1", handlerstest.Bash("per_5", "make"),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_5"}})
 	_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", "make"))
 	is.NoErr(err)
@@ -153,14 +153,14 @@ func TestRequestUsesUpNoApproval(t *testing.T) {
 	is.Equal(status, events.Draft)
 }
 
-func TestAskOfADeletedChatIsDenied(t *testing.T) {
+func TestRequestOfADeletedChatIsDenied(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	_, err := g.Chats.Delete(t.Context(), chat.Delete{Chat: "c1"})
 	is.NoErr(err)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
-		handlerstest.AskBash("per_2", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_1", "git status"),
+		handlerstest.Bash("per_2", "make"))
 	for _, id := range []string{"per_1", "per_2"} {
 		_, d := handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
 		is.Equal(d.Decision, events.Denied)
@@ -169,17 +169,17 @@ func TestAskOfADeletedChatIsDenied(t *testing.T) {
 	}
 }
 
-// An id is that of the first ask of the chat that had it: nothing that is said about the other kind's decides it.
-func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
+// An id is that of the first request of the chat that had it: nothing that is said about the other kind's decides it.
+func TestRequestIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
-	ask := handlerstest.AskBash("i1", "git status")
-	handlerstest.Happened(t, h.Log, "c1", ask, handlerstest.Replied("i1"), handlerstest.AskBash("strange", "make"))
+	request := handlerstest.Bash("i1", "git status")
+	handlerstest.Happened(t, h.Log, "c1", request, handlerstest.Replied("i1"), handlerstest.Bash("strange", "make"))
 	g := permissiontest.GateOn(h)
-	is.NoErr(g.React(t.Context(), ask.Event(t, "c1"))) // a rule allows this one
+	is.NoErr(g.React(t.Context(), request.Event(t, "c1"))) // a rule allows this one
 	_, status, _, err := g.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, events.Draft)

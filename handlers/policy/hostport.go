@@ -42,16 +42,16 @@ func ParseAddress(s string) (a Address, err error) {
 	host, port := SplitPort(s)
 	a.Port = 443
 	if host != s {
-		if a.Port, err = ParsePort(port); err != nil {
+		if a.Port, err = parsePort(port); err != nil {
 			return a, err
 		}
 	}
-	a.Host, err = ParseHost(host)
+	a.Host, err = parseHost(host)
 	return a, err
 }
 
-// ParsePort parses a port other than 0.
-func ParsePort(s string) (uint16, error) {
+// parsePort parses a port other than 0.
+func parsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%s is not a port", display.Quote(s))
@@ -65,8 +65,8 @@ var hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a
 
 const maxHostName = 253 // characters
 
-// ParseHost parses a host name or an IP address, and returns it in the form of Address.
-func ParseHost(s string) (string, error) {
+// parseHost parses a host name or an IP address, and returns it in the form of Address.
+func parseHost(s string) (string, error) {
 	if strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) {
 		return "", fmt.Errorf("%s is not a plain name: one in other letters than a to z is written xn--…", display.Quote(s))
 	}
@@ -144,7 +144,7 @@ func IsPublic(a netip.Addr) bool {
 // Private returns why no command may reach the host, "" if rules and people decide.
 func (a Address) Private() string {
 	ip, err := netip.ParseAddr(a.Host)
-	if err == nil && !IsPublic(ip) || err != nil && PrivateName(a.Host) {
+	if err == nil && !IsPublic(ip) || err != nil && isPrivateName(a.Host) {
 		return display.Quote(a.Host) + " is not a public host, and commands reach no other"
 	}
 	return ""
@@ -159,8 +159,8 @@ func SplitPort(authority string) (host, port string) {
 	return authority[:i], authority[i+1:]
 }
 
-// PrivateName reports whether a name cannot be that of a public host.
-func PrivateName(host string) bool {
+// isPrivateName reports whether a name cannot be that of a public host.
+func isPrivateName(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	return last == host || slices.Contains([]string{"localhost", "local", "internal", "lan", "home", "intranet"}, last) ||
 		strings.HasSuffix(host, ".home.arpa") || strings.HasSuffix(host, ".nip.io") || strings.HasSuffix(host, ".sslip.io")

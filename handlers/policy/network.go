@@ -28,7 +28,7 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 	at := func(column int, err error) *SyntaxError { return &SyntaxError{column, err.Error()} }
 	host, port := SplitPort(s)
 	if host != s {
-		n, err := ParsePort(port)
+		n, err := parsePort(port)
 		if err != nil {
 			return p, at(utf8.RuneCountInString(host)+2, err)
 		}
@@ -44,7 +44,7 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 			"want a host such as api.example.org, *.example.org or git.example.org:22"}
 	}
 	var err error
-	if p.host, err = ParseHost(name); err != nil {
+	if p.host, err = parseHost(name); err != nil {
 		return p, at(len(host)-len(name)+1, err)
 	}
 	if _, err := netip.ParseAddr(p.host); err == nil && p.below {
@@ -159,7 +159,7 @@ func (u webURL) privateCause() string {
 	switch {
 	case err == nil, strings.HasPrefix(last, "0x"), strings.Trim(last, "0123456789") == "":
 		return display.Quote(u.host) + " is a number, not a name"
-	case PrivateName(host):
+	case isPrivateName(host):
 		return display.Quote(u.host) + " is not a public host"
 	}
 	return ""

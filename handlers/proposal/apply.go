@@ -80,7 +80,7 @@ func (h Proposals) takeEffect(ctx context.Context, approved record.StoredRecord[
 	case failed != nil:
 		return failed
 	}
-	return h.saveProposal(ctx, approved, approval, map[string]any{"effect": Done})
+	return h.saveProposal(ctx, approved, approval, map[string]any{"effect": effectDone})
 }
 
 // errNoEffect ends a transaction that must change nothing: the approval was withdrawn, or an older version stored it

@@ -30,14 +30,14 @@ type Stored struct {
 	Content     string `json:"content"`
 	Status      string `json:"status"`
 	Approved    string `json:"approved_at,omitempty"`
-	Effect      string `json:"effect,omitempty"`  // of an approval: Pending or Done
+	Effect      string `json:"effect,omitempty"`  // of an approval: "pending" or "done"
 	Definition  string `json:"definition"`        // names what was shown, for the approval
 	OnDisk      string `json:"on_disk,omitempty"` // of a sealed procedure: what is wrong with the file of its skill
 	Change
 }
 
 // IsPending reports whether the proposal is approved and has not taken effect yet.
-func (s Stored) IsPending() bool { return s.Effect == Pending }
+func (s Stored) IsPending() bool { return s.Effect == effectPending }
 
 // Change is what an approval of a proposal would change.
 type Change struct {

@@ -38,11 +38,10 @@ const (
 	Denied   = "denied"
 )
 
-// The effects of an approval. Pending means that the change is not made yet, and Done that it is made. Approvals of
-// older versions have no effect.
+// The effects of an approval. Approvals of older versions have no effect.
 const (
-	Pending = "pending"
-	Done    = "done"
+	effectPending = "pending" // the change is not made yet
+	effectDone    = "done"    // the change is made
 )
 
 // shown are the fields that a person approves.
@@ -65,7 +64,7 @@ var Types = []record.Type{
 			{Name: "definition", Kind: record.Text, Label: "Definition", ReadOnly: true},
 			{Name: "in_force", Kind: record.Text, Label: "Text in force", ReadOnly: true, Derived: true},
 			{Name: "problem", Kind: record.Text, Label: "Problem", ReadOnly: true},
-			{Name: "effect", Kind: record.Select, Label: "Effect of the approval", Values: []string{Pending, Done}, ReadOnly: true},
+			{Name: "effect", Kind: record.Select, Label: "Effect of the approval", Values: []string{effectPending, effectDone}, ReadOnly: true},
 			{Name: record.ShownDefinition, Kind: record.Text, Argument: true, Shown: true, About: shownProposal},
 		}},
 	{Name: Procedures, Command: "procedure", Title: "Procedures", About: "texts that OpenCode gets as skills",
@@ -109,7 +108,7 @@ func complete(c record.Change) error {
 	}
 	definition := c.Set.Text(record.ShownDefinition)
 	delete(c.Set, record.ShownDefinition)
-	isPending := old.Effect == Pending && !c.Changes("status")
+	isPending := old.Effect == effectPending && !c.Changes("status")
 	if c.ByAccount() && isPending && c.Changes(slices.Collect(maps.Keys(c.Set))...) {
 		return handlers.Refuse(handlers.Conflict,
 			"This proposal is approved and takes effect soon. Take the approval back first.")
@@ -122,7 +121,7 @@ func complete(c record.Change) error {
 	}
 	if approves {
 		c.Put("approved_at", cmp.Or(c.Set.Text("approved_at"), events.FormatTime(time.Now())))
-		c.Put("effect", Pending)
+		c.Put("effect", effectPending)
 	} else if c.Changes("status") && old.Effect != "" {
 		c.Put("effect", "")
 	}
@@ -165,9 +164,9 @@ func (p decided) definition() string {
 // checkChange refuses to change an approved proposal. An approval can be taken back while its effect is pending.
 func (p decided) checkChange(to decided) error {
 	switch {
-	case p.Status != Approved || p.Effect == Pending && to.Status != Approved:
+	case p.Status != Approved || p.Effect == effectPending && to.Status != Approved:
 		return nil
-	case p.Effect == Pending:
+	case p.Effect == effectPending:
 		return record.Invalid("status", "Must be draft: an approved proposal cannot change.")
 	}
 	return record.Invalid("status", "Must be approved: the proposal has taken effect. Change or delete what it made.")

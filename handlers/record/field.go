@@ -46,7 +46,7 @@ type Field struct {
 	Required bool
 	ReadOnly bool    // only PocketCoder sets it
 	Shown    bool    // clients may set it, but a form only shows it
-	Computed bool    // PocketCoder sets it if it is required and missing
+	Computed bool    // PocketCoder sets it: a client may leave it out, even if it is required
 	Nullable bool    // shown as null while it is empty
 	Derived  bool    // the read models compute it: it is not stored
 	Lines    bool    // a text of several lines
@@ -93,8 +93,8 @@ func (f Field) PartText(object string) string {
 // PartName is the name of a part of the field in a form.
 func (f Field) PartName(part Field) string { return f.Name + "." + part.Name }
 
-// SetParts returns an object with the parts that texts names, as a person wrote them. An empty text removes a part.
-func (f Field) SetParts(object []byte, texts map[string]string) (map[string]any, error) {
+// setParts returns an object with the parts that texts names, as a person wrote them. An empty text removes a part.
+func (f Field) setParts(object []byte, texts map[string]string) (map[string]any, error) {
 	all := map[string]any{}
 	_ = json.Unmarshal(object, &all) // anything else has no parts
 	for _, part := range f.Parts {
@@ -131,7 +131,7 @@ func ParseTexts(fields []Field, before func(Field) string, written func(name, be
 		var err error
 		switch {
 		case len(parts) > 0:
-			value, err = f.SetParts([]byte(old), parts)
+			value, err = f.setParts([]byte(old), parts)
 		case given:
 			value, err = parse(f, text)
 		default:

@@ -249,7 +249,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if c.Record == "" && c.New {
 		c.Record = events.NewID()
 	}
-	t, err := h.TypeOf(c.Collection)
+	t, err := h.typeOf(c.Collection)
 	if err != nil {
 		return "", 0, err
 	}
@@ -326,7 +326,7 @@ func (h *Records) save(ctx context.Context, t Type, c Save, set Values, text str
 
 // Delete deletes a record and its secret. It has no effect on a record that is deleted already.
 func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
-	t, err := h.TypeOf(c.Collection)
+	t, err := h.typeOf(c.Collection)
 	if err == nil {
 		err = checkRecordID(c.Record)
 	}
@@ -388,8 +388,8 @@ func (h *Records) Edit(ctx context.Context, by handlers.Command, name, id string
 	return err
 }
 
-// TypeOf refuses a collection that no type has.
-func (h *Records) TypeOf(collection string) (Type, error) {
+// typeOf refuses a collection that no type has.
+func (h *Records) typeOf(collection string) (Type, error) {
 	i := slices.IndexFunc(h.types, func(t Type) bool { return t.Name == collection })
 	if i < 0 {
 		return Type{}, Invalid("collection", "collection: there is no collection %.80q of configuration records.", collection)

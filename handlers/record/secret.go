@@ -101,7 +101,7 @@ func (h *Records) storeSecret(ctx context.Context, t Type, id string, now []byte
 
 // PutSecret stores a secret of a record that exists.
 func (h *Records) PutSecret(ctx context.Context, name, id string, value []byte) error {
-	t, err := h.TypeOf(name)
+	t, err := h.typeOf(name)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (h *Records) announce(ctx context.Context, t Type, by handlers.Command, id 
 
 // Touch changes the field of a record that changes after its secret, although the secret stays.
 func (h *Records) Touch(ctx context.Context, by handlers.Command, name, id string) (uint64, error) {
-	t, err := h.TypeOf(name)
+	t, err := h.typeOf(name)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +140,7 @@ func (h *Records) Touch(ctx context.Context, by handlers.Command, name, id strin
 // Renew replaces the secret of a record, and returns the new one. The one before is not valid any more.
 func (h *Records) Renew(ctx context.Context, by handlers.Command, name, id string) (token string, seq uint64,
 	err error) {
-	t, err := h.TypeOf(name)
+	t, err := h.typeOf(name)
 	if err != nil {
 		return "", 0, err
 	}
@@ -160,7 +160,7 @@ func (h *Records) Renew(ctx context.Context, by handlers.Command, name, id strin
 
 // Secret returns the secret of a record, "" if there is none. From then on it is redacted in events.
 func (h *Records) Secret(ctx context.Context, name, id string) (text string, err error) {
-	t, err := h.TypeOf(name)
+	t, err := h.typeOf(name)
 	if err != nil {
 		return "", err
 	}
@@ -215,7 +215,7 @@ func (h *Records) Follow(ctx context.Context) error {
 
 // Clean deletes the secrets of deleted records of a collection.
 func (h *Records) Clean(ctx context.Context, name string) error {
-	t, err := h.TypeOf(name)
+	t, err := h.typeOf(name)
 	if err != nil {
 		return err
 	}

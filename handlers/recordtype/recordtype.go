@@ -20,9 +20,6 @@ import (
 	"pocketcoder/handlers/sshkey"
 )
 
-// HealthChecks is the config collection of the parts of the system, and the state of each.
-const HealthChecks = "healthchecks"
-
 // All returns all types of configuration records.
 func All(programs mcpserver.Programs) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
@@ -34,7 +31,9 @@ func Open(l *log.Log, programs mcpserver.Programs) *record.Records {
 	return record.Open(l, All(programs)...)
 }
 
-var healthChecks = record.Type{Name: HealthChecks, Command: "health",
+// healthChecks is the type of the records of the parts of the system, and the state of each.
+var healthChecks = record.Type{Name: "healthchecks", Command: "health",
+	About:  "parts of the system, and the state of each",
 	Access: record.Rules(record.Accounts, record.Accounts, record.Never, record.Never, record.Never),
 	Fields: []record.Field{
 		{Name: "name", Kind: record.Text, Label: "Name", ReadOnly: true},

@@ -30,13 +30,13 @@ type Scope struct {
 // The collections that hold rules, and the agents they name.
 const (
 	ToolPermissions  = "tool_permissions"
-	WhitelistActions = "whitelist_actions"
-	WhitelistTargets = "whitelist_targets"
+	whitelistActions = "whitelist_actions"
+	whitelistTargets = "whitelist_targets"
 	Agents           = "ai_agents"
 )
 
 // collections are the collections of rules. Their records are active unless a field says otherwise.
-var collections = []string{ToolPermissions, WhitelistActions, WhitelistTargets}
+var collections = []string{ToolPermissions, whitelistActions, whitelistTargets}
 
 // concerns reports whether the events of a collection change rules, or to whom rules apply.
 func concerns(collection string) bool {
@@ -113,12 +113,12 @@ func (b *Book) Apply(e events.Event) {
 		if ok {
 			b.rules[id] = readRule(id, e.Seq, saved.Fields)
 		}
-	case WhitelistActions:
+	case whitelistActions:
 		delete(b.actions, id)
 		if ok {
 			b.actions[id] = readAction(id, e.Seq, saved.Fields)
 		}
-	case WhitelistTargets:
+	case whitelistTargets:
 		delete(b.targets, id)
 		var t struct {
 			Pattern string
@@ -144,9 +144,9 @@ func (b *Book) lose(e events.Event) {
 		k := readRule(id, e.Seq, nil)
 		k.active, k.broken = true, e.Malformed
 		b.rules[id] = k
-	case WhitelistActions:
+	case whitelistActions:
 		delete(b.actions, id)
-	case WhitelistTargets:
+	case whitelistTargets:
 		delete(b.targets, id)
 	}
 }
@@ -193,7 +193,7 @@ func readAction(id string, seq uint64, body json.RawMessage) whitelistAction {
 	}
 	a := whitelistAction{broken: json.Unmarshal(body, &r), active: r.Active}
 	a.rule = policy.Rule{Permission: r.Permission, Pattern: r.Value, Action: policy.Allow,
-		ID: WhitelistActions + "/" + id, Version: seq}
+		ID: whitelistActions + "/" + id, Version: seq}
 	switch {
 	case a.broken != nil || r.Value == "":
 	case r.Kind == "strict" && strings.Contains(r.Value, "*"):
@@ -257,8 +257,8 @@ func (b *Book) allowed(action policy.Rule) (rules []policy.Rule) {
 	return rules
 }
 
-// Has reports whether there is a rule for a permission type, in force or not.
-func (b *Book) Has(permission string) (found bool) {
+// has reports whether there is a rule for a permission type, in force or not.
+func (b *Book) has(permission string) (found bool) {
 	for _, k := range b.rules {
 		found = found || k.rule.Permission == permission
 	}
@@ -274,8 +274,8 @@ type Change struct {
 	Broken error // why the changed record is not in force as written; nil if it is
 }
 
-// Change returns what an event changed about the rules.
-func (b *Book) Change(e events.Event) Change {
+// change returns what an event changed about the rules.
+func (b *Book) change(e events.Event) Change {
 	return Change{e.Seq == b.last, b.broken(e.Subject, e.Seq)}
 }
 
@@ -284,15 +284,15 @@ func (b *Book) broken(s events.Subject, seq uint64) error {
 	switch k, a := b.rules[s.ID], b.actions[s.ID]; {
 	case s.Collection == ToolPermissions && k.rule.Version == seq:
 		return k.broken
-	case s.Collection == WhitelistActions && a.rule.Version == seq:
+	case s.Collection == whitelistActions && a.rule.Version == seq:
 		return a.broken
 	}
 	return nil
 }
 
-// Allowing returns the record of the rule that allows the same as r for the same chat and agent, "" if there is none,
+// allowing returns the record of the rule that allows the same as r for the same chat and agent, "" if there is none,
 // and whether it is in force at least until a date of a record.
-func (b *Book) Allowing(r policy.Rule, chat, agent, expires string) (found string, lasts bool) {
+func (b *Book) allowing(r policy.Rule, chat, agent, expires string) (found string, lasts bool) {
 	for id, k := range b.rules {
 		if k.rule.Permission != r.Permission || k.rule.Pattern != r.Pattern || k.rule.Action != policy.Allow ||
 			k.chat != chat || k.agent != agent {

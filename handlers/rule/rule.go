@@ -46,7 +46,7 @@ var Types = []record.Type{
 			{Name: "author", Kind: record.Relation, Label: "Author", Relation: "users", ReadOnly: true},
 			{Name: "note", Kind: record.Text, Label: "Note", Lines: true},
 		}},
-	{Name: WhitelistActions, Command: "policy", Title: "Allowed actions", About: "kinds of requests that are allowed for all chats",
+	{Name: whitelistActions, Command: "policy", Title: "Allowed actions", About: "kinds of requests that are allowed for all chats",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,
 		Complete: completeAction,
 		Fields: []record.Field{
@@ -55,7 +55,7 @@ var Types = []record.Type{
 			{Name: "value", Kind: record.Text, Label: "Value"},
 			{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
 		}},
-	{Name: WhitelistTargets, Command: "policy", Title: "Allowed targets", About: "files that are allowed for all chats",
+	{Name: whitelistTargets, Command: "policy", Title: "Allowed targets", About: "files that are allowed for all chats",
 		Access: record.Rules(record.Accounts, record.Accounts, record.Admins, record.Admins, record.Admins), Defaults: active,
 		Complete: completeTarget,
 		Fields: []record.Field{
@@ -155,7 +155,7 @@ func InForce(ctx context.Context, h *record.Records, s Scope) (rules []policy.Ru
 
 // Has reports whether there is a rule for a permission type, in force or not.
 func Has(ctx context.Context, h *record.Records, permission string) (found bool, err error) {
-	err = withBook(ctx, h, func(b *Book) { found = b.Has(permission) })
+	err = withBook(ctx, h, func(b *Book) { found = b.has(permission) })
 	return found, err
 }
 
@@ -165,7 +165,7 @@ func ChangeOf(ctx context.Context, h *record.Records, e events.Event) (c Change,
 	if !concerns(e.Subject.Collection) {
 		return c, nil
 	}
-	err = withBook(ctx, h, func(b *Book) { c = b.Change(e) })
+	err = withBook(ctx, h, func(b *Book) { c = b.change(e) })
 	return c, err
 }
 
@@ -191,7 +191,7 @@ func Allow(ctx context.Context, h *record.Records, c AllowRule) (id string, err 
 	set := map[string]any{"active": true, "expires_at": c.Expires,
 		"author": strings.TrimPrefix(c.Actor, events.UserActor("")), "note": c.Note}
 	stored, lasts := "", false
-	err = withBook(ctx, h, func(b *Book) { stored, lasts = b.Allowing(c.Rule, c.Chat, c.Agent, c.Expires) })
+	err = withBook(ctx, h, func(b *Book) { stored, lasts = b.allowing(c.Rule, c.Chat, c.Agent, c.Expires) })
 	if err != nil || lasts {
 		return ToolPermissions + "/" + stored, err
 	}

@@ -11,10 +11,10 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Due says when a schedule is due: by a cron expression, at an interval, or once. Exactly one of Cron, Every and At is
-// set. Each wall-clock time of a cron expression is due once, also when clocks go back. A wall-clock time that clocks
-// skip is due later by what they skip. An interval keeps its grid, whenever it was late.
-type Due struct {
+// timing says when a schedule is due: by a cron expression, at an interval, or once. Exactly one of Cron, Every and
+// At is set. Each wall-clock time of a cron expression is due once, also when clocks go back. A wall-clock time that
+// clocks skip is due later by what they skip. An interval keeps its grid, whenever it was late.
+type timing struct {
 	Cron     string    // five fields, or six with seconds first
 	Every    string    // such as 90s, 15m, 24h or 7d
 	At       time.Time // once
@@ -22,8 +22,8 @@ type Due struct {
 	Starts   time.Time // not due before; zero for no limit
 }
 
-// Spec is a parsed Due.
-type Spec struct {
+// parsedTiming is a parsed timing.
+type parsedTiming struct {
 	cron   cron.Schedule // nil for none
 	every  time.Duration
 	at     time.Time
@@ -47,10 +47,10 @@ const maxExpression = 200
 var parser = cron.MustNewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
 	cron.DowOrDom).WithMaxSearchYears(searchYears)
 
-// Parse refuses an expression that is never due. An interval without Starts counts from anchor. zone is the default
+// parse refuses an expression that is never due. An interval without Starts counts from anchor. zone is the default
 // time zone.
-func (f Due) Parse(anchor time.Time, zone *time.Location) (s Spec, err error) {
-	s = Spec{starts: f.Starts, anchor: anchor, Zone: zone}
+func (f timing) parse(anchor time.Time, zone *time.Location) (s parsedTiming, err error) {
+	s = parsedTiming{starts: f.Starts, anchor: anchor, Zone: zone}
 	if f.TimeZone != "" {
 		if s.Zone, err = time.LoadLocation(f.TimeZone); err != nil || strings.EqualFold(f.TimeZone, "local") {
 			return s, record.Invalid("time_zone", "time_zone: %.60q is not a time zone. Write an IANA name, such as Europe/Berlin.",
@@ -133,8 +133,8 @@ func parseInterval(text string) (time.Duration, error) {
 	return d.Truncate(time.Second), nil
 }
 
-// Next returns the first time after a time at which the schedule is due. It returns the zero time if there is none.
-func (s Spec) Next(after time.Time) time.Time {
+// next returns the first time after a time at which the schedule is due. It returns the zero time if there is none.
+func (s parsedTiming) next(after time.Time) time.Time {
 	if !s.starts.IsZero() && after.Before(s.starts) {
 		after = s.starts.Add(-time.Nanosecond)
 	}
@@ -155,10 +155,10 @@ func (s Spec) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// NextRuns returns the next times after a time at which the schedule is due, at most n.
-func (s Spec) NextRuns(after time.Time, n int) (all []time.Time) {
+// nextRuns returns the next times after a time at which the schedule is due, at most n.
+func (s parsedTiming) nextRuns(after time.Time, n int) (all []time.Time) {
 	for range n {
-		if after = s.Next(after); after.IsZero() {
+		if after = s.next(after); after.IsZero() {
 			break
 		}
 		all = append(all, after.In(s.Zone))
@@ -166,31 +166,31 @@ func (s Spec) NextRuns(after time.Time, n int) (all []time.Time) {
 	return all
 }
 
-// Latest returns the last time after a time and not after now at which the schedule was due, and the first one. Both
+// latest returns the last time after a time and not after now at which the schedule was due, and the first one. Both
 // are zero if there is none.
-func (s Spec) Latest(after, now time.Time) (latest, first time.Time) {
+func (s parsedTiming) latest(after, now time.Time) (latest, first time.Time) {
 	isDue := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
-	if first = s.Next(after); !isDue(first) {
+	if first = s.next(after); !isDue(first) {
 		return time.Time{}, time.Time{}
 	}
 	// low is before a due time, and high is not: the search ends with the last due time between them
 	low, high := first.Add(-time.Nanosecond), now
 	for high.Sub(low) > time.Second {
 		middle := low.Add(high.Sub(low) / 2)
-		if isDue(s.Next(middle)) {
+		if isDue(s.next(middle)) {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	for next := s.Next(low); isDue(next); next = s.Next(next) {
+	for next := s.next(low); isDue(next); next = s.next(next) {
 		latest = next
 	}
 	return latest, first
 }
 
 // nextCron computes on wall-clock times, for which it takes UTC, because UTC skips and repeats none.
-func (s Spec) nextCron(after time.Time) time.Time {
+func (s parsedTiming) nextCron(after time.Time) time.Time {
 	wall := wallOf(after.In(s.Zone)).Add(-skippedBefore(after.In(s.Zone)))
 	best, bound := time.Time{}, time.Time{}
 	for {

@@ -20,17 +20,17 @@ func zone(t testing.TB, name string) *time.Location {
 	return z
 }
 
-func ofCron(t testing.TB, expression, in string) Spec {
+func ofCron(t testing.TB, expression, in string) parsedTiming {
 	t.Helper()
-	s, err := Due{Cron: expression, TimeZone: in}.Parse(time.Time{}, time.UTC)
+	s, err := timing{Cron: expression, TimeZone: in}.parse(time.Time{}, time.UTC)
 	is.New(t).NoErr(err)
 	return s
 }
 
 // runs returns the next runs as text, with the offset of the zone.
-func runs(s Spec, after time.Time, n int) string {
+func runs(s parsedTiming, after time.Time, n int) string {
 	var all []string
-	for _, at := range s.NextRuns(after, n) {
+	for _, at := range s.nextRuns(after, n) {
 		all = append(all, at.Format("02T15:04-07:00"))
 	}
 	return strings.Join(all, " ")
@@ -68,12 +68,12 @@ func TestClocksThatChangeNeitherSkipNorRepeatARun(t *testing.T) {
 func TestWhatIsNeverDueOrCannotBeReadIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for _, f := range []Due{{}, {Cron: "0 9 * * *", Every: "1h"}, {Cron: "0 0 30 2 *"}, {Cron: "0 0 31 4,6 *"}, {Cron: "TZ= * * * *"},
+	for _, f := range []timing{{}, {Cron: "0 9 * * *", Every: "1h"}, {Cron: "0 0 30 2 *"}, {Cron: "0 0 31 4,6 *"}, {Cron: "TZ= * * * *"},
 		{Cron: "TZ=Europe/Berlin 0 9 * * *"}, {Cron: "CRON_TZ="}, {Cron: "@every 1h"}, {Cron: "60 * * * *"}, {Cron: "* * * *"},
 		{Cron: "* * * * * * *"}, {Cron: strings.Repeat("1,", 200) + "1 * * * *"}, {Every: "1s"}, {Every: "-1h"}, {Every: "500d"},
 		{Every: "soon"}, {Every: "NaNd"}, {Every: "1e300w"}, {Cron: "0 9 * * *", TimeZone: "Mars/Olympus"},
 		{Cron: "0 9 * * *", TimeZone: "Local"}, {Cron: "0 9 * * *", TimeZone: "../../etc/passwd"}} {
-		_, err := f.Parse(time.Time{}, time.UTC)
+		_, err := f.parse(time.Time{}, time.UTC)
 		if handlers.CodeOf(err) != handlers.Invalid {
 			t.Errorf("%+v: %v", f, err)
 		}
@@ -94,19 +94,19 @@ func TestAnIntervalKeepsItsGrid(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	anchor := time.Date(2026, 1, 1, 9, 7, 0, 0, time.UTC)
-	s, err := Due{Every: "15m"}.Parse(anchor, time.UTC)
+	s, err := timing{Every: "15m"}.parse(anchor, time.UTC)
 	is.NoErr(err)
 	is.Equal(runs(s, anchor, 2), "01T09:22+00:00 01T09:37+00:00")
 	is.Equal(runs(s, anchor.Add(95*time.Hour+time.Minute), 1), "05T08:22+00:00")
-	latest, first := s.Latest(anchor, anchor.Add(31*time.Minute))
+	latest, first := s.latest(anchor, anchor.Add(31*time.Minute))
 	is.Equal([]time.Time{first, latest}, []time.Time{anchor.Add(15 * time.Minute), anchor.Add(30 * time.Minute)})
-	starts, err := Due{Every: "1h", Starts: anchor}.Parse(time.Time{}, time.UTC)
+	starts, err := timing{Every: "1h", Starts: anchor}.parse(time.Time{}, time.UTC)
 	is.NoErr(err)
 	is.Equal(runs(starts, anchor.Add(-time.Hour), 2), "01T09:07+00:00 01T10:07+00:00")
-	once, err := Due{At: anchor}.Parse(time.Time{}, time.UTC)
+	once, err := timing{At: anchor}.parse(time.Time{}, time.UTC)
 	is.NoErr(err)
-	is.Equal(once.Next(anchor.Add(-1)), anchor)
-	is.True(once.Next(anchor).IsZero())
+	is.Equal(once.next(anchor.Add(-1)), anchor)
+	is.True(once.next(anchor).IsZero())
 }
 
 func TestAYearOfDowntimeIsSearchedFast(t *testing.T) {
@@ -114,13 +114,13 @@ func TestAYearOfDowntimeIsSearchedFast(t *testing.T) {
 	is := is.New(t)
 	s := ofCron(t, "* * * * 1 *", "UTC")
 	base := time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
-	latest, first := s.Latest(base, base.AddDate(1, 0, 0))
+	latest, first := s.latest(base, base.AddDate(1, 0, 0))
 	is.Equal(first, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	is.Equal(latest, time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC))
 }
 
-// For any expression, zone and time: no panic, times only go forward, no wall-clock time comes twice, and Latest finds
-// what Next finds.
+// For any expression, zone and time: no panic, times only go forward, no wall-clock time comes twice, and latest finds
+// what next finds.
 func TestDueTimesOfAnyExpression(t *testing.T) {
 	t.Parallel()
 	zones := []string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia"}
@@ -129,21 +129,21 @@ func TestDueTimesOfAnyExpression(t *testing.T) {
 		expression := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 			return strings.Join(rapid.SliceOfN(field, 5, 6).Draw(t, "fields"), " ")
 		})).Draw(t, "expression")
-		s, err := Due{Cron: expression, TimeZone: rapid.SampledFrom(zones).Draw(t, "zone")}.Parse(time.Time{}, time.UTC)
+		s, err := timing{Cron: expression, TimeZone: rapid.SampledFrom(zones).Draw(t, "zone")}.parse(time.Time{}, time.UTC)
 		if err != nil {
 			return
 		}
 		start := time.Unix(rapid.Int64Range(1767225600, 1798761600).Draw(t, "start"), 0)
 		seen, at, last := map[string]bool{}, start, start
 		for range 40 {
-			if at = s.Next(at); at.IsZero() {
+			if at = s.next(at); at.IsZero() {
 				break
 			}
 			wall := at.In(s.Zone).Format(time.DateTime)
 			if !at.After(last) || seen[wall] {
 				t.Fatalf("%q: %s after %s", expression, wall, last)
 			}
-			if latest, _ := s.Latest(start, at); !latest.Equal(at) {
+			if latest, _ := s.latest(start, at); !latest.Equal(at) {
 				t.Fatalf("%q: the latest of %s until %s is %s", expression, start, at, latest)
 			}
 			seen[wall], last = true, at
@@ -155,9 +155,9 @@ func FuzzParse(f *testing.F) {
 	f.Add("0 9 * * 1-5", "15m", "Europe/Berlin")
 	f.Add("TZ=", "-1d", "Local")
 	f.Fuzz(func(t *testing.T, expression, every, in string) {
-		for _, fields := range []Due{{Cron: expression, TimeZone: in}, {Every: every}} {
-			if s, err := fields.Parse(time.Unix(0, 0), time.UTC); err == nil {
-				_ = fmt.Sprint(s.NextRuns(time.Unix(1767225600, 0), 3))
+		for _, fields := range []timing{{Cron: expression, TimeZone: in}, {Every: every}} {
+			if s, err := fields.parse(time.Unix(0, 0), time.UTC); err == nil {
+				_ = fmt.Sprint(s.nextRuns(time.Unix(1767225600, 0), 3))
 			}
 		}
 	})

@@ -64,19 +64,19 @@ type Previews struct {
 
 // Of returns the preview of a schedule. It refuses one that could not be saved.
 func (p Previews) Of(ctx context.Context, s Schedule) (v Preview, err error) {
-	if err := s.Check(); err != nil {
+	if err := s.check(); err != nil {
 		return v, err
 	}
-	d, err := s.Due()
+	d, err := s.due()
 	if err != nil {
 		return v, err
 	}
 	now := time.Now()
-	spec, err := d.Parse(now, time.Local)
+	spec, err := d.parse(now, time.Local)
 	if err != nil {
 		return v, err
 	}
-	v.Next, v.TimeZone = spec.NextRuns(now, previewRuns), spec.Zone.String()
+	v.Next, v.TimeZone = spec.nextRuns(now, previewRuns), spec.Zone.String()
 	v.History, err = p.history(ctx, s, now.AddDate(0, 0, -previewDays))
 	return v, err
 }
@@ -135,7 +135,7 @@ func (h *History) count(groups map[Group]int, r events.PastRequest, v policy.Ver
 		h.Allowed++
 		return
 	}
-	g := Group{Type: r.Ask.Permission, Text: r.Ask.Text(), Action: "ask"}
+	g := Group{Type: r.Request.Permission, Text: r.Request.Text(), Action: "ask"}
 	if v.Action == policy.Deny {
 		g.Action = "deny"
 		h.Denied++

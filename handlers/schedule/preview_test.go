@@ -30,10 +30,10 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 		_, _, err := g.Chats.Create(t.Context(), c)
 		is.NoErr(err)
 	}
-	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make"),
-		handlerstest.AskBash("per_3", "git status"), handlerstest.AskBash("per_4", "git push origin"))
-	handlerstest.Happened(t, g.Log, "c3", handlerstest.AskBash("per_5", "git push origin"))
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_6", "rm -r x")) // another account's
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.Bash("per_1", "make"), handlerstest.Bash("per_2", "make"),
+		handlerstest.Bash("per_3", "git status"), handlerstest.Bash("per_4", "git push origin"))
+	handlerstest.Happened(t, g.Log, "c3", handlerstest.Bash("per_5", "git push origin"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Bash("per_6", "rm -r x")) // another account's
 	g.AwaitIdle()
 	before, err := g.Log.Last(t.Context())
 	is.NoErr(err)

@@ -64,10 +64,10 @@ func complete(c record.Change) error {
 	if err != nil || !c.New && !s.Enabled {
 		return err
 	}
-	if err := s.Check(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
-	if d, _ := s.Due(); !d.At.IsZero() && retimed && !d.At.After(time.Now()) {
+	if d, _ := s.due(); !d.At.IsZero() && retimed && !d.At.After(time.Now()) {
 		return record.Invalid("at", "at: %s is over. Choose a time in the future.", d.At.UTC().Format(time.RFC3339))
 	}
 	return nil
@@ -117,14 +117,14 @@ const (
 	Queue = "queue" // start it anyway: in an existing chat its message waits for the running turn
 )
 
-// RunsMissed reports whether a schedule runs once for what was missed. A schedule that is due once does by default.
-func (s Schedule) RunsMissed() bool {
+// runsMissed reports whether a schedule runs once for what was missed. A schedule that is due once does by default.
+func (s Schedule) runsMissed() bool {
 	return s.Missed == Once || s.Missed == "" && s.At != ""
 }
 
-// Due returns what says when the schedule is due.
-func (s Schedule) Due() (f Due, err error) {
-	f = Due{Cron: s.Cron, Every: s.Every, TimeZone: s.TimeZone}
+// due returns what says when the schedule is due.
+func (s Schedule) due() (f timing, err error) {
+	f = timing{Cron: s.Cron, Every: s.Every, TimeZone: s.TimeZone}
 	for field, value := range map[string]*time.Time{"at": &f.At, "starts": &f.Starts} {
 		text := map[string]string{"at": s.At, "starts": s.Starts}[field]
 		if *value, err = record.ParseDate(text); err != nil {
@@ -140,8 +140,8 @@ const maxCost = 1 << 50
 // maxPrompt is the longest prompt of a schedule, in bytes.
 const maxPrompt = 64 << 10
 
-// Check refuses a schedule that could not run.
-func (s Schedule) Check() error {
+// check refuses a schedule that could not run.
+func (s Schedule) check() error {
 	switch {
 	case strings.TrimSpace(s.Name) == "":
 		return record.Invalid("name", "name: a schedule needs one")
@@ -163,9 +163,9 @@ func (s Schedule) Check() error {
 	case math.IsNaN(s.MaxCost) || s.MaxCost < 0 || s.MaxCost > maxCost:
 		return record.Invalid("max_cost", "max_cost: want 0 (no limit) or a positive number")
 	}
-	d, err := s.Due()
+	d, err := s.due()
 	if err == nil {
-		_, err = d.Parse(time.Now(), time.Local)
+		_, err = d.parse(time.Now(), time.Local)
 	}
 	return err
 }
@@ -205,17 +205,17 @@ func completeAssistants(c record.Change, retimed bool) error {
 
 // checkInterval refuses a schedule of an assistant that is due too often.
 func (s Schedule) checkInterval() error {
-	d, err := s.Due()
+	d, err := s.due()
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	spec, err := d.Parse(now, time.Local)
+	spec, err := d.parse(now, time.Local)
 	if err != nil {
 		return err
 	}
 	var last time.Time
-	for _, at := range spec.NextRuns(now, runsCompared) {
+	for _, at := range spec.nextRuns(now, runsCompared) {
 		if !last.IsZero() && at.Sub(last) < minBetween {
 			return record.Invalid("every", "At least %d minutes must pass between two runs of a schedule that an assistant sets.",
 				int(minBetween.Minutes()))

@@ -54,7 +54,7 @@ type state struct {
 
 type schedule struct {
 	Schedule
-	spec    Spec
+	spec    parsedTiming
 	invalid bool      // it is never due
 	decided time.Time // due times up to here have started a run or were skipped
 	created time.Time // anchor of an interval: when its due times changed last
@@ -106,9 +106,9 @@ func (k *schedule) save(d events.Saved, at time.Time) {
 	if !before.Enabled && k.Enabled {
 		k.decided = at
 	}
-	times, err := k.Due()
+	times, err := k.due()
 	if err == nil {
-		k.spec, err = times.Parse(k.created, time.Local)
+		k.spec, err = times.parse(k.created, time.Local)
 	}
 	k.invalid = k.invalid || err != nil
 	k.decide(k.decided)
@@ -117,7 +117,7 @@ func (k *schedule) save(d events.Saved, at time.Time) {
 // decide marks the due times up to a time as decided.
 func (k *schedule) decide(until time.Time) {
 	if k.decided, k.next = until, (time.Time{}); !k.invalid {
-		k.next = k.spec.Next(k.decided)
+		k.next = k.spec.next(k.decided)
 	}
 }
 
@@ -214,7 +214,7 @@ func (h *Schedules) Next(ctx context.Context, id string, n int) (all []time.Time
 			if now.After(from) {
 				from = now
 			}
-			all = k.spec.NextRuns(from, n)
+			all = k.spec.nextRuns(from, n)
 		}
 		return nil
 	})
@@ -320,7 +320,7 @@ func (k *schedule) onTime(c Run, now time.Time, problem string) events.Data {
 	if !k.isDue(now) {
 		return nil
 	}
-	latest, first := k.spec.Latest(k.decided, now)
+	latest, first := k.spec.latest(k.decided, now)
 	if latest.IsZero() {
 		return nil
 	}
@@ -331,7 +331,7 @@ func (k *schedule) onTime(c Run, now time.Time, problem string) events.Data {
 	switch {
 	case c.Uncertain:
 		reason = "Events of the log were lost. This run may have been done already."
-	case now.Sub(latest) > missedAfter && !k.RunsMissed():
+	case now.Sub(latest) > missedAfter && !k.runsMissed():
 		reason = "PocketCoder did not run at that time."
 	case problem != "":
 		reason = problem

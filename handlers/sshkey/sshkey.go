@@ -36,7 +36,7 @@ var Type = record.Type{Name: Collection, Command: "key", Title: "SSH keys",
 		{Name: "key_size", Kind: record.Number, Label: "Bits", Shown: true},
 		{Name: "comment", Kind: record.Text, Label: "Comment", Detail: true},
 		{Name: "expires_at", Kind: record.Date, Label: "Expires"},
-		{Name: "last_used", Kind: record.Date, Label: "Last used"},
+		{Name: "last_used", Kind: record.Date, Label: "Last used", Computed: true},
 		{Name: "is_active", Kind: record.Bool, Label: "Enabled", Switch: true},
 	}}
 

@@ -1,11 +1,12 @@
 // Package expect has assertions for tests that print the compared values, and helpers that many tests need: files,
-// programs and a buffer. It also decides what tests try at random: each run tries the same, so that it does not depend
-// on luck whether a change passes; -random.seed=0 tries something new, which "task fuzz" does. For everything else,
-// tests use matryer/is.
+// programs and a buffer. It also has the seed of random tests. The seed is fixed, so that a run of the same code has
+// the same result. With -random.seed=0, which "task fuzz" sets, each run has a new seed. For everything else, tests
+// use matryer/is.
 package expect
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,12 +130,25 @@ func MemoryDir(t testing.TB) string {
 	return dir
 }
 
-// RunAtOnce runs up to n parallel tests of a package at once, unless -parallel says another number. The default is the
-// number of processors, which is too few if most tests wait. TestMain calls it before it runs the tests.
-func RunAtOnce(n int) {
-	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+// Run runs the tests of a package in which most tests wait, and returns the exit code. Up to six parallel tests run at
+// once, unless -parallel says another number. The default is the number of processors, which is too few. TestMain calls
+// it in place of m.Run.
+func Run(m *testing.M) int {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
+	return m.Run()
+}
+
+// Background runs a function until stop is called or the test ends. Cleanups that the test has registered before run
+// after the function has returned.
+func Background(t testing.TB, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
 }
 
 // Slow leaves a test out under -short, and says what takes so long.

@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 		listen(subject)
 		return
 	}
-	expect.RunAtOnce(6)
-	os.Exit(m.Run())
+	os.Exit(expect.Run(m))
 }
 
 func listen(subject string) {

@@ -27,7 +27,7 @@ func (r *Record) record() *Record { return r }
 func (r *Record) stamp(at string, seq int64) {
 	if at <= r.Updated {
 		last, _ := time.Parse(events.TimeFormat, r.Updated) // stamp wrote it
-		at = last.Add(time.Millisecond).Format(events.TimeFormat)
+		at = events.FormatTime(last.Add(time.Millisecond))
 	}
 	r.Updated, r.Last = at, seq
 	if r.Created == "" {

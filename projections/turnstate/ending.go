@@ -35,7 +35,7 @@ type Step struct {
 // ending is "" if the turn is not over. A turn is completed only with a complete answer: one whose stream broke off has
 // failed.
 func End(left string, last Step) (state string, ending Ending) {
-	switch ending = EndingOf(left, last); ending {
+	switch ending = endingOf(left, last); ending {
 	case "":
 		return left, ""
 	case EndComplete:
@@ -50,8 +50,8 @@ func End(left string, last Step) (state string, ending Ending) {
 	return Failed, ending
 }
 
-// EndingOf returns how a turn ended by its state and its last step. It returns "" if the turn is not over.
-func EndingOf(state string, last Step) Ending {
+// endingOf returns how a turn ended by its state and its last step. It returns "" if the turn is not over.
+func endingOf(state string, last Step) Ending {
 	ending := last.Ending()
 	switch {
 	case state != Completed && state != Failed && state != Aborted && state != Lost:

@@ -44,7 +44,7 @@ func TestEndingOfATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			is.Equal(c.last.Ending(), c.step)
-			is.Equal(EndingOf(c.turn, c.last), c.want)
+			is.Equal(endingOf(c.turn, c.last), c.want)
 		})
 	}
 }

@@ -17,11 +17,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // open returns the quarantine of a new workspace, in a directory on another file system than the workspace or not.
 func open(t testing.TB, otherFileSystem, guards bool) *Quarantine {

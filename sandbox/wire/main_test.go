@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Getenv("WIRE_ROLE") {
 	case "":
-		expect.RunAtOnce(8)
-		os.Exit(m.Run())
+		os.Exit(expect.Run(m))
 	case "server":
 		nc := must(nats.Connect(os.Getenv("WIRE_URL"), nats.Timeout(time.Minute)))
 		go wire.Serve(context.Background(), nc, subject, wire.Server{Handle: ticking})

@@ -26,7 +26,7 @@ func (s *Server) beginCodeLogin(w http.ResponseWriter, r *http.Request, caller C
 		return err
 	}
 	return WriteJSON(w, http.StatusOK, codeLogin{l.Code, l.Secret, s.URL + ConnectPath,
-		l.Expires.Format(events.TimeFormat)})
+		events.FormatTime(l.Expires)})
 }
 
 type codeSecret struct {

@@ -80,8 +80,9 @@ func (f *forms) of(t reflect.Type) Form {
 	panic(fmt.Sprintf("the description has no form for %s", t)) // of a body in the route table
 }
 
-// struct_ names the form of a struct after it, unless it has no name. A blank field with the tag "form" gives the form
-// another name, so that it stays when the struct gets a new one.
+// struct_ returns a reference to the form of a struct type, or the form itself if the type has no name. The form has
+// the name of the type, or the name in the tag "form" of a field _. The tag keeps the public name when the type is
+// renamed.
 func (f *forms) struct_(t reflect.Type) Form {
 	if t.Name() == "" {
 		return f.fields(t)

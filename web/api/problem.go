@@ -98,7 +98,7 @@ func ProblemOf(err error) Problem {
 		return p
 	case errors.Is(err, query.ErrSuperusers):
 		return Forbidden("Only superusers can perform this action.")
-	case errors.Is(err, query.ErrNotFound):
+	case errors.Is(err, query.ErrNotFound), errors.Is(err, projections.ErrNoChat):
 		return NotFound()
 	case errors.As(err, &backoff):
 		return Problem{Status: http.StatusTooManyRequests, Message: "Too many failed logins; try again later.",

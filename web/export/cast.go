@@ -102,8 +102,8 @@ func (c Chat) Cast(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// Execution writes a command that has ended as an asciinema recording.
-func Execution(ctx context.Context, l *log.Log, x projections.ShownExecution, w io.Writer) error {
+// writeExecution writes a command that has ended as an asciinema recording.
+func writeExecution(ctx context.Context, l *log.Log, x projections.ShownExecution, w io.Writer) error {
 	out := &cast{w: w}
 	if err := out.begin(cmp.Or(x.Text, x.ID), x.Started); err != nil {
 		return err

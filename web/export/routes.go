@@ -11,7 +11,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/stream"
 )
@@ -106,7 +105,7 @@ func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, caller api.C
 	}
 	defer release()
 	return x.send(w, r, caller, castMedia, "command-"+id+".cast", func(ctx context.Context, w io.Writer) error {
-		return Execution(ctx, x.Log, run, w)
+		return writeExecution(ctx, x.Log, run, w)
 	})
 }
 
@@ -148,18 +147,11 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller
 	case err == nil:
 		return nil
 	case !f.begun:
-		return problemOf(err)
+		return err
 	case r.Context().Err() == nil && !errors.Is(err, api.ErrGone):
 		x.API.Logger.Error("export", "file", name, "err", err)
 	}
 	panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
-}
-
-func problemOf(err error) error {
-	if errors.Is(err, projections.ErrNoChat) {
-		return api.NotFound()
-	}
-	return err
 }
 
 // asFile makes a browser save the answer under a name.

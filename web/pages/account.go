@@ -6,12 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/a-h/templ"
 	"rsc.io/qr"
 
-	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/visible"
@@ -109,9 +107,6 @@ func clientName(userAgent string) string {
 	}
 	return visible.Line(api.Truncate(userAgent, 80))
 }
-
-// rowTime is a time as rows of the read models have it.
-func rowTime(t time.Time) string { return t.UTC().Format(events.TimeFormat) }
 
 // modules returns the dark modules of a QR code as an SVG path.
 func modules(c *qr.Code) string {

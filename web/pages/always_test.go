@@ -28,10 +28,10 @@ func shownRule(t *testing.T, page string) string {
 
 // referred makes OpenCode ask for a command that runs where the chat works and that no rule allows. It returns the id
 // of the record.
-func referred(t *testing.T, s *webtest.System, chat, ask, command string) string {
+func referred(t *testing.T, s *webtest.System, chat, permission, command string) string {
 	t.Helper()
-	id := s.AppendCommandRequest(t, chat, ask, command)
-	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+	id := s.AppendCommandRequest(t, chat, permission, command)
+	s.Append(t, chat, events.PermissionReferred{Permission: permission, Reason: "no rule allows it"})
 	return id
 }
 
@@ -151,10 +151,10 @@ func TestTheCardOfAHostOffersARule(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Install")
-	request := func(ask, address string) {
-		s.Append(t, chat, events.PermissionRequested{Permission: ask, Type: "network", Patterns: []string{address},
+	request := func(permission, address string) {
+		s.Append(t, chat, events.PermissionRequested{Permission: permission, Type: "network", Patterns: []string{address},
 			Metadata: []byte(`{"command":"npm install"}`), Session: "ses_" + chat, Message: "The command: npm install"})
-		s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+		s.Append(t, chat, events.PermissionReferred{Permission: permission, Reason: "no rule allows it"})
 	}
 	const id = "per_2"
 	request("per_1", "api.example.com:443")
@@ -186,9 +186,9 @@ func TestTheCardOfACommandWithoutANetworkOffersAHost(t *testing.T) {
 	chat := s.Chat(t, token, "Install")
 	ids := map[string]string{}
 	commands := map[string]string{"per_1": "curl -sS https://api.example.com:8443/a", "per_2": "npm install"}
-	for ask, command := range commands {
-		ids[ask] = s.AppendCommandRequest(t, chat, ask, command)
-		s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: s.Workspace,
+	for permission, command := range commands {
+		ids[permission] = s.AppendCommandRequest(t, chat, permission, command)
+		s.Append(t, chat, events.PermissionReferred{Permission: permission, Reason: "no rule allows it", Cwd: s.Workspace,
 			Network: "The command has no network."})
 	}
 	b := loggedIn(t, s, "ada")

@@ -64,10 +64,10 @@ func written(text string) map[string]any {
 }
 
 // needed makes OpenCode ask for a command that no rule allows, and returns the id of the record.
-func needed(t *testing.T, s *webtest.System, chat, ask, command string) string {
+func needed(t *testing.T, s *webtest.System, chat, permission, command string) string {
 	t.Helper()
-	id := s.AppendCommandRequest(t, chat, ask, command)
-	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
+	id := s.AppendCommandRequest(t, chat, permission, command)
+	s.Append(t, chat, events.PermissionReferred{Permission: permission, Reason: "no rule allows it", Cwd: "/workspace"})
 	return id
 }
 

@@ -18,8 +18,7 @@ import (
 var chromium chromiumtest.Browser
 
 func TestMain(m *testing.M) {
-	expect.RunAtOnce(6) // most tests wait for Chromium
-	code := m.Run()
+	code := expect.Run(m)
 	chromium.Close()
 	os.Exit(code)
 }

@@ -34,8 +34,8 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 			is.Equal(status, 200)
 		}
 	}
-	by := func(actor, ask string, decision events.Decision) {
-		e, err := events.New(chat, actor, events.PermissionDecided{Permission: ask, Decision: decision})
+	by := func(actor, permission string, decision events.Decision) {
+		e, err := events.New(chat, actor, events.PermissionDecided{Permission: permission, Decision: decision})
 		is.NoErr(err)
 		seq, err := s.Log.Append(t.Context(), e)
 		is.NoErr(err)

@@ -3,7 +3,6 @@ package pages
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -52,7 +51,7 @@ type moment struct {
 	work    timeline.Progress
 }
 
-func (m moment) step() step { return m.steps[m.number-1] }
+func (m moment) step() projections.MomentEvent { return m.steps[m.number-1] }
 
 func (p replay) show(r *http.Request, caller api.Caller) (templ.Component, error) {
 	all, err := p.moments(r, caller, 0)
@@ -88,7 +87,7 @@ func (p replay) serveMoments(w http.ResponseWriter, r *http.Request, caller api.
 		if err := elements(m, i == 0).Render(r.Context(), &b); err != nil {
 			return err
 		}
-		answer[i] = shownMoment{m.number, m.step().seq, m.steps.wait(m.number).Milliseconds(), b.String()}
+		answer[i] = shownMoment{m.number, m.step().Seq, m.steps.wait(m.number).Milliseconds(), b.String()}
 	}
 	return api.WriteJSON(w, http.StatusOK, answer)
 }
@@ -106,9 +105,9 @@ func (p replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 	defer give()
 	known, err := p.cache.Events(ctx, chat)
 	if err != nil {
-		return nil, problemOf(err)
+		return nil, err
 	}
-	steps := stepsOf(known)
+	steps := steps(known)
 	number, err := steps.find(r)
 	if err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (p replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 	}
 	email := export.EmailOf(ctx, p.API.Model)
 	more = min(more, len(steps)-number)
-	err = p.cache.Show(ctx, chat, steps[number-1].seq, more, func(db dbx.Builder, last events.Event) error {
+	err = p.cache.Show(ctx, chat, steps[number-1].Seq, more, func(db dbx.Builder, last events.Event) error {
 		m, err := momentOf(ctx, db, chat, before, all)
 		if err != nil {
 			return err
@@ -130,14 +129,7 @@ func (p replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 		all = append(all, m)
 		return err
 	})
-	return all, problemOf(err)
-}
-
-func problemOf(err error) error {
-	if errors.Is(err, projections.ErrNoChat) {
-		return api.NotFound()
-	}
-	return err
+	return all, err
 }
 
 // momentOf reads a moment with its last messages below a position, or the last of all if before is 0. After other
@@ -153,7 +145,7 @@ func momentOf(ctx context.Context, db dbx.Builder, chat string, before int64, sh
 	m.chat = chats[0]
 	after := uint64(0)
 	if n := len(shown); n > 0 {
-		m.window, m.earlier, after = shown[n-1].window, shown[n-1].earlier, shown[n-1].step().seq
+		m.window, m.earlier, after = shown[n-1].window, shown[n-1].earlier, shown[n-1].step().Seq
 	} else if m.window, m.earlier, err = timeline.Latest(ctx, db, chat, before, conversation.MaxMessages); err != nil {
 		return m, err
 	}
@@ -171,10 +163,10 @@ func replayPath(chat string, seq uint64) string {
 
 // earlierPath is the address of the same moment with the messages before its window.
 func earlierPath(m moment) templ.SafeURL {
-	return templ.SafeURL(replayPath(m.chat.ID, m.step().seq) + "&before=" + strconv.FormatInt(m.window.From, 10))
+	return templ.SafeURL(replayPath(m.chat.ID, m.step().Seq) + "&before=" + strconv.FormatInt(m.window.From, 10))
 }
 
 // exportPath is the address of an export of a moment.
 func exportPath(m moment, format string) templ.SafeURL {
-	return templ.SafeURL(site.ChatPath(m.chat.ID) + "/export/" + format + "?at=" + strconv.FormatUint(m.step().seq, 10))
+	return templ.SafeURL(site.ChatPath(m.chat.ID) + "/export/" + format + "?at=" + strconv.FormatUint(m.step().Seq, 10))
 }

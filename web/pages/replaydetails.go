@@ -99,11 +99,11 @@ func storedText(body json.RawMessage) string {
 func openCodeRows(b events.OpenCode) []row {
 	switch b.Type {
 	case events.PermissionAsked:
-		ask, _ := opencode.Read[events.PermissionRequest](b)
-		return []row{{"asks for", ask.Permission}, subjectOf(ask)}
+		request, _ := opencode.Read[events.PermissionRequest](b)
+		return []row{{"asks for", request.Permission}, subjectOf(request)}
 	case events.QuestionAsked:
-		ask, _ := opencode.Read[events.QuestionAsk](b)
-		return questionRows(ask)
+		request, _ := opencode.Read[events.QuestionRequest](b)
+		return questionRows(request)
 	case "message.part.updated":
 		part, _ := opencode.Read[opencode.PartUpdated](b)
 		var state struct{ Status, Title string }
@@ -118,15 +118,15 @@ func openCodeRows(b events.OpenCode) []row {
 }
 
 // subjectOf says what a request is about.
-func subjectOf(ask events.PermissionRequest) row {
-	if command := ask.Command(); command != "" {
+func subjectOf(request events.PermissionRequest) row {
+	if command := request.Command(); command != "" {
 		return row{"command", command}
 	}
-	return row{"text", ask.Text()}
+	return row{"text", request.Text()}
 }
 
-func questionRows(ask events.QuestionAsk) (all []row) {
-	for _, q := range ask.Questions {
+func questionRows(request events.QuestionRequest) (all []row) {
+	for _, q := range request.Questions {
 		all = append(all, row{"asks for", q.Question})
 	}
 	return all
@@ -159,23 +159,23 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 	case events.MessageWithdrawn:
 		return nil, f.message(b.Message)
 	case events.PermissionRequested:
-		return []row{{"asks for", b.Type}, subjectOf(b.Ask())}, nil
+		return []row{{"asks for", b.Type}, subjectOf(b.Request())}, nil
 	case events.PermissionReferred:
 		p, err := f.request(b.Permission)
-		return []row{subjectOf(p.Ask()), {"why you are asked", b.Reason}, {"rule", b.Rule}}, err
+		return []row{subjectOf(p.Content()), {"why you are asked", b.Reason}, {"rule", b.Rule}}, err
 	case events.PermissionDecided:
 		p, err := f.request(b.Permission)
-		subject := subjectOf(p.Ask())
+		subject := subjectOf(p.Content())
 		subject.value = cmp.Or(b.Edited, subject.value)
 		return []row{{"decision", decisions[b.Decision]}, subject, {"rule", b.Rule}, {"reason", b.Reason}}, err
 	case events.PermissionExpired:
 		p, err := f.request(b.Permission)
-		return []row{subjectOf(p.Ask()), {"reason", b.Reason}}, err
+		return []row{subjectOf(p.Content()), {"reason", b.Reason}}, err
 	case events.PermissionApplied:
 		p, err := f.request(b.Permission)
 		return []row{{"asks for", p.Message}, {"reason", b.Error}}, err
 	case events.QuestionRequested:
-		return questionRows(b.Ask()), nil
+		return questionRows(b.Request()), nil
 	case events.QuestionAnswered:
 		return []row{{"Answer", strings.Join(b.Answers, ", ")}}, nil
 	case events.FileSent:

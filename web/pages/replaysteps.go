@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,20 +13,10 @@ import (
 	"pocketcoder/web/pages/site"
 )
 
-// step is an event of a chat, without its body.
-type step struct {
-	seq   uint64
-	id    string
-	kind  string
-	actor string
-	at    time.Time
-	mark  string // request, decision, execution, or "" for none
-}
-
 // steps are the events of a chat in order.
-type steps []step
+type steps []projections.MomentEvent
 
-// marks are the kinds of events with a mark.
+// marks are the marks of events by their kinds. An event of another kind has none.
 var marks = map[string]string{
 	"opencode." + events.PermissionAsked: "request", events.PermissionRequested{}.Kind(): "request",
 	"opencode." + events.QuestionAsked: "request", events.QuestionRequested{}.Kind(): "request",
@@ -37,14 +28,6 @@ var marks = map[string]string{
 
 // markOrder is the order in which marks are shown, from top to bottom.
 var markOrder = []string{"request", "decision", "execution"}
-
-func stepsOf(all []projections.MomentEvent) steps {
-	s := make(steps, len(all))
-	for i, e := range all {
-		s[i] = step{e.Seq, e.ID, e.Kind, e.Actor, e.Time, marks[e.Kind]}
-	}
-	return s
-}
 
 // find returns the number of the event that a request asks for: by its number, or by a sequence at or after it.
 // Without either it is the last one.
@@ -62,14 +45,8 @@ func (s steps) find(r *http.Request) (int, error) {
 
 // after returns how many events there are up to a sequence.
 func (s steps) after(seq uint64) int {
-	i, found := slices.BinarySearchFunc(s, seq, func(one step, seq uint64) int {
-		switch {
-		case one.seq < seq:
-			return -1
-		case one.seq > seq:
-			return 1
-		}
-		return 0
+	i, found := slices.BinarySearchFunc(s, seq, func(one projections.MomentEvent, seq uint64) int {
+		return cmp.Compare(one.Seq, seq)
 	})
 	if found {
 		i++
@@ -85,13 +62,13 @@ func (s steps) wait(number int) time.Duration {
 	if number < 2 {
 		return 0
 	}
-	return min(max(s[number-1].at.Sub(s[number-2].at), 0), longestWait) // the clocks of two writers may differ
+	return min(max(s[number-1].Time.Sub(s[number-2].Time), 0), longestWait) // the clocks of two writers may differ
 }
 
 // marked returns the number of the next event with a mark in a direction, 0 for none.
 func (s steps) marked(number, direction int) int {
 	for n := number + direction; n >= 1 && n <= len(s); n += direction {
-		if s[n-1].mark != "" {
+		if marks[s[n-1].Kind] != "" {
 			return n
 		}
 	}
@@ -100,7 +77,7 @@ func (s steps) marked(number, direction int) int {
 
 // cause returns the number of the event with an id, 0 for none.
 func (s steps) cause(id string) int {
-	return slices.IndexFunc(s, func(one step) bool { return id != "" && one.id == id }) + 1
+	return slices.IndexFunc(s, func(one projections.MomentEvent) bool { return id != "" && one.ID == id }) + 1
 }
 
 // markWidth is the width of the image of the marks, in units. Marks closer than one unit overlap.
@@ -112,7 +89,7 @@ func (s steps) path(mark string) string {
 	last := -1
 	for i, one := range s {
 		x := i * markWidth / max(len(s)-1, 1)
-		if one.mark == mark && x != last {
+		if marks[one.Kind] == mark && x != last {
 			fmt.Fprintf(&b, "M%d 0v1", x)
 			last = x
 		}
@@ -123,7 +100,7 @@ func (s steps) path(mark string) string {
 // count returns how many marks of a kind there are.
 func (s steps) count(mark string) (n int) {
 	for _, one := range s {
-		if one.mark == mark {
+		if marks[one.Kind] == mark {
 			n++
 		}
 	}

@@ -18,7 +18,7 @@ func Allowed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, i
 		return false, nil
 	}
 	q := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
-	q.where = append(q.where, c.IDColumn("t")+" = "+q.Bind(id))
+	q.where = append(q.where, c.idColumn("t")+" = "+q.Bind(id))
 	return q.matches(rule)
 }
 
@@ -31,7 +31,7 @@ func AllowedNew(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection
 	q := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
 	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
 	var columns []string
-	for _, f := range c.AllFields() {
+	for _, f := range c.allFields() {
 		columns = append(columns, q.Bind(columnForm(f, values[f.Name], q.statement))+` AS "`+f.Name+`"`)
 		f.SQL = ""
 		q.c.Fields = append(q.c.Fields, f)
@@ -56,7 +56,7 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 func columnForm(f Field, v any, s *statement) any {
 	switch {
 	case v == nil && f.Kind == record.Autodate:
-		return s.Now.Format(events.TimeFormat)
+		return events.FormatTime(s.Now)
 	case f.Kind == record.JSON:
 		text, err := json.Marshal(v)
 		if err != nil {

@@ -37,7 +37,7 @@ func Changed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, r
 				return err
 			}
 			query.driver = "json_each(" + query.Bind(string(list)) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON " +
-				c.IDColumn("t") + " = k_.value"
+				c.idColumn("t") + " = k_.value"
 			query.where = append(query.where, "t.last_seq > "+query.Bind(since))
 		}
 		if err := query.conditions(rule, q.Filter); err != nil {

@@ -46,16 +46,16 @@ func (c Collection) Field(name string) (Field, bool) {
 	return Field{}, false
 }
 
-// NameID is the ID, by default the name.
-func (c Collection) NameID() string {
+// nameID is the ID, by default the name.
+func (c Collection) nameID() string {
 	if c.ID == "" {
 		return c.Name
 	}
 	return c.ID
 }
 
-// AllFields are the fields with those every collection has.
-func (c Collection) AllFields() []Field {
+// allFields are the fields with those every collection has.
+func (c Collection) allFields() []Field {
 	list := slices.Clone(c.Fields)
 	for _, f := range builtin {
 		if !slices.ContainsFunc(c.Fields, func(own Field) bool { return own.Name == f.Name }) {
@@ -73,7 +73,7 @@ func (c Catalogue) Get(nameOrID string) (Collection, bool) {
 		return Collection{}, false
 	}
 	for _, found := range c {
-		found.ID = found.NameID()
+		found.ID = found.nameID()
 		switch nameOrID {
 		case found.Name, found.ID:
 			return found, true

@@ -46,19 +46,19 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-func (c Collection) IDColumn(alias string) string {
+func (c Collection) idColumn(alias string) string {
 	if c.Key == "" {
 		return alias + ".id"
 	}
 	return over(c.Key, alias)
 }
 
-// Column returns the SQL of a field's value. Values that JSON or a subquery does not have read as empty, as
+// column returns the SQL of a field's value. Values that JSON or a subquery does not have read as empty, as
 // PocketBase's columns do.
-func (c Collection) Column(f Field, alias string) string {
+func (c Collection) column(f Field, alias string) string {
 	if f.SQL == "" {
 		if f.Name == "id" {
-			return c.IDColumn(alias)
+			return c.idColumn(alias)
 		}
 		return alias + `."` + f.Name + `"`
 	}
@@ -75,8 +75,8 @@ func (c Collection) Column(f Field, alias string) string {
 	return "coalesce(" + sql + ", '')"
 }
 
-// Conditions returns the conditions under which a row of the table is a record of the collection.
-func (c Collection) Conditions(alias string, tombstones bool) (list []string) {
+// conditions returns the conditions under which a row of the table is a record of the collection.
+func (c Collection) conditions(alias string, tombstones bool) (list []string) {
 	if c.Where != "" {
 		list = append(list, "("+over(c.Where, alias)+")")
 	}
@@ -88,8 +88,8 @@ func (c Collection) Conditions(alias string, tombstones bool) (list []string) {
 
 var via = regexp.MustCompile(`^(\w+)_via_(\w+)$`)
 
-// BackRelation returns the collection and field that collection_via_field names, if the field points to c.
-func (c Catalogue) BackRelation(to Collection, segment string) (Collection, Field, bool) {
+// backRelation returns the collection and field that collection_via_field names, if the field points to c.
+func (c Catalogue) backRelation(to Collection, segment string) (Collection, Field, bool) {
 	parts := via.FindStringSubmatch(segment)
 	if parts == nil {
 		return Collection{}, Field{}, false
@@ -97,5 +97,5 @@ func (c Catalogue) BackRelation(to Collection, segment string) (Collection, Fiel
 	from, ok := c.Get(parts[1])
 	f, found := from.Field(parts[2])
 	target, known := c.Get(f.Relation)
-	return from, f, ok && found && known && f.Kind == record.Relation && target.ID == to.NameID()
+	return from, f, ok && found && known && f.Kind == record.Relation && target.ID == to.nameID()
 }

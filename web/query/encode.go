@@ -41,7 +41,7 @@ func (r Record) AppendJSON(b []byte) []byte {
 		return append(b, "null"...)
 	}
 	start := len(b)
-	b = r.appendText(b, "collectionId", r.shape.c.NameID())
+	b = r.appendText(b, "collectionId", r.shape.c.nameID())
 	b = r.appendText(b, "collectionName", r.shape.c.Name)
 	b = r.appendText(b, "id", r.id)
 	for i, f := range r.shape.fields {

@@ -77,7 +77,7 @@ func (e *expander) expand(c Collection, parents []*Record, tree branches, shown 
 			}
 			links, err = e.forward(to, f, parents, tree[name], p)
 		} else {
-			if to, f, ok = e.cat.BackRelation(c, name); !ok {
+			if to, f, ok = e.cat.backRelation(c, name); !ok {
 				continue
 			}
 			links, err = e.back(to, f, parents, tree[name], p)
@@ -132,7 +132,7 @@ func (e *expander) forward(to Collection, f Field, parents []*Record, tree branc
 		}
 	}
 	found, err := e.read(to, tree, shown, slices.Sorted(maps.Keys(wanted)), func(q *snapshotQuery, list string) string {
-		return to.IDColumn("t") + " IN (" + list + ")"
+		return to.idColumn("t") + " IN (" + list + ")"
 	})
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (e *expander) back(from Collection, f Field, parents []*Record, tree branch
 	more := branches{f.Name: branches{}} // reads the relation, which names the parent
 	maps.Copy(more, tree)
 	found, err := e.read(from, more, shown, ids, func(q *snapshotQuery, list string) string {
-		q.group = from.Column(f, "t")
+		q.group = from.column(f, "t")
 		return q.group + " IN (" + list + ")"
 	})
 	if err != nil {

@@ -163,9 +163,9 @@ func (s *scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
 
 // macros are names for points in time, in UTC.
 var macros = map[string]func(now time.Time) any{
-	"@now":        func(t time.Time) any { return t.Format(events.TimeFormat) },
-	"@yesterday":  func(t time.Time) any { return t.AddDate(0, 0, -1).Format(events.TimeFormat) },
-	"@tomorrow":   func(t time.Time) any { return t.AddDate(0, 0, 1).Format(events.TimeFormat) },
+	"@now":        func(t time.Time) any { return events.FormatTime(t) },
+	"@yesterday":  func(t time.Time) any { return events.FormatTime(t.AddDate(0, 0, -1)) },
+	"@tomorrow":   func(t time.Time) any { return events.FormatTime(t.AddDate(0, 0, 1)) },
 	"@second":     func(t time.Time) any { return t.Second() },
 	"@minute":     func(t time.Time) any { return t.Minute() },
 	"@hour":       func(t time.Time) any { return t.Hour() },
@@ -182,10 +182,10 @@ var macros = map[string]func(now time.Time) any{
 }
 
 func day(year int, month time.Month, day int) string {
-	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Format(events.TimeFormat)
+	return events.FormatTime(time.Date(year, month, day, 0, 0, 0, 0, time.UTC))
 }
 
 // endOf returns the last millisecond of a day.
 func endOf(year int, month time.Month, day int) string {
-	return time.Date(year, month, day, 23, 59, 59, 999e6, time.UTC).Format(events.TimeFormat)
+	return events.FormatTime(time.Date(year, month, day, 23, 59, 59, 999e6, time.UTC))
 }

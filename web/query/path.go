@@ -47,7 +47,7 @@ func (w *walk) from(p joinedRow, path string, segments []string) (operand, error
 // find returns a field of a row. A client does not find a field that it may not see.
 func (w *walk) find(p joinedRow, name string) (Field, bool) {
 	f, found := p.collection.Field(name)
-	return f, found && (w.trusted || w.Req.Shows(f))
+	return f, found && (w.trusted || w.Req.shows(f))
 }
 
 func (w *walk) missing(segment string) (operand, error) {
@@ -64,21 +64,21 @@ func (w *walk) step(p joinedRow, f Field, found bool, path, segment string) (nex
 	if f.Kind != record.Relation || !ok {
 		return joinedRow{}, false, nil
 	}
-	value := p.collection.Column(f, p.alias)
+	value := p.collection.column(f, p.alias)
 	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string {
-		return to.IDColumn(alias) + " = " + value
+		return to.idColumn(alias) + " = " + value
 	})
 	return next, true, err
 }
 
 func (w *walk) back(p joinedRow, path, segment string) (next joinedRow, ok bool, err error) {
-	from, f, ok := w.Cat.BackRelation(p.collection, segment)
+	from, f, ok := w.Cat.backRelation(p.collection, segment)
 	if !ok {
 		return joinedRow{}, false, nil
 	}
-	id := p.collection.IDColumn(p.alias)
+	id := p.collection.idColumn(p.alias)
 	next, err = w.join(w.joins, path, p, from, true, true, func(alias string) string {
-		return from.Column(f, alias) + " = " + id
+		return from.column(f, alias) + " = " + id
 	})
 	return next, true, err
 }
@@ -93,7 +93,7 @@ func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 	if !ok {
 		return w.missing(name)
 	}
-	o := operand{sql: p.collection.Column(f, p.alias), many: p.many, all: p.all}
+	o := operand{sql: p.collection.column(f, p.alias), many: p.many, all: p.all}
 	switch {
 	case modifier == "length" && f.Kind == record.JSON:
 		o.sql = lengthOf(o.sql)
@@ -121,7 +121,7 @@ func (w *walk) json(p joinedRow, f Field, keys []string) (operand, error) {
 			b.WriteString(`."` + key + `"`)
 		}
 	}
-	return operand{sql: extract(p.collection.Column(f, p.alias), w.Bind(b.String())), nulls: nullDiffersFromEmpty,
+	return operand{sql: extract(p.collection.column(f, p.alias), w.Bind(b.String())), nulls: nullDiffersFromEmpty,
 		many: p.many,
 		all:  p.all}, nil
 }

@@ -104,7 +104,7 @@ func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id s
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
 		query := snapshotQuery{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, maxBytes: q.maxBytes()}
-		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
+		query.where = append(query.where, c.idColumn("t")+" = "+query.Bind(id))
 		if err := query.conditions(c.View, ""); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func newShape(c Collection, req Request, p *fieldSelection, expand branches) *sh
 	s := &shape{c: c, pick: p}
 	for i := range c.Fields {
 		f := &c.Fields[i] // large, and there are many
-		if isBuiltin(f.Name) || !req.Shows(*f) {
+		if isBuiltin(f.Name) || !req.shows(*f) {
 			continue
 		}
 		if _, shown := p.selected(f.Name); shown || expand[f.Name] != nil {
@@ -55,10 +55,10 @@ func newShape(c Collection, req Request, p *fieldSelection, expand branches) *sh
 func (s *shape) columns(alias string) string {
 	created, _ := s.c.Field("created")
 	updated, _ := s.c.Field("updated")
-	list := []string{s.c.IDColumn(alias), s.c.Column(created, alias), s.c.Column(updated, alias), alias + ".first_seq",
+	list := []string{s.c.idColumn(alias), s.c.column(created, alias), s.c.column(updated, alias), alias + ".first_seq",
 		alias + ".last_seq", alias + ".removed"}
 	for _, f := range s.fields {
-		list = append(list, s.c.Column(*f, alias))
+		list = append(list, s.c.column(*f, alias))
 	}
 	return strings.Join(list, ", ")
 }

@@ -131,7 +131,7 @@ func (s *scope) join(j *joins, path string, from joinedRow, to Collection, many,
 		return p, nil
 	}
 	p := joinedRow{collection: to, alias: s.statement.alias(), many: from.many || many, all: from.all || all}
-	conditions := to.Conditions(p.alias, s.Tombstones)
+	conditions := to.conditions(p.alias, s.Tombstones)
 	if on != nil {
 		conditions = append([]string{on(p.alias)}, conditions...)
 	}
@@ -198,7 +198,7 @@ func (s *statement) Order(c Collection, sort string) (from, by string, err error
 		}
 		terms = append(terms, term+direction)
 	}
-	terms = append(terms, "t.first_seq"+direction, c.IDColumn("t")+direction)
+	terms = append(terms, "t.first_seq"+direction, c.idColumn("t")+direction)
 	return strings.Join(sc.joins.one, ""), strings.Join(terms, ", "), nil
 }
 

@@ -33,7 +33,7 @@ type order struct {
 
 // conditions adds the conditions of the collection, of a rule and of a filter.
 func (q *snapshotQuery) conditions(rule *string, filter string) error {
-	q.where = append(q.where, q.c.Conditions("t", q.Tombstones)...)
+	q.where = append(q.where, q.c.conditions("t", q.Tombstones)...)
 	if rule != nil && !q.Req.Superuser {
 		sc, err := q.Rule(q.c, "t", *rule)
 		if err != nil {
@@ -88,7 +88,7 @@ func (q *snapshotQuery) page(wanted Query, o order) ([]Record, error) {
 	if q.from == "" || q.driver != "" || wanted.Filter != "" || sort != "" && sort != "created" {
 		return q.read(wanted, o)
 	}
-	key := q.c.IDColumn("t")
+	key := q.c.idColumn("t")
 	first := *q
 	first.driver = "(SELECT " + key + " AS k FROM " + q.c.Table + " AS t ORDER BY " + o.by + " LIMIT " +
 		strconv.Itoa(maxFirst) + ") AS first_ CROSS JOIN " +
@@ -136,7 +136,7 @@ func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 
 func (q *snapshotQuery) scan(shape *shape, o order) ([]Record, error) {
 	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " +
-		q.c.IDColumn("t") + " = page_.k"
+		q.c.idColumn("t") + " = page_.k"
 	if q.c.Where != "" {
 		sql += " AND (" + q.c.Where + ")"
 	}
@@ -149,7 +149,7 @@ func (q *snapshotQuery) scan(shape *shape, o order) ([]Record, error) {
 }
 
 func (q *snapshotQuery) keys(o order) string {
-	key, by := q.c.IDColumn("t"), o.by
+	key, by := q.c.idColumn("t"), o.by
 	sql := "SELECT " + key + " AS k" + q.joined(o.from)
 	if q.group != "" {
 		place := "row_number() OVER (PARTITION BY " + q.group + " ORDER BY t.first_seq, " + key + ")"

@@ -60,9 +60,9 @@ type Request struct {
 	Now       time.Time // for the date macros; zero is the current time
 }
 
-// Shows reports whether the caller may see a field of the records that the caller may view. PocketCoder itself, which
+// shows reports whether the caller may see a field of the records that the caller may view. PocketCoder itself, which
 // has no account, sees each.
-func (r Request) Shows(f Field) bool {
+func (r Request) shows(f Field) bool {
 	if r.Auth == nil {
 		return !f.Admins || r.Superuser
 	}

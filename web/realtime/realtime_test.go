@@ -14,11 +14,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 func TestWireFormatIsPocketBases(t *testing.T) {
 	t.Parallel()

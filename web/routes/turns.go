@@ -28,12 +28,6 @@ type revertRequest struct {
 	Changed string `json:"changed,omitempty"`
 }
 
-// The values of revertRequest.Changed.
-const (
-	KeepChanged      = "keep"
-	OverwriteChanged = "overwrite"
-)
-
 // ChangedFault says which files a revert would change although they were changed later.
 type ChangedFault struct {
 	api.Fault
@@ -170,7 +164,7 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, chan
 		}
 	}
 	switch changed {
-	case KeepChanged, OverwriteChanged:
+	case chat.KeepChanged, chat.OverwriteChanged:
 	case "":
 		if err := s.checkUnchanged(r.Context(), chatID, message); err != nil {
 			return 0, err
@@ -179,7 +173,7 @@ func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message, chan
 		return 0, api.BadField("changed", "validation_invalid_value", "want keep or overwrite")
 	}
 	return s.Chats.Revert(r.Context(), chat.Revert{Command: caller.Command(), Chat: chatID,
-		Message: message, Overwrite: changed == OverwriteChanged})
+		Message: message, Overwrite: changed == chat.OverwriteChanged})
 }
 
 func (s *Chats) checkUnchanged(ctx context.Context, chatID, message string) error {

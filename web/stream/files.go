@@ -89,7 +89,7 @@ func list(root *os.Root) (directory, error) {
 			continue // it was deleted meanwhile
 		}
 		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other",
-			Modified: info.ModTime().UTC().Format(events.TimeFormat)}
+			Modified: events.FormatTime(info.ModTime())}
 		switch mode := info.Mode(); {
 		case mode.IsRegular():
 			e.Type, e.Size = "file", info.Size()

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/pocketbase/dbx"
@@ -62,9 +61,6 @@ func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request 
 		}
 		return nil
 	})
-	if errors.Is(err, projections.ErrNoChat) {
-		err = api.NotFound()
-	}
 	return answer, err
 }
 

@@ -11,16 +11,16 @@ import (
 )
 
 // AppendCommandRequest appends a request of OpenCode to run a command, and returns the id of its record.
-func (s *System) AppendCommandRequest(t testing.TB, chat, ask, command string) string {
+func (s *System) AppendCommandRequest(t testing.TB, chat, request, command string) string {
 	t.Helper()
 	properties, err := json.Marshal(Object{
-		"id": ask, "sessionID": "ses_" + chat, "permission": "bash", "patterns": []string{command}, "always": []string{command}, "metadata": Object{"command": command},
-		"tool": Object{"messageID": "msg_1", "callID": "call_" + ask},
+		"id": request, "sessionID": "ses_" + chat, "permission": "bash", "patterns": []string{command}, "always": []string{command}, "metadata": Object{"command": command},
+		"tool": Object{"messageID": "msg_1", "callID": "call_" + request},
 	})
 	Check(t, err)
-	s.commands.Store("call_"+ask, command)
+	s.commands.Store("call_"+request, command)
 	s.AppendOpenCode(t, chat, "permission.asked", string(properties))
-	return store.RecordID(ask)
+	return store.RecordID(request)
 }
 
 // Provider records a connected provider, as the running system does for those that OpenCode knows.

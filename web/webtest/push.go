@@ -71,9 +71,9 @@ func (s *System) Phone(t testing.TB, token string, p phone) string {
 }
 
 // AppendReferral appends that the policy leaves a request to a person.
-func (s *System) AppendReferral(t testing.TB, chat, ask string) (record string) {
+func (s *System) AppendReferral(t testing.TB, chat, request string) (record string) {
 	t.Helper()
-	record = s.AppendRequest(t, chat, ask)
-	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
+	record = s.AppendRequest(t, chat, request)
+	s.Append(t, chat, events.PermissionReferred{Permission: request, Reason: "no rule allows it", Cwd: "/workspace"})
 	return record
 }

@@ -285,11 +285,11 @@ func (s *System) Append(t testing.TB, chat string, d events.Data) {
 }
 
 // AppendRequest appends a permission request of OpenCode, and returns the id of its record.
-func (s *System) AppendRequest(t testing.TB, chat, ask string) string {
+func (s *System) AppendRequest(t testing.TB, chat, request string) string {
 	t.Helper()
-	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
-	s.commands.Store("call_"+ask, "ls")
-	return store.RecordID(ask)
+	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"`+request+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+request+`"}}`)
+	s.commands.Store("call_"+request, "ls")
+	return store.RecordID(request)
 }
 
 // LeaveOutWhenShort leaves out a test that moves much data: under the race detector it takes a minute.

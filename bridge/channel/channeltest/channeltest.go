@@ -76,15 +76,14 @@ func New(t *testing.T, fields map[string]any,
 		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 			return s.Model.IsSubmitted(ctx, message)
 		}}
-	stopModel := background(s.Model.Run)
-	t.Cleanup(func() { stopModel(); s.Model.Close() })
+	t.Cleanup(func() { s.Model.Close() })
+	expect.Background(t, s.Model.Run)
 	id, seq, err := s.Records.Save(t.Context(), record.Save{New: true, Collection: channel.Collection,
 		Command: handlers.Command{Actor: events.ActorSystem}, Set: record.Fields(fields)})
 	check(t, err)
 	check(t, s.Model.Wait(t.Context(), seq))
 	s.Channel = id
 	s.Start()
-	t.Cleanup(func() { s.Stop() })
 	return s
 }
 
@@ -93,14 +92,7 @@ func (s *System) Start() {
 	hub := &bridge.Hub{Channels: s.Channels, Model: s.Model, Logger: slog.New(slog.NewTextHandler(&s.Lines, nil)),
 		URL: "https://code.example.org", RetryAfter: []time.Duration{5 * time.Millisecond},
 		Connect: s.connect}
-	s.Stop = background(hub.Run)
-}
-
-func background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); run(ctx) }()
-	return func() { cancel(); <-done }
+	s.Stop = expect.Background(s.T, hub.Run)
 }
 
 func check(t testing.TB, err error) {

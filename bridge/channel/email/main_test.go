@@ -14,11 +14,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // system has a mailbox.
 type system struct {

@@ -183,8 +183,7 @@ var lab = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	expect.RunAtOnce(6) // most tests wait
-	code := m.Run()
+	code := expect.Run(m)
 	if path, err := lab(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}

@@ -68,22 +68,9 @@ func (g *Gateway) serve(ctx context.Context, c *connection) (unapproved bool) {
 func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Before the secrets: the program may have been rewritten since the approval.
-	if err := g.Programs.Check(ctx, g.Records, c.ID, true); err != nil {
-		return err
-	}
-	now, _, err := record.One[mcpserver.Server](ctx, g.Records, mcpserver.Collection, c.ID)
-	if err != nil || now.Status != mcpserver.Approved {
-		return errors.Join(err, errUnapproved)
-	}
-	values, err := g.Secrets.Values(ctx, c.Stored)
+	values, err := g.approvedValues(ctx, c)
 	if err != nil {
 		return err
-	}
-	for _, name := range c.Environment {
-		if values[name] == "" {
-			return fmt.Errorf("%s has no value; set it with: pocketcoder mcp secret %s %[1]s", name, c.Name)
-		}
 	}
 	changed := make(chan struct{}, 1)
 	client := mcp.NewClient(&mcp.Implementation{Name: "pocketcoder", Version: "1"}, &mcp.ClientOptions{
@@ -118,6 +105,35 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	if len(hosts) > 0 {
 		proxy = access.URL(g.Hosts.Network.Proxy).String()
 	}
+	return g.serveCommand(ctx, c, client, values, proxy, changed)
+}
+
+// approvedValues checks that a server is still approved, and returns the values of its environment.
+func (g *Gateway) approvedValues(ctx context.Context, c *connection) (map[string]string, error) {
+	// Before the secrets: the program may have been rewritten since the approval.
+	if err := g.Programs.Check(ctx, g.Records, c.ID, true); err != nil {
+		return nil, err
+	}
+	now, _, err := record.One[mcpserver.Server](ctx, g.Records, mcpserver.Collection, c.ID)
+	if err != nil || now.Status != mcpserver.Approved {
+		return nil, errors.Join(err, errUnapproved)
+	}
+	values, err := g.Secrets.Values(ctx, c.Stored)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range c.Environment {
+		if values[name] == "" {
+			return nil, fmt.Errorf("%s has no value; set it with: pocketcoder mcp secret %s %[1]s", name, c.Name)
+		}
+	}
+	return values, nil
+}
+
+// serveCommand starts the command of a server and offers its tools until it ends, or until a tool has changed. proxy is
+// the URL of its egress proxy, empty for a server without hosts.
+func (g *Gateway) serveCommand(ctx context.Context, c *connection, client *mcp.Client, values map[string]string,
+	proxy string, changed chan struct{}) error {
 	limits, err := c.Limits.Parse()
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (o *OpenCode) mux() http.Handler {
 		return here(o, r, o.busy, func(id string, _ json.RawMessage) string { return id }), 200
 	})
 	handle("GET /permission", func(r *http.Request) (any, int) {
-		return o.waiting(r, o.asks), 200
+		return o.waiting(r, o.requests), 200
 	})
 	handle("GET /mcp", func(*http.Request) (any, int) { return map[string]any{}, 200 })
 	handle("GET /question", func(r *http.Request) (any, int) {
@@ -137,8 +137,8 @@ func (o *OpenCode) mux() http.Handler {
 	handle("POST /permission/{id}/reply", func(r *http.Request) (any, int) {
 		var in struct{ Reply string }
 		decode(r, &in)
-		a, known := o.asks[r.PathValue("id")]
-		delete(o.asks, a.ID)
+		a, known := o.requests[r.PathValue("id")]
+		delete(o.requests, a.ID)
 		return o.settled(known, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, a.SessionID,
 			a.ID, in.Reply))
 	})

@@ -16,8 +16,8 @@ const (
 	Idle = `{"sessionID":"ses_1","status":{"type":"idle"}}`
 )
 
-// Ask holds the properties of permission.asked for a command.
-func Ask(id, session string) string {
+// PermissionRequest holds the properties of permission.asked for a command.
+func PermissionRequest(id, session string) string {
 	return fmt.Sprintf(`{"id":%q,"sessionID":%q,"permission":"bash","patterns":["date"],"metadata":{"command":"date"},"always":[],"tool":{"messageID":"msg_%s","callID":"call_%s"}}`, id, session, session, id)
 }
 
@@ -27,8 +27,8 @@ func Question(id, session string) string {
 }
 
 // Tool holds the properties of message.part.updated for the tool call that asked.
-func Tool(session, askID, state string) string {
-	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%s","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"bash","callID":"call_%s","state":%s}}`, session, askID, session, session, askID, state)
+func Tool(session, request, state string) string {
+	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%s","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"bash","callID":"call_%s","state":%s}}`, session, request, session, session, request, state)
 }
 
 // AssistantMessage holds the properties of message.updated for an assistant message.
@@ -37,14 +37,14 @@ func AssistantMessage(session, time string) string {
 		session, session, time)
 }
 
-// Asking makes a session whose turn waits for asks.
-func (s *System) Asking(session string, asks ...string) {
+// Asking makes a session whose turn waits for permission requests.
+func (s *System) Asking(session string, requests ...string) {
 	s.Session(session, "")
 	s.Happen(s.Durably(session, "message.updated", AssistantMessage(session, `{"created":1}`))...)
 	s.Happen(Plain("session.status", strings.ReplaceAll(Busy, "ses_1", session)))
-	for _, id := range asks {
+	for _, id := range requests {
 		s.Happen(s.Durably(session, "message.part.updated", Tool(session, id, `{"status":"pending","input":{}}`))...)
-		s.Happen(Plain("permission.asked", Ask(id, session)))
+		s.Happen(Plain("permission.asked", PermissionRequest(id, session)))
 		s.Happen(s.Durably(session, "message.part.updated", Tool(session, id,
 			`{"status":"running","input":{"command":"date"}}`))...)
 	}
@@ -57,7 +57,7 @@ func (s *System) Permission(id string) projections.Permission {
 	p, known, err := s.Model.Permission(s.T.Context(), id)
 	s.Must(err)
 	if !known {
-		s.T.Fatalf("ask %s is not known", id)
+		s.T.Fatalf("request %s is not known", id)
 	}
 	return p
 }

@@ -35,7 +35,7 @@ type OpenCode struct {
 	history   []json.RawMessage
 	seqs      map[string]int64
 	busy      map[string]json.RawMessage
-	asks      map[string]client.Request
+	requests  map[string]client.Request
 	Questions map[string]client.Request
 	process   int            // number of the OpenCode process; Forget increments it
 	prompts   map[string]int // by message id, the process that accepted it
@@ -63,7 +63,8 @@ func (o *OpenCode) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.process++
-	o.busy, o.asks, o.Questions = map[string]json.RawMessage{}, map[string]client.Request{}, map[string]client.Request{}
+	o.busy = map[string]json.RawMessage{}
+	o.requests, o.Questions = map[string]client.Request{}, map[string]client.Request{}
 }
 
 // Locked calls fn while nothing else uses the fields.
@@ -184,13 +185,13 @@ func (o *OpenCode) hold(data []byte) {
 	case "permission.asked":
 		var a client.Request
 		_ = json.Unmarshal(p.Properties, &a)
-		o.asks[a.ID] = a
+		o.requests[a.ID] = a
 	case "question.asked":
 		var q client.Request
 		_ = json.Unmarshal(p.Properties, &q)
 		o.Questions[q.ID] = q
 	case "permission.replied", "question.replied", "question.rejected":
-		delete(o.asks, about.RequestID)
+		delete(o.requests, about.RequestID)
 		delete(o.Questions, about.RequestID)
 	}
 }

@@ -13,11 +13,7 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// Most tests wait, so more than one per processor run at once.
-func TestMain(m *testing.M) {
-	expect.RunAtOnce(6)
-	m.Run()
-}
+func TestMain(m *testing.M) { expect.Run(m) }
 
 // answering returns a client of a server that answers every request alike.
 func answering(t *testing.T, status int, body string) *Client {
@@ -88,13 +84,13 @@ func TestAnAnswerCutShortIsRetryable(t *testing.T) {
 
 func TestStoredObjectsKeepWhatWeDoNotLookAt(t *testing.T) {
 	is := is.New(t)
-	const ask = `{"id":"per_1","sessionID":"ses_1","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"always":["ls *"],"later":1,` +
+	const request = `{"id":"per_1","sessionID":"ses_1","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"always":["ls *"],"later":1,` +
 		`"tool":{"messageID":"msg_1","callID":"call_1"}}`
-	asks, err := answering(t, 200, "["+ask+"]").PermissionRequests(t.Context(), "/w")
+	requests, err := answering(t, 200, "["+request+"]").PermissionRequests(t.Context(), "/w")
 	is.NoErr(err)
-	is.Equal(len(asks), 1)
-	is.Equal(string(asks[0].Raw), ask)
-	is.Equal([]string{asks[0].ID, asks[0].SessionID}, []string{"per_1", "ses_1"})
+	is.Equal(len(requests), 1)
+	is.Equal(string(requests[0].Raw), request)
+	is.Equal([]string{requests[0].ID, requests[0].SessionID}, []string{"per_1", "ses_1"})
 }
 
 func TestMessagesArePagedOldestFirst(t *testing.T) {

@@ -268,29 +268,29 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 // leave a dead entry (behaviour abort-keeps-requests).
 func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
-	err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "list permission requests in " + directory, path: "/permission",
+		query: inDirectory(directory), out: &out})
 	return out, err
 }
 
 // Allow lets a tool call run once. directory is that of the session.
-func (c *Client) Allow(ctx context.Context, directory, ask string) error {
-	return c.replyAsk(ctx, "allow", directory, ask, map[string]string{"reply": "once"})
+func (c *Client) Allow(ctx context.Context, directory, request string) error {
+	return c.replyTo(ctx, "allow", directory, request, map[string]string{"reply": "once"})
 }
 
 // Reject denies a request, and all other pending requests of its session (behaviour rejects-others). With a message,
-// the
-// model reads it and continues; without one, the turn stops (behaviour rejection).
-func (c *Client) Reject(ctx context.Context, directory, ask, message string) error {
+// the model reads it and continues; without one, the turn stops (behaviour rejection).
+func (c *Client) Reject(ctx context.Context, directory, request, message string) error {
 	in := map[string]string{"reply": "reject"}
 	if message != "" {
 		in["message"] = message
 	}
-	return c.replyAsk(ctx, "reject", directory, ask, in)
+	return c.replyTo(ctx, "reject", directory, request, in)
 }
 
-func (c *Client) replyAsk(ctx context.Context, verb, directory, ask string, in map[string]string) error {
-	return c.do(ctx, call{op: verb + " ask " + ask, method: "POST",
-		path: "/permission/" + url.PathEscape(ask) + "/reply", query: inDirectory(directory), in: in})
+func (c *Client) replyTo(ctx context.Context, verb, directory, request string, in map[string]string) error {
+	return c.do(ctx, call{op: verb + " request " + request, method: "POST",
+		path: "/permission/" + url.PathEscape(request) + "/reply", query: inDirectory(directory), in: in})
 }
 
 // QuestionRequests lists the pending questions of a directory.

@@ -105,11 +105,11 @@ func TestTheGateGetsTheOriginalOfARequestThatTheLogConceals(t *testing.T) {
 	b := s.Start(func(o *outbox.Outbox) {
 		o.Ingest.KeepOriginal = func(a events.PermissionRequest) { originals <- a }
 	}).Connected()
-	ask := `{"id":"per_1","sessionID":"ses_1","permission":"edit","patterns":["private/archive01/a"],"metadata":{},"always":[]}`
+	request := `{"id":"per_1","sessionID":"ses_1","permission":"edit","patterns":["private/archive01/a"],"metadata":{},"always":[]}`
 	s.Session("ses_1", "")
 	s.Happen(bridgetest.Plain("session.status", `{"sessionID":"ses_1","status":{"type":"busy"}}`),
-		bridgetest.Plain("permission.asked", strings.Replace(ask, "private/archive01", "public", 1)),
-		bridgetest.Plain("permission.asked", strings.Replace(ask, "per_1", "per_2", 1)))
+		bridgetest.Plain("permission.asked", strings.Replace(request, "private/archive01", "public", 1)),
+		bridgetest.Plain("permission.asked", strings.Replace(request, "per_1", "per_2", 1)))
 	s.Drained()
 	is.Equal((<-originals).Patterns, []string{"private/archive01/a"}) // only that of the request that is concealed
 	stored := s.OpenCodeEvents(s.ChatOf("ses_1"), "permission.asked")

@@ -38,11 +38,11 @@ func (c *comparison) questions(ctx context.Context) error {
 		} else if len(known) > 0 {
 			continue
 		}
-		var ask events.QuestionAsk
-		if err := json.Unmarshal(raw, &ask); err != nil {
+		var request events.QuestionRequest
+		if err := json.Unmarshal(raw, &request); err != nil {
 			return err
 		}
-		if err := c.reconciled(ask.SessionID, events.QuestionAsked, raw); err != nil {
+		if err := c.reconciled(request.SessionID, events.QuestionAsked, raw); err != nil {
 			return err
 		}
 	}

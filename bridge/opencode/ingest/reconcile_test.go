@@ -132,7 +132,7 @@ func TestRequestsAreComparedWithOpenCode(t *testing.T) {
 	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1", "per_kept", "per_answered")
 	s.Asking("ses_2", "per_forgotten")
-	missed := strings.ReplaceAll(bridgetest.Ask("per_new", "ses_1"), "date", "date >now && cat <now")
+	missed := strings.ReplaceAll(bridgetest.PermissionRequest("per_new", "ses_1"), "date", "date >now && cat <now")
 	s.Reconnected(r, func() {
 		s.AppendUnsent(bridgetest.Plain("permission.replied", `{"sessionID":"ses_1","requestID":"per_answered","reply":"once"}`))
 		s.AppendUnsent(bridgetest.Plain("permission.asked", missed))

@@ -29,7 +29,7 @@ func (s *system) startFamily() {
 	s.Session("ses_3", "ses_2")
 	s.Asking("ses_4", "per_4")
 	for _, n := range []string{"2", "3"} {
-		s.Happen(bridgetest.Plain("permission.asked", bridgetest.Ask("per_"+n, "ses_"+n)))
+		s.Happen(bridgetest.Plain("permission.asked", bridgetest.PermissionRequest("per_"+n, "ses_"+n)))
 	}
 	for _, n := range []string{"1", "2", "3", "4"} {
 		s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_"+n, "ses_"+n)))

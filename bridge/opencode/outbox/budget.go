@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/sleep"
@@ -166,11 +167,9 @@ func untilTomorrow(now time.Time) time.Duration {
 	return now.UTC().Truncate(day).Add(day + time.Millisecond).Sub(now)
 }
 
-// errHeld means that a budget holds back a message. errUnknownBudgets means that the budgets could not be read.
-var errHeld, errUnknownBudgets = errors.New("a budget holds the message back"), errors.New("check budgets")
-
-// checkBudgets returns errHeld if a budget holds back a message that was never sent. It then records the reason for all
-// messages of its chat, because one that was written after a denial asks for more again.
+// checkBudgets returns an Again if a budget holds back a message that was never sent, or if the budgets cannot be
+// read. If a budget holds it back, checkBudgets records the reason for all messages of its chat, because one that was
+// written after a denial asks for more again.
 func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage,
 	all []projections.PendingMessage) error {
 	held, err := o.hold(ctx, m)
@@ -182,9 +181,10 @@ func (o *Outbox) checkBudgets(ctx context.Context, m projections.PendingMessage,
 	switch {
 	case err != nil:
 		o.Logger.Warn("check budgets", "chat", m.Chat, "message", m.ID, "err", err)
-		return errUnknownBudgets
+		return outbox.Again{Err: errors.New("check budgets"), After: o.Pause}
 	case held:
-		return errHeld
+		return outbox.Again{Err: errors.New("a budget holds the message back"), After: untilTomorrow(time.Now()),
+			OrWoken: true}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/notes"
+	"pocketcoder/bridge/outbox"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -49,8 +50,8 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 // deliver tries to send a message, and records the result unless another try may help. next are the messages of its
 // chat that a budget holds back too. deliver appends the ids of a message before it sends the message, so OpenCode
 // recognizes a message that is sent again after a crash. It sends nothing if OpenCode has reported the message already,
-// or if the chat was deleted. It returns errHeld if a budget holds back a new message, errChanged if a person has
-// changed the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
+// or if the chat was deleted. It returns an outbox.Again if a budget holds back a new message, errChanged if a
+// person has changed the queue of the chat after seen, and a log.Unavailable while the log does not store commands.
 func (o *Outbox) deliver(ctx context.Context, m projections.PendingMessage, next []projections.PendingMessage,
 	seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
@@ -114,8 +115,8 @@ type sending struct {
 }
 
 // errChanged means that a message was not sent, because the queue of its chat is not as it was when the message was
-// chosen.
-var errChanged = errors.New("the queue of the chat has changed")
+// chosen. The queue is listed again.
+var errChanged error = outbox.Again{Err: errors.New("the queue of the chat has changed")}
 
 // isUnavailable reports whether the log does not store commands at present, for example because the disk is full.
 func isUnavailable(err error) bool {
@@ -126,7 +127,7 @@ func isUnavailable(err error) bool {
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
 func (o *Outbox) newSending(ctx context.Context, m projections.PendingMessage, seen uint64) (p sending, err error) {
 	p.message, p.ids.Message = m, m.ID
-	if p.parts, err = submittedParts(m); err != nil {
+	if p.parts, err = o.Model.SubmittedParts(ctx, m.ID); err != nil {
 		return p, err
 	}
 	if p.session, err = o.session(ctx, m); err != nil {
@@ -169,13 +170,6 @@ func earlierSending(m projections.PendingMessage) (events.MessageSending, error)
 		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
 	}
 	return s, nil
-}
-
-func submittedParts(m projections.PendingMessage) (parts []events.Part, err error) {
-	if err := json.Unmarshal([]byte(m.Submitted), &parts); err != nil {
-		return nil, fmt.Errorf("read the parts of message %s: %w", m.ID, err)
-	}
-	return parts, nil
 }
 
 // session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new
@@ -227,7 +221,7 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 // sendAgain sends a message under the ids that it has.
 func (o *Outbox) sendAgain(ctx context.Context, m projections.PendingMessage, ids events.MessageSending) (err error) {
 	p := sending{message: m, ids: ids}
-	if p.parts, err = submittedParts(m); err != nil {
+	if p.parts, err = o.Model.SubmittedParts(ctx, m.ID); err != nil {
 		return err
 	}
 	if p.agent, err = agent.One(ctx, o.Records, ids.Agent); err != nil {

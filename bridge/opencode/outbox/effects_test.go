@@ -114,7 +114,7 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	s, _ := connected(t)
 	chat := s.Chat("hello")
 	p := s.awaitPrompts(1)[0] // its turn does not end
-	s.Happen(bridgetest.Plain("permission.asked", bridgetest.Ask("per_1", p.session)))
+	s.Happen(bridgetest.Plain("permission.asked", bridgetest.PermissionRequest("per_1", p.session)))
 	s.Submit(chat, "later")
 	s.Drained()
 	s.deleteChat(chat)

@@ -81,7 +81,7 @@ func (o *Outbox) sendDecision(ctx context.Context, p projections.PendingRequest)
 		}
 	case now.Status == events.Authorized:
 		if now.Permission == events.KindEdit && o.BeforeEdit != nil {
-			o.BeforeEdit(ctx, now.Ask(), p.Directory)
+			o.BeforeEdit(ctx, now.Content(), p.Directory)
 		}
 		err = o.Ingest.Current().Allow(ctx, p.Directory, p.EnginePermission)
 	default:

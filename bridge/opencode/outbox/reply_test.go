@@ -225,7 +225,7 @@ func (s *system) restart(r *bridgetest.Running) {
 	s.Reconnected(r, s.Forget)
 }
 
-func TestApprovingAnInterruptedAskContinuesTheTurnOnce(t *testing.T) {
+func TestApprovingAnInterruptedRequestContinuesTheTurnOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -271,7 +271,7 @@ func TestCallsOfOneAnswerAreMadeAgainTogether(t *testing.T) {
 	is.Equal(submitted[1].Resumes, "per_3")
 }
 
-func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
+func TestARequestApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)

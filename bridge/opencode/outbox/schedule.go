@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,21 +59,14 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, next time.Du
 	return open, untilTomorrow(time.Now()), err
 }
 
-// try tries an effect. The results of a message that is not sent now do not count as a failed try: a budget holds it
-// back, or the log or OpenCode does not answer at present.
+// try tries an effect. A message that is not sent because the log does not store commands at present does not count as
+// a failed try.
 func (s *schedule) try(ctx context.Context, e effect) error {
 	if err := s.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
 	err := e.Of.try(ctx, e.Tried)
-	switch {
-	case errors.Is(err, errHeld):
-		return outbox.Again{Err: err, After: untilTomorrow(time.Now()), OrWoken: true}
-	case errors.Is(err, errUnknownBudgets):
-		return outbox.Again{Err: err, After: s.Pause}
-	case errors.Is(err, errChanged): // the queue is listed again
-		return outbox.Again{Err: err}
-	case e.Of.kind == messageKind && isUnavailable(err):
+	if e.Of.kind == messageKind && isUnavailable(err) {
 		return outbox.Again{Err: err, After: outbox.Pause(s.RetryAfter, e.Tried)}
 	}
 	return err

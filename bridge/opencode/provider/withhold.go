@@ -40,8 +40,8 @@ var keys = []struct{ logins, variables, hosts []string }{
 // PlaceholderPrefix is how the placeholder of a key begins.
 const PlaceholderPrefix = "held-by-the-proxy."
 
-// ModelKey is the variable that holds the key of BaseURL.
-const ModelKey = "POCKETCODER_MODEL_KEY"
+// modelKey is the variable that holds the key of BaseURL.
+const modelKey = "POCKETCODER_MODEL_KEY"
 
 // With returns p with keys that are stored as values of variables. A stored key replaces that of the environment.
 // Variables that no provider here takes are left out.
@@ -57,7 +57,7 @@ func (p Provider) With(values map[string]string) Provider {
 			}
 		}
 	}
-	if value := values[ModelKey]; value != "" && p.BaseURL != "" {
+	if value := values[modelKey]; value != "" && p.BaseURL != "" {
 		p.APIKey = value
 	}
 	return p
@@ -75,7 +75,7 @@ func (p Provider) Withhold() (public Provider, credentials []network.Credential)
 	}
 	if p.APIKey != "" {
 		name, _, _ := strings.Cut(p.Model, "/")
-		public.APIKey = withhold("model-url", network.Credential{Value: p.APIKey, Key: ModelKey, Providers: []string{name},
+		public.APIKey = withhold("model-url", network.Credential{Value: p.APIKey, Key: modelKey, Providers: []string{name},
 			TLS: strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"), Addresses: []string{p.ModelAddress()}})
 	}
 	public.Keys = map[string]string{}

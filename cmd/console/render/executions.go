@@ -41,6 +41,31 @@ type shownStream struct {
 	cleaner display.Cleaner
 }
 
+// executionEvent shows an event about a command, and reports whether e is one.
+func (r *Renderer) executionEvent(e events.Event, d events.Data) bool {
+	switch d := d.(type) {
+	case events.ExecRequested:
+		r.execRequested(d, e.Time)
+	case events.ExecRefused:
+		r.Note(d.Session, Red, "✗ refused to run: %s\n  %s", d.Command, d.Reason)
+	case events.ExecStarted:
+		if r.exec(d.Exec).detached {
+			r.execNote(d.Exec, Dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
+		}
+	case events.ExecSignalled:
+		r.execSignalled(e, d)
+	case events.ExecConnected:
+		r.execConnected(d)
+	case events.ExecFinished:
+		r.execFinished(d)
+	case events.ExecChanged:
+		r.execChanged(d)
+	default:
+		return false
+	}
+	return true
+}
+
 func (r *Renderer) exec(id string) *Execution {
 	if r.execs[id] == nil {
 		r.execs[id] = &Execution{id: id, streams: map[string]*shownStream{"stdout": {}, "stderr": {}}}

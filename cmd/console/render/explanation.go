@@ -14,14 +14,14 @@ import (
 
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
 func (r *Renderer) Why(w permission.Why) {
-	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, formatMillis(w.Ask.At))
-	text := cmp.Or(w.Ask.Command, strings.Join(w.Ask.Patterns, "\n"))
+	r.Note("", Bold, "%s was requested in chat %s at %s", w.Request.Type, w.Chat, formatMillis(w.Request.At))
+	text := cmp.Or(w.Request.Command, strings.Join(w.Request.Patterns, "\n"))
 	r.Line("    ", Plain, display.Exact(text))
-	if w.Ask.Cwd != "" {
-		r.Note("", Dim, "  in %s", w.Ask.Cwd)
+	if w.Request.Cwd != "" {
+		r.Note("", Dim, "  in %s", w.Request.Cwd)
 	}
-	if w.Ask.Agent != "" {
-		r.Note("", Dim, "  by the agent %s", w.Ask.Agent)
+	if w.Request.Agent != "" {
+		r.Note("", Dim, "  by the agent %s", w.Request.Agent)
 	}
 	r.Note("", Bold, "the policy says %s: %s", w.Verdict.Action, w.Verdict.Reason)
 	r.whyRules(w.Rules)
@@ -35,7 +35,7 @@ func (r *Renderer) Why(w permission.Why) {
 	for _, x := range w.Executions {
 		r.whyExecution(x)
 	}
-	if d := w.Decision; len(w.Executions) == 0 && w.Ask.Type == events.KindBash && d != nil &&
+	if d := w.Decision; len(w.Executions) == 0 && w.Request.Type == events.KindBash && d != nil &&
 		d.Decision == events.Authorized {
 		r.Note("", Plain, "no command has been started on it")
 	}

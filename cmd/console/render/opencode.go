@@ -18,7 +18,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		}
 		return
 	case events.QuestionAsked:
-		var content events.QuestionAsk
+		var content events.QuestionRequest
 		if json.Unmarshal(d.Properties, &content) == nil {
 			r.addQuestions(content)
 		}
@@ -73,7 +73,7 @@ func (r *Renderer) retry(p Payload) {
 }
 
 // addQuestions shows questions. A live renderer leaves that to the conversation, which shows each question in turn.
-func (r *Renderer) addQuestions(content events.QuestionAsk) {
+func (r *Renderer) addQuestions(content events.QuestionRequest) {
 	if r.Live {
 		return
 	}
@@ -145,7 +145,7 @@ func (r *Renderer) toolCompleted(part Part, before string) {
 	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == events.KindQuestion, part.Tool == events.KindTask:
 	case part.Tool == events.KindTodowrite && r.todo(part):
 	case part.Tool == events.KindBash:
-		r.Note(part.SessionID, Bold, "$ %s", Argument(part.State.Input, "command"))
+		r.Note(part.SessionID, Bold, "$ %s", argument(part.State.Input, "command"))
 		r.toolOutput(part.SessionID, part.State.Output)
 	default:
 		if before != "running" {
@@ -202,7 +202,7 @@ var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "d
 
 func toolSummary(part Part) string {
 	for _, name := range toolArguments {
-		if text := Argument(part.State.Input, name); text != "" {
+		if text := argument(part.State.Input, name); text != "" {
 			return display.OneLine(text, 120)
 		}
 	}

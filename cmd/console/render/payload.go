@@ -59,8 +59,8 @@ func ReadPayload(d events.OpenCode) Payload {
 	return p
 }
 
-// Argument returns an argument of a tool call, or an empty string.
-func Argument(input json.RawMessage, name string) string {
+// argument returns an argument of a tool call, or an empty string.
+func argument(input json.RawMessage, name string) string {
 	var all map[string]any
 	_ = json.Unmarshal(input, &all) // no object has no arguments
 	text, _ := all[name].(string)

@@ -24,7 +24,7 @@ func (r *Renderer) Proposal(w permission.AllowAlways, p permission.Proposal) {
 	}
 	r.Note("", Plain, "  it would have allowed %d of the last %d requests in this chat, %d of the last %d in all chats",
 		p.Chat.Allowed,
-		p.Chat.Asks, p.All.Allowed, p.All.Asks)
+		p.Chat.Requests, p.All.Allowed, p.All.Requests)
 	r.Commands(p.All, shownCommands)
 }
 

@@ -141,9 +141,9 @@ func TestRowOfARequestCannotLookLikeAnotherRequest(t *testing.T) {
 
 func TestLifecycleOfACommandIsShown(t *testing.T) {
 	is := is.New(t)
-	ask := events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},
+	made := events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},
 		Metadata: json.RawMessage(`{"command":"make\u001b[2K\rtest"}`), Tool: events.Call{CallID: "c1"}}
-	body, err := json.Marshal(ask)
+	body, err := json.Marshal(made)
 	is.NoErr(err)
 	request, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
 		events.OpenCode{Type: events.PermissionAsked, Properties: body})
@@ -253,12 +253,12 @@ func TestDecisionByARuleIsOneLine(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-once")
 	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
-	var ask events.PermissionRequest
-	is.NoErr(json.Unmarshal(all[at].Data, &ask))
-	decided := cmdtest.Own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID,
+	var request events.PermissionRequest
+	is.NoErr(json.Unmarshal(all[at].Data, &request))
+	decided := cmdtest.Own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: request.ID,
 		Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
 	got := rendered(slices.Insert(all, at+1, decided))
-	expect.Contains(t, got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(ask.ID)+"\n")
+	expect.Contains(t, got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(request.ID)+"\n")
 	expect.Lacks(t, got, "? bash")
 }
 
@@ -349,7 +349,7 @@ func TestWhyReportsAnApprovedCommandThatWasNotStarted(t *testing.T) {
 		New(&Screen{Out: &out}).Why(w)
 		return out.String()
 	}
-	w := permission.Why{Ask: permission.WhyAsk{Type: "bash", Command: "make"},
+	w := permission.Why{Request: permission.WhyAsk{Type: "bash", Command: "make"},
 		Decision: &permission.WhyDecision{Decision: "authorized"}}
 	expect.Contains(t, shown(w), "no command has been started on it")
 	w.Executions = []permission.WhyExecution{{Command: "make", Status: "finished"}}

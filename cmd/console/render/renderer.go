@@ -85,6 +85,9 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note("", Red, "event #%d cannot be read: %v", e.Seq, err)
 		return
 	}
+	if r.requestEvent(e, d) || r.executionEvent(e, d) {
+		return
+	}
 	switch d := d.(type) {
 	case events.ChatCreated:
 		r.Note("", Dim, "chat %s: %s", e.Subject.ID, cmp.Or(d.Title, events.DefaultTitle))
@@ -106,48 +109,6 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note("", Yellow, "%s", d.Reason)
 	case events.SessionReplaced:
 		r.Note("", Yellow, "%s", d.Reason)
-	case events.PermissionRequested:
-		r.AddRequest(d.Ask(), e.Seq).Message = d.Message
-	case events.PermissionReferred:
-		r.referred(d)
-	case events.PermissionDecided:
-		r.decided(e, d)
-	case events.PermissionInterrupted:
-		if a := r.requests[d.Permission]; a != nil {
-			a.Interrupted = true
-		}
-		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided",
-			r.requestName(d.Permission))
-	case events.PermissionApplied:
-		r.applied(d)
-	case events.PermissionExpired:
-		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
-			recordOf(d.Permission))
-	case events.QuestionRequested:
-		r.addQuestions(d.Ask())
-	case events.QuestionAnswered:
-		r.questionAnswered(e, d)
-	case events.QuestionInterrupted:
-		r.Note("", Yellow, "OpenCode restarted and forgot its question; it can still be answered, which resumes the turn")
-	case events.QuestionExpired:
-		r.answered[d.Question] = true
-		r.Note("", Yellow, "the question expired: %s", d.Reason)
-	case events.ExecRequested:
-		r.execRequested(d, e.Time)
-	case events.ExecRefused:
-		r.Note(d.Session, Red, "✗ refused to run: %s\n  %s", d.Command, d.Reason)
-	case events.ExecStarted:
-		if r.exec(d.Exec).detached {
-			r.execNote(d.Exec, Dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
-		}
-	case events.ExecSignalled:
-		r.execSignalled(e, d)
-	case events.ExecConnected:
-		r.execConnected(d)
-	case events.ExecFinished:
-		r.execFinished(d)
-	case events.ExecChanged:
-		r.execChanged(d)
 	case events.FileSent:
 		r.fileSent(d)
 	case events.TurnLost:
@@ -160,18 +121,22 @@ func (r *Renderer) Event(e events.Event) {
 			r.Note("", Yellow, "left out: %s", display.OneLine(f.Name, 200))
 		}
 	case events.EffectDone:
-		if len(d.Kept) > 0 {
-			r.Note("", Yellow, "kept as they are, because they were changed later: %s",
-				display.OneLine(strings.Join(d.Kept, ", "), 1000))
-		}
-		if d.Copies != "" {
-			r.Note("", Yellow, "some of them were changed while the undo or redo was interrupted; their earlier versions are in %s",
-				display.OneLine(d.Copies, 1000))
-		}
+		r.effectDone(d)
 	case events.EffectFailed:
 		r.Note("", Red, "This failed: %s", d.Reason)
 	case events.OpenCode:
 		r.openCode(e, d)
+	}
+}
+
+func (r *Renderer) effectDone(d events.EffectDone) {
+	if len(d.Kept) > 0 {
+		r.Note("", Yellow, "kept as they are, because they were changed later: %s",
+			display.OneLine(strings.Join(d.Kept, ", "), 1000))
+	}
+	if d.Copies != "" {
+		r.Note("", Yellow, "some of them were changed while the undo or redo was interrupted; their earlier versions are in %s",
+			display.OneLine(d.Copies, 1000))
 	}
 }
 

@@ -30,6 +30,41 @@ type Request struct {
 	denied      bool
 }
 
+// requestEvent shows an event about a permission request or a question, and reports whether e is one.
+func (r *Renderer) requestEvent(e events.Event, d events.Data) bool {
+	switch d := d.(type) {
+	case events.PermissionRequested:
+		r.AddRequest(d.Request(), e.Seq).Message = d.Message
+	case events.PermissionReferred:
+		r.referred(d)
+	case events.PermissionDecided:
+		r.decided(e, d)
+	case events.PermissionInterrupted:
+		if a := r.requests[d.Permission]; a != nil {
+			a.Interrupted = true
+		}
+		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided",
+			r.requestName(d.Permission))
+	case events.PermissionApplied:
+		r.applied(d)
+	case events.PermissionExpired:
+		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
+			recordOf(d.Permission))
+	case events.QuestionRequested:
+		r.addQuestions(d.Request())
+	case events.QuestionAnswered:
+		r.questionAnswered(e, d)
+	case events.QuestionInterrupted:
+		r.Note("", Yellow, "OpenCode restarted and forgot its question; it can still be answered, which resumes the turn")
+	case events.QuestionExpired:
+		r.answered[d.Question] = true
+		r.Note("", Yellow, "the question expired: %s", d.Reason)
+	default:
+		return false
+	}
+	return true
+}
+
 // AddRequest adds a request that OpenCode or the API has made, unless it is known.
 func (r *Renderer) AddRequest(content events.PermissionRequest, seq uint64) *Request {
 	if r.requests[content.ID] == nil { // it is seen again after a reconnect
@@ -203,7 +238,7 @@ func recordOf(request string) string {
 
 // cwd is where the tool call would work.
 func (r *Renderer) cwd(content events.PermissionRequest) string {
-	if dir := Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
+	if dir := argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
 	return r.directory[content.SessionID]
@@ -328,7 +363,7 @@ type Question struct {
 }
 
 // Questions returns the questions that the model asked together.
-func Questions(content events.QuestionAsk) []Question {
+func Questions(content events.QuestionRequest) []Question {
 	var all []Question
 	for i, q := range content.Questions {
 		open := Question{ID: content.ID, Index: i, Session: content.SessionID, Header: q.Header, Text: q.Question,

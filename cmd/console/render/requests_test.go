@@ -57,15 +57,15 @@ func TestARequestForAToolShowsItsNameAndItsArguments(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	tool := "pocketcoder_mcp_" + strings.Repeat("long", 6) + "_delete_everything"
-	ask := events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: tool, Patterns: []string{"*"},
+	request := events.PermissionRequest{ID: "per_1", SessionID: "ses_1", Permission: tool, Patterns: []string{"*"},
 		Tool: events.Call{CallID: "call_1"}}
-	r.ShowRequest(r.AddRequest(ask, 1))
+	r.ShowRequest(r.AddRequest(request, 1))
 	expect.Contains(t, out.String(), tool)
 	expect.Contains(t, out.String(), "not all known here")
 	out.Reset()
 	r.inputs["ses_1/call_1"] = json.RawMessage(`{"table":"accounts"}`)
-	ask.ID = "per_2"
-	r.ShowRequest(r.AddRequest(ask, 2))
+	request.ID = "per_2"
+	r.ShowRequest(r.AddRequest(request, 2))
 	expect.Contains(t, out.String(), `"table": "accounts"`)
 	if strings.Contains(out.String(), "not all known here") {
 		t.Error(out.String())

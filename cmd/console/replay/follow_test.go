@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,10 +34,7 @@ func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *fol
 	o.Chat = "chat1"
 	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), client.At(system.Local(t)), o)
 	transcript.outputTimeout = 90 * time.Second // on a busy machine fragments take their time
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); transcript.run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	expect.Background(t, transcript.run)
 	f.shows("the commands of chat chat1")
 	return f
 }

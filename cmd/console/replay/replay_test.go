@@ -155,13 +155,13 @@ func TestReplayAtShowsPendingQuestions(t *testing.T) {
 	is := is.New(t)
 	trace, _ := cmdtest.Trace(t, "question")
 	asked := slices.IndexFunc(trace, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
-	ask, err := events.QuestionAskOf(trace[asked])
+	questions, err := events.QuestionRequestOf(trace[asked])
 	is.NoErr(err)
-	answer := cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: ask.ID, Answers: []string{"Red"}})
+	answer := cmdtest.Own(t, 1, "user:u", events.QuestionAnswered{Question: questions.ID, Answers: []string{"Red"}})
 	s, all := openLog(t, "question", slices.Insert(trace, asked+1, answer))
 	request := len(all) - len(trace) + asked // without the answer
-	is.Equal(momentAt(t, s, request).Questions, []string{ask.ID + "/0", ask.ID + "/1"})
-	is.Equal(momentAt(t, s, request+1).Questions, []string{ask.ID + "/1"})
+	is.Equal(momentAt(t, s, request).Questions, []string{questions.ID + "/0", questions.ID + "/1"})
+	is.Equal(momentAt(t, s, request+1).Questions, []string{questions.ID + "/1"})
 	is.Equal(len(momentAt(t, s, len(all)).Questions), 0)
 }
 

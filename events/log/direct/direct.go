@@ -202,7 +202,7 @@ func (q *requester) receive(ctx context.Context, wait time.Duration,
 		default:
 			return end, refusal{status, m.Header.Get("Description")}
 		}
-		seq, err := Sequence(m)
+		seq, err := sequence(m)
 		if err != nil {
 			return end, err
 		}
@@ -238,8 +238,8 @@ type refusal struct{ status, description string }
 
 func (e refusal) Error() string { return "direct get: " + e.status + " " + e.description }
 
-// Sequence returns the sequence of a message in an answer.
-func Sequence(m *nats.Msg) (uint64, error) {
+// sequence returns the sequence of a message in an answer.
+func sequence(m *nats.Msg) (uint64, error) {
 	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("direct get: %w", err)

@@ -68,7 +68,7 @@ func (r Stream) Newest(ctx context.Context, subjects ...string) (seq uint64, err
 		if m == nil {
 			continue
 		}
-		at, err := Sequence(m)
+		at, err := sequence(m)
 		if err != nil {
 			return seq, err
 		}
@@ -224,7 +224,7 @@ func (r Stream) readAll(ctx context.Context, filter string, after uint64, fn fun
 		return err
 	}
 	if m != nil {
-		end, err := Sequence(m)
+		end, err := sequence(m)
 		if err != nil {
 			return err
 		}
@@ -320,7 +320,7 @@ func (r Stream) readTo(ctx context.Context, filter string, after, end uint64, fn
 		if err != nil || m == nil {
 			return err
 		}
-		if after, err = Sequence(m); err == nil {
+		if after, err = sequence(m); err == nil {
 			err = fn(message{m, after})
 		}
 		if err != nil {

@@ -62,8 +62,8 @@ func Open(t testing.TB) *Handlers {
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1",
 		Title: "first"})
 	is.New(t).NoErr(err)
-	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "id"),
-		handlerstest.AsksTwo)
+	handlerstest.Happened(t, h.Log, "c1", handlerstest.Bash("per_1", "ls"), handlerstest.Bash("per_2", "id"),
+		handlerstest.TwoRequests)
 	return h
 }
 
@@ -224,7 +224,7 @@ func (g *RunningGate) call(ctx context.Context, _ string, tool events.Call, _ ti
 func (g *RunningGate) AwaitIdle() {
 	g.T.Helper()
 	id := "per_" + events.NewID()
-	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, "todowrite", []string{"*"},
+	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Permission(id, "ses_1", "call_"+id, "todowrite", []string{"*"},
 		map[string]string{}))
 	handlerstest.Await(g.T, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
 	// each chat has its own order, and requests over the API another
@@ -250,7 +250,7 @@ func (g *RunningGate) isEvaluated(chat, id string, direct bool) (evaluated bool)
 	return evaluated
 }
 
-// Decisions are those on one ask, with their events.
+// Decisions are those on one request, with their events.
 func (g *RunningGate) Decisions(permission string) (found []events.PermissionDecided, by []string) {
 	g.T.Helper()
 	all, data := handlerstest.History(g.T, g.Log, "c1")
@@ -291,7 +291,7 @@ func (g *RunningGate) Repeat(permission string) string {
 	return why
 }
 
-// Referrals are those of one ask.
+// Referrals are those of one request.
 func (g *RunningGate) Referrals(permission string) (found []events.PermissionReferred) {
 	g.T.Helper()
 	_, data := handlerstest.History(g.T, g.Log, "c1")

@@ -37,19 +37,19 @@ func EscapeJSON(encoded []byte) []byte {
 	return b.Bytes()
 }
 
-// Cleaner makes a stream safe that comes in pieces, cut anywhere. The carriage return of a line end is dropped, one
-// within a line, as progress bars write it, is shown and ends the line.
+// Cleaner makes a stream of text safe for a terminal. The stream may be cut at any byte. Cleaner drops the carriage
+// return of a line end. It shows any other carriage return, such as a progress bar writes, and ends the line there.
 type Cleaner struct {
 	rest []byte // the beginning of a rune, or a carriage return, that waits for what follows
 }
 
-// Clean returns what can be shown with one more piece.
+// Clean returns the safe text of the next piece. It holds back an end that the next piece may complete.
 func (c *Cleaner) Clean(piece []byte) string {
 	c.rest = append(c.rest, piece...)
 	return c.take(false)
 }
 
-// Flush returns what waited for a further piece.
+// Flush returns the text that Clean has held back.
 func (c *Cleaner) Flush() string { return c.take(true) }
 
 func (c *Cleaner) take(all bool) string {

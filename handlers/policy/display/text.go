@@ -36,9 +36,9 @@ func Misleading(text string, isCommand bool) string {
 	return ""
 }
 
-// Blank reports whether a character is invisible although Unicode calls it a letter, mark or symbol: fillers, joiners,
-// and variation selectors other than U+FE0F, which ends emoji.
-func Blank(c rune) bool {
+// isBlank reports whether a character is invisible although Unicode calls it a letter, mark or symbol: fillers,
+// joiners, and variation selectors other than U+FE0F, which ends emoji.
+func isBlank(c rune) bool {
 	return c == 0x2800 || c != 0xFE0F && unicode.In(c, unicode.Variation_Selector,
 		unicode.Other_Default_Ignorable_Code_Point)
 }
@@ -48,7 +48,7 @@ func Visible(c rune) bool {
 	if c < utf8.RuneSelf {
 		return c >= ' ' && c < 0x7f
 	}
-	return unicode.IsPrint(c) && !Blank(c)
+	return unicode.IsPrint(c) && !isBlank(c)
 }
 
 // readable reports whether a character stays in a text that is only read: besides what a person sees, spaces of other

@@ -42,8 +42,8 @@ func NewBudget(steps int, over func() bool) *Budget {
 	}
 }
 
-// Spend takes steps from the budget. It reports whether the evaluation may continue.
-func (b *Budget) Spend(steps int) bool {
+// spend takes steps from the budget. It reports whether the evaluation may continue.
+func (b *Budget) spend(steps int) bool {
 	if b == nil {
 		return true
 	}
@@ -66,7 +66,7 @@ func (w Workspace) resolve(p string) (string, bool) {
 		return p, true
 	case b == nil:
 		return w.Resolve(p)
-	case !b.Spend(1 + strings.Count(p, "/")):
+	case !b.spend(1 + strings.Count(p, "/")):
 		return "", false
 	default:
 		r, found := b.resolved[p]
@@ -86,14 +86,14 @@ func (w Workspace) Entries(folder string, most int) (entries []Entry, ok bool) {
 		return w.List(folder, most)
 	}
 	l, found := b.listed[folder]
-	if !b.Spend(1 + len(l.entries)/scansByStep) {
+	if !b.spend(1 + len(l.entries)/scansByStep) {
 		return nil, false
 	}
 	if complete := len(l.entries) < l.most; !found || !complete && l.most < most {
 		l.entries, l.ok = w.List(folder, most)
 		l.most = most
 		b.listed[folder] = l
-		b.Spend(readCost * len(l.entries))
+		b.spend(readCost * len(l.entries))
 	}
 	return l.entries[:min(most, len(l.entries))], l.ok
 }
@@ -108,13 +108,13 @@ func (w Workspace) TrackedFiles(folder string) (paths []string, ok bool) {
 		return w.Tracked(folder)
 	}
 	t, found := b.tracked[folder]
-	if !b.Spend(1 + len(t.paths)/scansByStep) {
+	if !b.spend(1 + len(t.paths)/scansByStep) {
 		return nil, false
 	}
 	if !found {
 		t.paths, t.ok = w.Tracked(folder)
 		b.tracked[folder] = t
-		b.Spend(readCost * len(t.paths))
+		b.spend(readCost * len(t.paths))
 	}
 	return t.paths, t.ok
 }

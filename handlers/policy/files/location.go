@@ -67,7 +67,7 @@ func (w Workspace) Locate(cwd, p string) (at Location, cause string) {
 		return at, "the path is empty"
 	case len(p) > maxPath:
 		return at, "the path is too long to read"
-	case !w.Budget.Spend(1 + len(p)/64):
+	case !w.Budget.spend(1 + len(p)/64):
 		return at, TooLong
 	case strings.Contains(p, `\`):
 		return at, "the path " + display.Quote(p) + " holds a backslash"

@@ -79,7 +79,7 @@ func (w Workspace) Tracks(folder string, names []string) bool {
 	paths, ok := w.TrackedFiles(folder)
 	return ok && !slices.ContainsFunc(names, func(name string) bool {
 		at, cause := w.Locate(folder, name)
-		return cause != "" || !w.Budget.Spend(len(paths)/scansByStep) || !slices.Contains(paths, at.Lexical)
+		return cause != "" || !w.Budget.spend(len(paths)/scansByStep) || !slices.Contains(paths, at.Lexical)
 	})
 }
 

@@ -63,7 +63,7 @@ func (w *Walk) trackedCause(folder string) string {
 		}
 	}
 	for _, p := range paths {
-		if !w.Workspace.Budget.Spend(1 + len(limits)) {
+		if !w.Workspace.Budget.spend(1 + len(limits)) {
 			return TooLong
 		}
 		if len(limits) < len(w.Folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool {
@@ -96,7 +96,7 @@ func (w *Walk) Folder(folder string) (cause string) {
 	}
 	w.addShown(entries)
 	for _, entry := range entries {
-		if !w.Workspace.Budget.Spend(1) {
+		if !w.Workspace.Budget.spend(1) {
 			return TooLong
 		}
 		if w.left--; w.left < 0 {
@@ -142,7 +142,7 @@ func (w *Walk) ignored(folder string, entry Entry) bool {
 	case w.OnlyOverrides && (entry.Kind != Folder || w.Reads(entry.Name)):
 		return false
 	}
-	return w.Workspace.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder, w.Workspace.Budget.Spend)
+	return w.Workspace.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder, w.Workspace.Budget.spend)
 }
 
 func (w *Walk) entryCause(folder string, entry Entry) string {

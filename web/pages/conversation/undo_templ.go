@@ -8,10 +8,10 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/visible"
-	"pocketcoder/web/routes"
 )
 
 // undoQuestion asks what becomes of files that were changed after the turns that an undo takes back.
@@ -131,9 +131,9 @@ func undoQuestion(c timeline.Chat, message string, files []string) templ.Compone
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var7 string
-			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(routes.KeepChanged)
+			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(chat.KeepChanged)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/undo.templ`, Line: 28, Col: 54}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/undo.templ`, Line: 28, Col: 52}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -144,9 +144,9 @@ func undoQuestion(c timeline.Chat, message string, files []string) templ.Compone
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
-			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(routes.OverwriteChanged)
+			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(chat.OverwriteChanged)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/undo.templ`, Line: 29, Col: 72}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pages/conversation/undo.templ`, Line: 29, Col: 70}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {

@@ -152,7 +152,7 @@ var durations = []site.Option{{Value: "1h", Text: "1 hour"}, {Value: "24h", Text
 
 // resultText sums up a dry run.
 func resultText(text string, r permission.DryRunResult) string {
-	return fmt.Sprintf(text, r.Allowed, r.Asks)
+	return fmt.Sprintf(text, r.Allowed, r.Requests)
 }
 
 // decided says how often something was requested, and how the requests were decided.

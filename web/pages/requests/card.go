@@ -21,7 +21,8 @@ import (
 
 // cardOf returns the card of a request.
 func cardOf(r *timeline.Request) permission.Card {
-	return permission.CardOf(permission.CardSource{PermissionRequest: r.Ask(), ViaAPI: r.Source == projections.SourceAPI,
+	return permission.CardOf(permission.CardSource{PermissionRequest: r.Content(),
+		ViaAPI:  r.Source == projections.SourceAPI,
 		Message: r.Message, Arguments: r.Arguments, Cwd: r.Cwd, Why: r.ReferredReason, Files: r.RequestFiles()})
 }
 

@@ -88,7 +88,7 @@ func pairForms(v pairingView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = site.Moment(v.code.Expires.Format(events.TimeFormat)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Moment(events.FormatTime(v.code.Expires)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

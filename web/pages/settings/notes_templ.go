@@ -88,7 +88,7 @@ func versionsPage(caller api.Caller, id, name string, all []agent.NoteChange) te
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = site.Moment(c.Time.UTC().Format(events.TimeFormat)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = site.Moment(events.FormatTime(c.Time)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -11,9 +11,9 @@ import (
 // minCompressed is the smallest answer that is compressed, in bytes. A smaller one fits into one packet anyway.
 const minCompressed = 1 << 10
 
-// Compressed returns a body in the encoding that it sets in the header: with gzip if the client takes it. A page has
+// compressed returns a body in the encoding that it sets in the header: with gzip if the client takes it. A page has
 // no secret beside text of others that could be guessed from its length: forms have no tokens.
-func Compressed(w http.ResponseWriter, r *http.Request, body []byte) []byte {
+func compressed(w http.ResponseWriter, r *http.Request, body []byte) []byte {
 	w.Header().Add("Vary", "Accept-Encoding")
 	if len(body) < minCompressed || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		return body

@@ -55,13 +55,13 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 			return err
 		}
 		defer release()
-		if err := s.reach(r.Context(), after); errors.Is(err, ErrReload) {
+		if err := s.reach(r.Context(), after); errors.Is(err, errReload) {
 			return s.reload(w, r)
 		} else if err != nil {
 			return err
 		}
 		update, others, err := open(r, caller) // which reads rows that the page has
-		if errors.Is(err, ErrReload) || errors.Is(err, query.ErrNotFound) {
+		if errors.Is(err, errReload) || errors.Is(err, query.ErrNotFound) {
 			return s.reload(w, r)
 		}
 		if err != nil {
@@ -72,8 +72,8 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 	}, func(w http.ResponseWriter, r *http.Request) { _ = s.reload(w, r) })
 }
 
-// ErrReload says that a stream cannot bring a page up to date.
-var ErrReload = errors.New("the page must be loaded again")
+// errReload says that a stream cannot bring a page up to date.
+var errReload = errors.New("the page must be loaded again")
 
 // reload serves a stream that tells the page to load itself again.
 func (s *Site) reload(w http.ResponseWriter, r *http.Request) error {
@@ -125,7 +125,7 @@ func (s *Site) follow(after uint64, update Updates) Source {
 				return err
 			}
 			if len(elements) > 0 {
-				if err := out.Send(strconv.FormatUint(seq, 10), "message", JSONText(string(elements))); err != nil {
+				if err := out.Send(strconv.FormatUint(seq, 10), "message", jsonText(string(elements))); err != nil {
 					return err
 				}
 			}
@@ -150,13 +150,13 @@ func (s *Site) reach(ctx context.Context, after uint64) error {
 		return err
 	}
 	if after > last {
-		return ErrReload
+		return errReload
 	}
 	return s.API.Model.Wait(ctx, after)
 }
 
-// JSONText returns a text as JSON, which has no line break.
-func JSONText(text any) []byte {
+// jsonText returns a text as JSON, which has no line break.
+func jsonText(text any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

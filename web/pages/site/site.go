@@ -70,9 +70,9 @@ type Site struct {
 	live      stream.Slots // the streams of live pages
 }
 
-// Policy allows a page only our own script and style files, and connections to this server. Script may turn text into
-// elements in one place alone, the policy "pocketcoder" of app.js.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; " +
+// contentPolicy allows a page only our own script and style files, and connections to this server. Script may turn text
+// into elements in one place alone, the policy "pocketcoder" of app.js.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pocketcoder"
 
 // AccountHeader names the account for which a page was rendered. A form that has it is refused for any other account:
@@ -82,7 +82,7 @@ const AccountHeader = "Pocketcoder-Account"
 // SetHeaders sets what all pages tell browsers. With the policy no-referrer, Chromium sends "Origin: null" with a
 // form, which is refused.
 func SetHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", Policy)
+	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("Referrer-Policy", "same-origin")
 }
 
@@ -158,7 +158,7 @@ func (s *Site) StyledPage(show func(r *http.Request, caller api.Caller, nonce st
 		if err != nil {
 			return err
 		}
-		w.Header().Set("Content-Security-Policy", strings.Replace(Policy, "style-src 'self'",
+		w.Header().Set("Content-Security-Policy", strings.Replace(contentPolicy, "style-src 'self'",
 			"style-src 'self' 'nonce-"+nonce+"'", 1))
 		return Render(w, r, http.StatusOK, c)
 	}, toLogin)
@@ -211,7 +211,7 @@ func Render(w http.ResponseWriter, r *http.Request, status int, c templ.Componen
 	if err := c.Render(r.Context(), &b); err != nil {
 		return err
 	}
-	return api.Write(w, status, "text/html; charset=utf-8", Compressed(w, r, b.Bytes()))
+	return api.Write(w, status, "text/html; charset=utf-8", compressed(w, r, b.Bytes()))
 }
 
 // Gone is the error of a page that is gone, with a link to what is left of it.

@@ -84,7 +84,7 @@ func sendFragments(out *stream.EventWriter, f Fragment, arrived <-chan Fragment)
 	var text strings.Builder
 	text.WriteString(f.Text)
 	send := func() error {
-		return out.Send("", "text", JSONText(Fragment{f.Part, display.Prose(text.String())}))
+		return out.Send("", "text", jsonText(Fragment{f.Part, display.Prose(text.String())}))
 	}
 	for range len(arrived) {
 		next := <-arrived

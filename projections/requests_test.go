@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections/timeline"
 )
 
-func (s *eventBuilder) asks(id, session, command string) events.Event {
+func (s *eventBuilder) request(id, session, command string) events.Event {
 	return s.opencode(false, "permission.asked", fmt.Sprintf(
 		`{"id":%q,"sessionID":%q,"permission":"bash","patterns":[%q],"metadata":{"command":%q},"always":["echo *"],"tool":{"messageID":"msg_a","callID":"call_1"}}`, id, session, command, command))
 }
@@ -46,7 +46,7 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 	is := is.New(t)
 	s, m := &eventBuilder{t: t}, still(t)
 	rule := events.RuleRef{Rule: "ask bash: echo*", RuleID: "tool_permissions/r1", RuleVersion: 3}
-	feed(t, m, s.created(), s.asks("per_1", ses, "echo hi"),
+	feed(t, m, s.created(), s.request("per_1", ses, "echo hi"),
 		s.own(events.PermissionReferred{Permission: "per_1", Reason: "a rule wants a person", Cwd: "/w/sub", RuleRef: rule}),
 		s.own(events.PermissionReferred{Permission: "per_9", Reason: "another's id"})) // no dead letter
 	shown := func() []any {
@@ -73,7 +73,7 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 	is.Equal(bad.Count, 0)
 }
 
-func TestFirstDecisionAboutAnAskStands(t *testing.T) {
+func TestFirstDecisionAboutARequestStands(t *testing.T) {
 	t.Parallel()
 	s := &eventBuilder{t: t}
 	for name, test := range map[string]struct {
@@ -87,7 +87,7 @@ func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 		"a late one":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.decides("user:bob", "per_1", events.Authorized)}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
 		"OpenCode rejects":       {[]events.Event{s.replies("per_1", "reject"), s.decides(user, "per_1", events.Authorized)}, "denied by engine:oc1 approved_by= replied=true interrupted=false used=false"},
 		"allowed elsewhere":      {[]events.Event{s.replies("per_1", "once")}, "authorized by engine:oc1 approved_by= replied=true interrupted=false used=false"},
-		"seen again":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.asks("per_1", ses, "echo hi")}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
+		"seen again":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.request("per_1", ses, "echo hi")}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
 		"expired":                {[]events.Event{s.decides(user, "per_1", events.Authorized), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "expired by user:ann approved_by=ann replied=false interrupted=false used=false"},
 		"answered cannot expire": {[]events.Event{s.replies("per_1", "once"), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "authorized by engine:oc1 approved_by= replied=true interrupted=false used=false"},
 		"rejected since":         {[]events.Event{s.decides(user, "per_1", events.Authorized), s.replies("per_1", "reject")}, "expired by user:ann approved_by=ann replied=true interrupted=false used=false"},
@@ -98,19 +98,19 @@ func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			m := still(t)
-			feed(t, m, s.created(), s.asks("per_1", ses, "echo hi"))
+			feed(t, m, s.created(), s.request("per_1", ses, "echo hi"))
 			feed(t, m, test.events...)
 			is.Equal(fate(t, m, "per_1"), test.want)
 		})
 	}
 }
 
-func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
+func TestRequestIsShownWithWhatItIsAbout(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.asks("per_1", ses, "echo  hi\nls"))
+	feed(t, m, s.request("per_1", ses, "echo  hi\nls"))
 	all, err := m.Permissions(t.Context(), chatID, events.Draft)
 	is.NoErr(err)
 	p := all[0]
@@ -120,9 +120,9 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 		[]string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
 	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source},
 		[]string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
-	ask := events.PermissionRequest{Permission: "bash", Patterns: []string{"echo  hi\nls"},
+	request := events.PermissionRequest{Permission: "bash", Patterns: []string{"echo  hi\nls"},
 		Metadata: []byte(`{"command":"echo  hi\nls"}`)}
-	is.Equal(p.Request, ask.ContentHash())
+	is.Equal(p.Request, request.ContentHash())
 	none, err := m.Permissions(t.Context(), "", events.Denied)
 	is.NoErr(err)
 	is.Equal(len(none), 0)
@@ -151,7 +151,7 @@ func TestOneDefinitionSaysWhatWaitsForAPerson(t *testing.T) {
 			is := is.New(t)
 			m := still(t)
 			feed(t, m, s.begun()...)
-			feed(t, m, s.asks("per_1", ses, "echo hi"))
+			feed(t, m, s.request("per_1", ses, "echo hi"))
 			feed(t, m, test.events...)
 			p, _, err := m.Permission(t.Context(), "per_1")
 			is.NoErr(err)
@@ -171,7 +171,7 @@ func TestOneDefinitionSaysWhatWaitsForAPerson(t *testing.T) {
 	}
 }
 
-func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
+func TestRequestListsAreWhatIsLeftToDo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
@@ -181,9 +181,9 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 		is.NoErr(err)
 		decided, err := m.DecidedRequests(t.Context())
 		is.NoErr(err)
-		ids := func(asks []projections.PendingRequest) string {
+		ids := func(requests []projections.PendingRequest) string {
 			var s []string
-			for _, a := range asks {
+			for _, a := range requests {
 				s = append(s, a.EnginePermission+"@"+a.Directory)
 			}
 			return strings.Join(s, " ")
@@ -192,24 +192,24 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	}
 	feed(t, m, s.begun()...)
 	is.Equal(lists(), "pending  decided ")
-	feed(t, m, s.asks("per_1", ses, "a"), s.asks("per_2", ses, "b"),
+	feed(t, m, s.request("per_1", ses, "a"), s.request("per_2", ses, "b"),
 		s.own(events.PermissionInterrupted{Permission: "per_2"}))
 	is.Equal(lists(), "pending per_1@/workspace per_2@/workspace decided ")
 	feed(t, m, s.decides(user, "per_2", events.Authorized), s.decides(user, "per_1", events.Denied))
 	is.Equal(lists(), "pending  decided per_2@/workspace per_1@/workspace")
 	feed(t, m, s.replies("per_1", "reject"), s.own(events.PermissionExpired{Permission: "per_2", Reason: "gone"}))
 	is.Equal(lists(), "pending  decided ")
-	feed(t, m, s.asks("per_3", ses, "c"), s.own(events.PermissionInterrupted{Permission: "per_3"}),
+	feed(t, m, s.request("per_3", ses, "c"), s.own(events.PermissionInterrupted{Permission: "per_3"}),
 		s.decides(user, "per_3", events.Denied))
 	is.Equal(lists(), "pending  decided ")
 }
 
-func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
+func TestApprovalOfAnInterruptedRequestIsGoodForOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.asks("per_1", ses, "date"), s.asks("per_x", ses, "date"),
+	feed(t, m, s.request("per_1", ses, "date"), s.request("per_x", ses, "date"),
 		s.own(events.PermissionInterrupted{Permission: "per_1"}),
 		s.decides(user, "per_1", events.Authorized), s.decides(user, "per_x", events.Authorized))
 	request, _, err := m.Permission(t.Context(), "per_1")
@@ -217,7 +217,7 @@ func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
 	is.True(!request.GrantUsed)
 	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, ApprovalOf: "per_1", Session: ses,
 		Type: "bash", Request: request.Request}
-	feed(t, m, s.asks("per_2", ses, "date"), own(t, "policy", again))
+	feed(t, m, s.request("per_2", ses, "date"), own(t, "policy", again))
 	request, _, err = m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
 	is.True(request.GrantUsed)

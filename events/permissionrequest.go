@@ -49,14 +49,14 @@ func PermissionRequestOf(e Event) (request PermissionRequest, direct bool, err e
 		return request, false, err
 	}
 	if requested, ok := d.(PermissionRequested); ok {
-		return requested.Ask(), true, nil
+		return requested.Request(), true, nil
 	}
 	err = json.Unmarshal(e.Data, &request)
 	return request, false, err
 }
 
-// Ask returns a request that was made over the API in the form of OpenCode's requests.
-func (d PermissionRequested) Ask() PermissionRequest {
+// Request returns the request, which was made over the API, in the form of OpenCode's requests.
+func (d PermissionRequested) Request() PermissionRequest {
 	return PermissionRequest{
 		ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: d.Patterns, Metadata: d.Metadata,
 		Tool: Call{MessageID: d.MessageID, CallID: d.Call},
@@ -166,9 +166,9 @@ func (a PermissionRequest) Redacted() bool {
 	return strings.Contains(strings.Join(texts, "\n"), Redacted)
 }
 
-// QuestionAsk is OpenCode's question.asked, or an entry of its list of pending questions. It has only the fields that
-// PocketCoder reads.
-type QuestionAsk struct {
+// QuestionRequest is OpenCode's question.asked, or an entry of its list of pending questions. It has only the fields
+// that PocketCoder reads.
+type QuestionRequest struct {
 	ID        string     `json:"id"` // que_…
 	SessionID string     `json:"sessionID"`
 	Questions []Question `json:"questions"`
@@ -182,24 +182,24 @@ const ElicitationPrefix = "que_mcp_"
 // IsElicitation reports whether an MCP server asks a question.
 func IsElicitation(question string) bool { return strings.HasPrefix(question, ElicitationPrefix) }
 
-// QuestionAskOf returns the questions that an event asks, none for an event that asks nothing.
-func QuestionAskOf(e Event) (ask QuestionAsk, err error) {
+// QuestionRequestOf returns the questions that an event asks, none for an event that asks nothing.
+func QuestionRequestOf(e Event) (request QuestionRequest, err error) {
 	if typ, ok := e.Subject.OpenCodeType(); ok && typ == QuestionAsked {
-		return ask, json.Unmarshal(e.Data, &ask)
+		return request, json.Unmarshal(e.Data, &request)
 	}
 	if e.Subject.Kind != (QuestionRequested{}).Kind() {
-		return ask, nil
+		return request, nil
 	}
 	d, err := Decode(e)
 	if requested, ok := d.(QuestionRequested); ok {
-		return requested.Ask(), nil
+		return requested.Request(), nil
 	}
-	return ask, err
+	return request, err
 }
 
-// Ask returns a question of the tool ask_person in the form of OpenCode's questions.
-func (d QuestionRequested) Ask() QuestionAsk {
-	return QuestionAsk{ID: d.Question, SessionID: d.Session, Questions: d.Questions,
+// Request returns the question, which the tool ask_person asked, in the form of OpenCode's questions.
+func (d QuestionRequested) Request() QuestionRequest {
+	return QuestionRequest{ID: d.Question, SessionID: d.Session, Questions: d.Questions,
 		Tool: Call{MessageID: d.MessageID, CallID: d.Call}}
 }
 
@@ -222,7 +222,7 @@ type Option struct {
 func (q Question) Free() bool { return q.Custom == nil || *q.Custom || len(q.Options) == 0 }
 
 // ContentHash returns the SHA-256, in hex, of the questions. The same questions have the same.
-func (a QuestionAsk) ContentHash() string {
+func (a QuestionRequest) ContentHash() string {
 	body, _ := json.Marshal(a.Questions) // strings and booleans always encode
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])

@@ -1,4 +1,4 @@
-package render
+package policy_test
 
 import (
 	"encoding/json"

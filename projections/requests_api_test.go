@@ -10,7 +10,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
+func TestRequestOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
@@ -19,14 +19,14 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 		Metadata: []byte(`{"command": "ls -l"}`),
 		Session:  ses, MessageID: "msg_a", Call: "call_1"}),
 		s.own(events.PermissionRequested{Permission: "intent2", Type: "edit", Message: "May I?"}))
-	asks, err := m.Permissions(t.Context(), chatID, events.Draft)
+	requests, err := m.Permissions(t.Context(), chatID, events.Draft)
 	is.NoErr(err)
-	p := asks[0]
+	p := requests[0]
 	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source},
 		[]string{"intent1", "intent1", "bash", "bash: ls -l", "api"})
 	is.Equal([]store.JSON{p.Patterns, p.Metadata, p.Always}, []store.JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
 	is.Equal([]string{p.Session, p.EngineMessage, p.Call}, []string{ses, "msg_a", "call_1"})
-	is.Equal(asks[1].Message, "May I?")
+	is.Equal(requests[1].Message, "May I?")
 	waiting, err := m.PendingRequests(t.Context())
 	is.NoErr(err)
 	is.Equal(len(waiting), 0) // OpenCode waits for none
@@ -84,7 +84,7 @@ func in(t testing.TB, chat, actor string, d events.Data) events.Event {
 	return e
 }
 
-// Whoever asks over the API chooses the id: that of another chat's ask, of its row, or of an ask of that chat over the
+// Whoever asks over the API chooses the id: another chat's request, its row, or a request of that chat over the
 // API.
 func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}),
-		s.asks("per_1", ses, "rm -rf ."),
+		s.request("per_1", ses, "rm -rf ."),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}))
 	before, _ := rows[projections.Permission](t, m, "permissions")
 	ids := []string{"per_1", store.RecordID("per_1"), "intent1"}
@@ -140,13 +140,13 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAskIDIsThatOfTheFirstAskOfItsChat(t *testing.T) {
+func TestRequestIDIsThatOfTheFirstRequestOfItsChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.own(events.PermissionRequested{Permission: "one", Type: "read"}), s.asks("one", ses, "rm x"),
-		s.asks("two", ses, "rm y"),
+	feed(t, m, s.own(events.PermissionRequested{Permission: "one", Type: "read"}), s.request("one", ses, "rm x"),
+		s.request("two", ses, "rm y"),
 		s.own(events.PermissionRequested{Permission: "two", Type: "read"}))
 	all, bad := rows[projections.Permission](t, m, "permissions")
 	is.Equal(bad, 1)
