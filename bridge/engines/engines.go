@@ -252,7 +252,7 @@ func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, release func
 	s.asked++
 	before := s.failed
 	m.mu.Unlock()
-	release = sync.OnceFunc(func() {
+	done := sync.OnceFunc(func() {
 		m.mu.Lock()
 		s.asked--
 		s.used = time.Now()
@@ -261,7 +261,7 @@ func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, release func
 	})
 	defer func() {
 		if err != nil {
-			release()
+			done()
 		}
 	}()
 	m.wake()
@@ -279,7 +279,7 @@ func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, release func
 		}
 		select {
 		case <-ready:
-			return engine, release, nil
+			return engine, done, nil
 		case <-changed:
 		case <-ctx.Done():
 			return engine, nil, fmt.Errorf("the engine of project %s has not started: %w", id, errors.Join(ctx.Err(), last))
