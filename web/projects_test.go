@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/matryer/is"
+
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
@@ -457,4 +460,53 @@ func TestADelegateIsSharedWithTheChatAboveIt(t *testing.T) {
 	if status := share(first, false); status != http.StatusBadRequest {
 		t.Errorf("share a delegate: %d", status)
 	}
+}
+
+// What is stored of a project is read by accounts with access to the project.
+func TestNotesAreForAccountsWithAccessToTheProject(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPrivateProject(t)
+	_, reviewer := p.Call(t, p.tokens["root"], "POST", webtest.RecordsPath("ai_agents"),
+		webtest.Object{"name": "Reviewer"})
+	notes := webtest.RecordsPath("agent_notes")
+	for _, set := range []webtest.Object{{"name": "plan", "content": "first"},
+		{"name": "plan", "content": "of app", "project": "app"}} {
+		set["agent"] = reviewer["id"]
+		status, _ := p.Call(t, p.tokens["root"], "POST", notes, set)
+		is.Equal(status, http.StatusOK)
+	}
+	seq := p.storeOldNote(t, reviewer["id"].(string)) // of the first project
+	webtest.Check(t, p.Model.Wait(t.Context(), seq))
+	seen := func(token string) (all []string) {
+		_, list := p.Call(t, token, "GET", notes+"?sort=content", nil)
+		for _, n := range list["items"].([]any) {
+			n := n.(map[string]any)
+			all = append(all, fmt.Sprint(n["content"], " in ", n["project"]))
+		}
+		return all
+	}
+	for name, want := range map[string][]string{"owner": {"of app in app"}, "member": {"of app in app"},
+		"viewer": {"of app in app"}, "stranger": nil, "former": nil} {
+		is.Equal(seen(p.tokens[name]), want) // the account's role in app
+	}
+	p.saveProject(t, events.DefaultEngine, map[string]any{"everyone": project.Viewer})
+	is.Equal(seen(p.tokens["stranger"]), []string{"first in local", "old in local"})
+	is.Equal(seen(p.tokens["root"]), []string{"first in local", "of app in app", "old in local"})
+	versions := "/api/agents/Reviewer/notes/plan/versions"
+	_, body := p.Raw(t, p.tokens["root"], "GET", versions+"?project=app", nil)
+	var list []agent.NoteVersion
+	is.NoErr(json.Unmarshal(body, &list))
+	is.Equal([]int{len(list), list[0].Size}, []int{1, len("of app")})
+}
+
+// storeOldNote stores a note as PocketCoder did before notes had a project.
+func (p *privateProject) storeOldNote(t *testing.T, of string) (seq uint64) {
+	t.Helper()
+	e, err := events.NewConfig(agent.NotesCollection, agent.Note{Agent: of, Name: "old"}.ID(), events.ActorSystem,
+		events.Saved{Fields: json.RawMessage(`{"agent":"` + of + `","name":"old","content":"old"}`)})
+	webtest.Check(t, err)
+	seq, err = p.Log.Append(t.Context(), e)
+	webtest.Check(t, err)
+	return seq
 }

@@ -20,7 +20,7 @@ const (
 var (
 	sees      = record.Rule(`@request.auth.projects ?= id || ` + record.IsStaff)
 	owns      = record.Rule(byOwner + ` || ` + record.IsAdmin)
-	seesIn    = record.Rule(`@request.auth.projects ?= project || ` + record.IsStaff)
+	seesIn    = record.Rule(record.SeesProject + ` || ` + record.IsStaff)
 	ownsIn    = record.Rule(ofOwner + ` || ` + record.IsAdmin)
 	roleNames = map[string]string{Viewer: "viewer: reads shared chats", Member: "member: also has chats in the project",
 		Owner: "owner: also changes the project and its members"}

@@ -55,6 +55,9 @@ const DecidesInChat = `(@request.auth.role != "user" || chat.user = @request.aut
 // ProjectOfChat is the condition that a record concerns no chat, or a chat in a project to which the caller has access.
 const ProjectOfChat = `(chat = "" || @request.auth.projects ?= chat.project)`
 
+// SeesProject is the condition that the caller has access to the project of a record.
+const SeesProject = `@request.auth.projects ?= project`
+
 // The rules of records of an account that may concern a chat.
 var (
 	OwnInProject        = Rule(`user = @request.auth.id && ` + ProjectOfChat)

@@ -73,6 +73,8 @@ func ofType(t record.Type) collection {
 		switch {
 		case f.Hidden:
 			continue
+		case f.Missing != "":
+			sql = "coalesce(" + sql + ", '" + f.Missing + "')"
 		case f.Argument || f.Kind == record.Secret:
 			c.options = append(c.options, f)
 			continue
