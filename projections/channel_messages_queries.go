@@ -25,8 +25,8 @@ type PendingChannelMessage struct {
 	Seq     int64            `db:"seq"`
 }
 
-// joinChannelReader joins the account of a pairing p, if it may read the chat h: it is enabled, and an administrator, or
-// it owns the chat and has access to the project.
+// joinChannelReader joins the account of a pairing p, if it may read the chat h: it is enabled, and is an
+// administrator, or owns the chat and has access to the project.
 var joinChannelReader = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
 		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user AND h.project IN (` + ProjectsOf("u.id", false) + `))`
 

@@ -15,7 +15,7 @@ import (
 // inside are the fields that only administrators see: directories of the machine, states inside the system, and what
 // messengers were sent. The command line on the machine shows them.
 var inside = map[string][]string{
-	"chats":            {"engine", "directory", "worktree", "branch", "kept", "adopted", "awaited"},
+	"chats":            {"reader", "engine", "directory", "worktree", "branch", "kept", "adopted", "awaited"},
 	"permissions":      {"replied", "grant_used"},
 	"questions":        {"engine_replied"},
 	"channel_messages": {"whole", "receipt"},

@@ -75,12 +75,11 @@ type place struct {
 
 // place returns the places of a project. The first project has those of an installation without projects.
 func (s *System) place(project, directory string) place {
+	dirs := s.o.Data.Project(project)
 	if project == firstProject {
-		return place{project, directory, s.o.engineState(), s.o.Data.Path("home"), s.o.Data.Path("quarantine")}
+		dirs.OpenCode = cmp.Or(s.o.EngineState, dirs.OpenCode)
 	}
-	own := s.o.Data.Path("projects", project)
-	return place{project, directory, filepath.Join(own, "opencode"), filepath.Join(own, "home"),
-		filepath.Join(own, "quarantine")}
+	return place{project, directory, dirs.OpenCode, dirs.Home, dirs.Quarantine}
 }
 
 // shellSocket returns the path of the socket at which pocketcoder-shell requests commands.
@@ -156,7 +155,8 @@ func (e *engine) wire() {
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	e.gateway = &gateway.Gateway{
 		Engine: p.Project, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Programs: e.programs, Conn: s.nc,
-		Pool: Pool, Workspace: p.Workspace, Hosts: s.mcpHosts, Proxy: net.JoinHostPort("127.0.0.1", port),
+		Pool: Pool, Workspace: p.Workspace, Hosts: s.mcpHosts,
+		Elsewhere: p.Project != firstProject, Proxy: net.JoinHostPort("127.0.0.1", port),
 		Offer: func(all []gateway.Tool) { e.tools.Offer(all) }, Logger: s.o.Logger,
 		Elicit: func(ctx context.Context, asked gateway.Elicitation) (*protocol.ElicitResult, string, error) {
 			return e.tools.Elicit(ctx, asked)

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -62,9 +61,6 @@ func (o Options) checkRoles() error {
 	}
 	return nil
 }
-
-// engineState is the directory with the files of OpenCode.
-func (o Options) engineState() string { return cmp.Or(o.EngineState, o.Data.Path("opencode")) }
 
 // openLease opens the lease of the engine. A system without Options.Roles owns its data alone. It needs no lease and
 // leads at once.

@@ -98,7 +98,7 @@ func TestConversationEndsWithTheTurn(t *testing.T) {
 			c.caughtUp, c.exists = true, true
 			chat := []happened{{user, events.ChatCreated{Engine: "local"}, ""},
 				{engine, events.SessionBound{Session: "ses_1", Directory: "/workspace"}, ""}}
-			for i, h := range append(chat, all...) {
+			for _, h := range append(chat, all...) {
 				e := events.Event{}
 				if h.data == nil { // the policy stops the turn
 					e = cmdtest.Own(t, 0, policy, events.AbortRequested{})
@@ -106,9 +106,9 @@ func TestConversationEndsWithTheTurn(t *testing.T) {
 				} else {
 					e = cmdtest.Own(t, 0, h.by, h.data)
 				}
-				_, err := system.Log.AppendAll(t.Context(), []events.Event{e})
+				seq, err := system.Log.AppendAll(t.Context(), []events.Event{e})
 				is.NoErr(err)
-				is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
+				is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, int(seq))}}))
 				got := runs
 				if code, over := c.isOver(); over {
 					got = names[code]

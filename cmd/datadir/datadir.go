@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/events/atomicfile"
 )
 
@@ -43,6 +44,7 @@ const Version = 2
 //	                 damaged/ with databases that were moved aside
 //	home/            HOME of the commands, who share it
 //	quarantine/      protected names that commands created in the workspace, until a person decides about them
+//	projects/ID/     opencode/, home/ and quarantine/ of a project other than the first, whose they are above
 //	bin/             pocketcoder-shell and its source, when it was built by us
 //	run/             the socket at which the command line reaches the API
 //	tmux/            the socket of what "attach" shows
@@ -54,6 +56,27 @@ type Dir string
 // Path returns the path of a file of the directory.
 func (d Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
+}
+
+// Project has the directories of one project: of its OpenCode, its commands and its worker.
+type Project struct{ OpenCode, Home, Quarantine string }
+
+// Project returns the directories of a project. The first one has those of versions without projects.
+func (d Dir) Project(id string) Project {
+	if id == events.DefaultEngine {
+		return Project{d.Path("opencode"), d.Path("home"), d.Path("quarantine")}
+	}
+	return Project{d.Path("projects", id, "opencode"), d.Path("projects", id, "home"), d.Path("projects", id, "quarantine")}
+}
+
+// Projects returns the directories of the first project, and of each other one that had an engine here.
+func (d Dir) Projects() (all []Project) {
+	all = []Project{d.Project(events.DefaultEngine)}
+	others, _ := filepath.Glob(d.Path("projects", "*")) // the pattern is valid
+	for _, path := range others {
+		all = append(all, d.Project(filepath.Base(path)))
+	}
+	return all
 }
 
 func (d Dir) ReadModels() string { return d.Path("readmodels") }
@@ -223,7 +246,7 @@ func (d Dir) checkOurs() error {
 
 // othersParts are the parts in which OpenCode, npm, commands (HOME) and the worker (quarantine) store files.
 // Only the directory itself keeps other users away from them.
-var othersParts = []string{"home", "npm", "opencode", "quarantine"}
+var othersParts = []string{"home", "npm", "opencode", "projects", "quarantine"}
 
 // tighten takes all rights of other users from the directory and from our files in it. It returns an error if the
 // directory belongs to another user, who could take it back.

@@ -170,9 +170,12 @@ func rewrite(ctx context.Context, o Options) (found *findings, r Result, err err
 	defer old.Close()
 	defer from.Close()
 	copies, err := recovery.Copies(string(o.Data))
-	databases, err2 := filepath.Glob(o.Data.Path("opencode", "damaged", "*")) // of OpenCode
-	if copies = append(copies, databases...); err != nil || err2 != nil || len(copies) > 0 {
-		return fail(errors.Join(err, err2, fmt.Errorf("copies of damaged files may hold the text of the chat; remove them, and erase again: %s", strings.Join(copies, ", "))))
+	for _, p := range o.Data.Projects() {
+		databases, _ := filepath.Glob(filepath.Join(p.OpenCode, "damaged", "*")) // of OpenCode; the pattern is valid
+		copies = append(copies, databases...)
+	}
+	if err != nil || len(copies) > 0 {
+		return fail(errors.Join(err, fmt.Errorf("copies of damaged files may hold the text of the chat; remove them, and erase again: %s", strings.Join(copies, ", "))))
 	}
 	if found, err = look(ctx, from, o.Chat); err != nil {
 		return fail(err)

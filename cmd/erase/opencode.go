@@ -13,20 +13,23 @@ import (
 	"pocketcoder/cmd/datadir"
 )
 
-// forget removes sessions, those of subagents included, from OpenCode's database, and removes OpenCode's log files.
+// forget removes sessions, those of subagents included, from the database of each project's OpenCode, and removes the log
+// files of OpenCode.
 // Otherwise the next start would read the sessions from OpenCode and store their text again.
 func forget(ctx context.Context, d datadir.Dir, sessions map[string]bool) error {
-	home := d.Path("opencode", "data", "opencode")
-	if err := errors.Join(os.RemoveAll(filepath.Join(home, "log")),
-		os.RemoveAll(d.Path("opencode", "opencode.log"))); err != nil {
-		return err
-	}
-	path := filepath.Join(home, "opencode.db")
-	if !exists(path) {
-		return nil
-	}
-	if err := forgetIn(ctx, path, sessions); err != nil {
-		return fmt.Errorf("remove sessions from OpenCode's database %s: %w", path, err)
+	for _, p := range d.Projects() {
+		home := filepath.Join(p.OpenCode, "data", "opencode")
+		if err := errors.Join(os.RemoveAll(filepath.Join(home, "log")),
+			os.RemoveAll(filepath.Join(p.OpenCode, "opencode.log"))); err != nil {
+			return err
+		}
+		path := filepath.Join(home, "opencode.db")
+		if !exists(path) {
+			continue
+		}
+		if err := forgetIn(ctx, path, sessions); err != nil {
+			return fmt.Errorf("remove sessions from OpenCode's database %s: %w", path, err)
+		}
 	}
 	return nil
 }

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -68,5 +74,82 @@ func TestNoProjectSeesTheFilesOfAnother(t *testing.T) {
 			_, err := os.Stat(string(p.data.Path("projects", second, "opencode")))
 			is.NoErr(err)
 		})
+	}
+}
+
+// enginePID returns the process id of the OpenCode of a project, 0 if it does not run.
+func (p *process) enginePID(t testing.TB, project string) (pid int) {
+	t.Helper()
+	path := p.data.Path("projects", project, "opencode", "pid")
+	if project == events.DefaultEngine {
+		path = p.data.Path("opencode", "pid")
+	}
+	var file struct{ PID int }
+	body, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || len(body) == 0 { // it is being written
+		return 0
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.PID
+}
+
+func TestTheDeathOfAnEngineTouchesNoOtherProject(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := startInside(t, "--max-engines", "2")
+	second, _ := p.addProject(t, "second")
+	first := p.chat(t, "@@text n=400 delay=25")
+	killed := p.chatIn(t, second, "@@text n=4000 delay=25")
+	for _, chat := range []string{first, killed} {
+		expect.Eventually(t, "text is streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
+	}
+	before := p.enginePID(t, events.DefaultEngine)
+	is.NoErr(syscall.Kill(p.enginePID(t, second), syscall.SIGKILL))
+	p.event(t, killed, "turn.lost", nil)
+	p.submit(t, killed, "@@say alive")
+	p.turnEnds(t, killed)
+	expect.Contains(t, p.text(t, killed), "alive")
+	p.turnEnds(t, first)
+	is.Equal(p.lostTurns(t, first), nil)
+	is.Equal(p.enginePID(t, events.DefaultEngine), before)
+}
+
+func TestProjectsTakeTurnsWithTheirEngines(t *testing.T) {
+	expect.Long(t, "engines of eight projects start and stop")
+	t.Parallel()
+	is := is.New(t)
+	const most = 3
+	p := startInside(t, "--max-engines", fmt.Sprint(most))
+	projects := []string{events.DefaultEngine}
+	for i := range 7 {
+		id, _ := p.addProject(t, fmt.Sprint("project", i))
+		projects = append(projects, id)
+	}
+	chats := make([]string, len(projects))
+	for i, project := range projects {
+		chats[i] = p.chatIn(t, project, "@@say one")
+	}
+	for _, chat := range chats {
+		p.submit(t, chat, "@@say two")
+	}
+	expect.Eventually(t, "each chat has its answers", func() bool {
+		running := 0
+		for _, project := range projects {
+			if p.enginePID(t, project) > 0 {
+				running++
+			}
+		}
+		if running > most {
+			t.Fatalf("%d engines run, at most %d may", running, most)
+		}
+		return !slices.ContainsFunc(chats, func(chat string) bool { return p.text(t, chat) != "one|two" })
+	})
+	for _, chat := range chats {
+		is.Equal(delivered(t, p, chat), submitted(t, p, chat))
 	}
 }

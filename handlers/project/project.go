@@ -145,7 +145,8 @@ func (p *Projects) MayAct(ctx context.Context, user string, chat handlers.ChatSt
 }
 
 // Choose returns the project of a new chat of an account: the wanted one, the only one in which the account may work,
-// or that of its newest chat. It refuses a project in which the account may not work, and a choice that it cannot make.
+// that of its newest chat, or the first of the installation. It refuses a project in which the account may not work,
+// and a choice that it cannot make.
 func (p *Projects) Choose(ctx context.Context, user, wanted string,
 	newest func(context.Context) (project string, err error)) (Project, error) {
 	list, err := p.MayWork(ctx, user)
@@ -169,8 +170,10 @@ func (p *Projects) Choose(ctx context.Context, user, wanted string,
 	if err != nil {
 		return Project{}, err
 	}
-	if i := find(last); i >= 0 {
-		return list[i], nil
+	for _, id := range []string{last, events.DefaultEngine} {
+		if i := find(id); i >= 0 {
+			return list[i], nil
+		}
 	}
 	names := make([]string, len(list))
 	for i, one := range list {

@@ -276,8 +276,9 @@ func TestTheProjectOfANewChat(t *testing.T) {
 	chosen, err = choose("nora", "")
 	is.NoErr(err)
 	is.Equal(chosen, events.DefaultEngine) // the only one
-	_, err = choose("ben", "")
-	refused(t, err, "Name the project of the chat: app, first.")
+	chosen, err = choose("ben", "")
+	is.NoErr(err)
+	is.Equal(chosen, events.DefaultEngine) // the first
 	last = "app"
 	chosen, err = choose("ben", "")
 	is.NoErr(err)
@@ -285,4 +286,9 @@ func TestTheProjectOfANewChat(t *testing.T) {
 	check(t, s.save("root", Collection, events.DefaultEngine, map[string]any{"everyone": None}, false))
 	_, err = choose("nora", "")
 	refused(t, err, "may not work in any project")
+	_, err = Ensure(t.Context(), s.Records, Project{ID: "web", Name: "web", Directory: "/web", Everyone: Member})
+	is.NoErr(err)
+	last = ""
+	_, err = choose("ben", "")
+	refused(t, err, "Name the project of the chat: app, web.")
 }

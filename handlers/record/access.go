@@ -34,7 +34,6 @@ var (
 	Staff      = Rule(IsStaff)
 	Own        = Rule(`user = @request.auth.id`)
 	OwnOrAdmin = Rule(`user = @request.auth.id || ` + IsAdmin)
-	OwnOrStaff = Rule(`user = @request.auth.id || ` + IsStaff)
 )
 
 // SeesChat is the condition that the caller may read a chat: it has access to the project, and owns the chat or reads a

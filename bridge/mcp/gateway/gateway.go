@@ -19,6 +19,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -48,7 +49,10 @@ type Gateway struct {
 	Conn      *nats.Conn
 	Pool      string
 	Programs  mcpserver.Programs
-	Workspace string           // where commands run
+	Workspace string // where commands run
+	// Elsewhere says that the programs of servers are pinned in another workspace. A server whose command names files
+	// does not run here, because nobody has approved the files that it would find here.
+	Elsewhere bool
 	Hosts     *network.Servers // decides about the hosts of servers
 	Proxy     string           // host:port of the egress proxy, for remote servers
 	Offer     func([]Tool)     // receives all tools that are offered, after each change
@@ -127,7 +131,7 @@ func (g *Gateway) update(ctx context.Context) error {
 	}
 	approved := map[string]mcpserver.Stored{}
 	for _, s := range all {
-		if s.Runs() && s.Status == mcpserver.Approved {
+		if s.Runs() && s.Status == mcpserver.Approved && g.checkElsewhere(s.Server) == nil {
 			approved[s.ID] = s
 		}
 	}
@@ -153,6 +157,14 @@ func (g *Gateway) update(ctx context.Context) error {
 				}
 			}()
 		}
+	}
+	return nil
+}
+
+// checkElsewhere returns an error for a server that does not run in this workspace; see Elsewhere.
+func (g *Gateway) checkElsewhere(s mcpserver.Server) error {
+	if g.Elsewhere && len(s.Programs)+len(g.Programs(s.Command)) > 0 {
+		return errors.New("its command names files, so it runs in the first project alone")
 	}
 	return nil
 }

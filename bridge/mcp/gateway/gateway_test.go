@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -260,6 +261,33 @@ func TestAnApprovalPinsTheProgram(t *testing.T) {
 	is.Equal(handlers.CodeOf(err), handlers.Conflict) // the program is not the one that was shown
 	f.approve(id)
 	f.offers(labTools...)
+}
+
+func TestAServerThatNamesFilesRunsInOneProject(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	is.NoErr(os.WriteFile(filepath.Join(f.Workspace, "srv.sh"), []byte("exec "+path+"\n"), 0o600))
+	id := f.save("", map[string]any{"name": "lab", "command": "sh ./srv.sh", "status": "pending"})
+	f.approve(id)
+	f.offers(labTools...)
+
+	elsewhere, failed := t.TempDir(), make(chan error, 1)
+	is.NoErr(os.WriteFile(filepath.Join(elsewhere, "srv.sh"), []byte("exec "+path+" # not approved\n"), 0o600))
+	other := &gateway.Gateway{Engine: "other", Log: f.Log, Records: f.Records, Conn: f.Conn, Pool: f.Pool,
+		Workspace: elsewhere, Elsewhere: true, Secrets: f.Secrets, Hosts: f.Hosts, Proxy: f.Proxy,
+		Programs: func(command string) []string { return programs.Programs(command, elsewhere) },
+		Logger:   slog.New(slog.DiscardHandler),
+		Offer:    func(all []gateway.Tool) { failed <- fmt.Errorf("%d tools are offered", len(all)) }}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { failed <- other.Run(ctx) }()
+	f.save(id, map[string]any{"name": "lab", "reason": "of the first project"})
+	f.server("it has a reason", func(s mcpserver.Server) bool { return s.Reason != "" })
+	cancel()
+	is.True(errors.Is(<-failed, context.Canceled)) // it offers nothing
+	is.Equal(f.server("the same", func(mcpserver.Server) bool { return true }).Status, mcpserver.Approved)
 }
 
 func TestEachCallIsRecordedWithItsResult(t *testing.T) {

@@ -111,6 +111,9 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 // approvedValues checks that a server is still approved, and returns the values of its environment.
 func (g *Gateway) approvedValues(ctx context.Context, c *connection) (map[string]string, error) {
 	// Before the secrets: the program may have been rewritten since the approval.
+	if err := g.checkElsewhere(c.Server); err != nil {
+		return nil, err
+	}
 	if err := g.Programs.Check(ctx, g.Records, c.ID, true); err != nil {
 		return nil, err
 	}

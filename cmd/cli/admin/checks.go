@@ -213,10 +213,14 @@ func checkDisk(d datadir.Dir) check {
 	return c
 }
 
-// checkQuarantine counts the names in the quarantine of the worker that up starts.
+// checkQuarantine counts the names in the quarantines of the workers that up starts.
 func checkQuarantine(d datadir.Dir) check {
-	items, _ := fs.Glob(os.DirFS(d.Path("quarantine")), "*/item") // the pattern is valid
-	return check{Name: "quarantine", State: checkOK, Found: fmt.Sprintf("%d in %s", len(items), d.Path("quarantine")),
+	n := 0
+	for _, p := range d.Projects() {
+		items, _ := fs.Glob(os.DirFS(p.Quarantine), "*/item") // the pattern is valid
+		n += len(items)
+	}
+	return check{Name: "quarantine", State: checkOK, Found: fmt.Sprintf("%d below %s", n, d),
 		For: "files that commands created, until a person decides about them"}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -84,12 +85,13 @@ func TestDoctorNamesTheEventsThatTheLogHasLost(t *testing.T) {
 func TestDoctorCountsWhatIsInTheQuarantine(t *testing.T) {
 	is := is.New(t)
 	d := datadir.Dir(t.TempDir())
-	is.Equal(checkQuarantine(d).Found, "0 in "+d.Path("quarantine"))
-	for _, dir := range []string{"ONE/item", "TWO", "replaced/THREE"} {
-		is.NoErr(os.MkdirAll(d.Path("quarantine", dir), 0o700))
+	is.Equal(checkQuarantine(d).Found, "0 below "+string(d))
+	for _, dir := range []string{"quarantine/ONE/item", "quarantine/TWO", "quarantine/replaced/THREE",
+		"projects/web/quarantine/ONE/item"} {
+		is.NoErr(os.MkdirAll(d.Path(dir), 0o700))
 	}
 	is.NoErr(os.WriteFile(d.Path("quarantine", "TWO", "item"), nil, 0o600))
-	is.Equal(checkQuarantine(d).Found, "2 in "+d.Path("quarantine"))
+	is.Equal(checkQuarantine(d).Found, "3 below "+string(d))
 }
 
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
@@ -172,6 +174,8 @@ func TestDoctorNamesTheEventsThatCannotBeApplied(t *testing.T) {
 		return c.State == checkOK
 	})
 	is.Equal(c.Found, "all of them can be read")
+	last, err := system.Log.Last(t.Context())
+	is.NoErr(err)
 	for range routes.NamedEvents + 1 {
 		e, err := events.New("chat1", events.ActorSandbox, events.ExecFinished{Exec: "never"})
 		is.NoErr(err)
@@ -183,7 +187,7 @@ func TestDoctorNamesTheEventsThatCannotBeApplied(t *testing.T) {
 	lines := strings.Split(c.Found, "\n")
 	is.Equal(len(lines), routes.NamedEvents+2)
 	is.Equal([]string{lines[0], lines[routes.NamedEvents+1]}, []string{"6 cannot be read or applied", "and 1 more"})
-	expect.Contains(t, lines[1], "#1")
+	expect.Contains(t, lines[1], fmt.Sprint("#", last+1))
 	expect.Contains(t, lines[1], "execution never was never requested")
 }
 

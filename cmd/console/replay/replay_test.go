@@ -28,20 +28,25 @@ func openLogWithTrace(t *testing.T, name string) (*client.System, []events.Event
 	return openLog(t, name, all)
 }
 
-// openLog returns a connection to a system with a chat that has these events after its first ones.
-func openLog(t *testing.T, name string, all []events.Event) (*client.System, []events.Event) {
+// openLog returns a connection to a system with a chat that has these events after its first ones, and all events of
+// its log.
+func openLog(t *testing.T, name string, all []events.Event) (_ *client.System, stored []events.Event) {
 	t.Helper()
 	system := webtest.NewSystem(t)
 	session := render.ReadPayload(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}),
 		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
-	for i := range all {
-		all[i] = cmdtest.Numbered(all[i], i+1)
-	}
 	if _, err := system.Log.AppendAll(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	return client.At(system.Local(t)), all
+	_, err := system.Log.Fold(t.Context(), "evt.>", 0, func(e events.Event) error {
+		stored = append(stored, e)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.At(system.Local(t)), stored
 }
 
 func replayed(t *testing.T, s *client.System, o Options) string {
