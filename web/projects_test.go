@@ -510,3 +510,45 @@ func (p *privateProject) storeOldNote(t *testing.T, of string) (seq uint64) {
 	webtest.Check(t, err)
 	return seq
 }
+
+// Owners of a project decide what its chats may do without asking. Members read the rules.
+func TestRulesOfAProjectAreForItsMembers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPrivateProject(t)
+	rules := webtest.RecordsPath("tool_permissions")
+	rule := func(set webtest.Object) webtest.Object {
+		return webtest.Object{"tool": "bash", "pattern": fmt.Sprint("make ", events.NewID()), "action": "ask",
+			"project": set["project"], "chat": set["chat"]}
+	}
+	create := func(name string, set webtest.Object) (int, string) {
+		status, made := p.Call(t, p.tokens[name], "POST", rules, rule(set))
+		id, _ := made["id"].(string)
+		return status, id
+	}
+	status, ofApp := create("owner", webtest.Object{"project": "app"})
+	is.Equal(status, http.StatusOK)
+	status, ofLocal := create("root", webtest.Object{"project": events.DefaultEngine})
+	is.Equal(status, http.StatusOK)
+	status, _ = create("root", webtest.Object{"project": "app", "chat": p.chats["owner"]["own"]})
+	is.Equal(status, http.StatusBadRequest) // a chat or a project
+	status = p.status(t, p.tokens["owner"], "PATCH", rules+"/"+ofApp, webtest.Object{"project": ""})
+	is.Equal(status, http.StatusBadRequest)
+	for name, may := range map[string]string{"owner": "rw", "member": "r", "viewer": "r", "stranger": "", "former": ""} {
+		is := is.NewRelaxed(t)
+		status, _ := create(name, webtest.Object{"project": "app"})
+		is.Equal(status == http.StatusOK, may == "rw") // create
+		status, _ = create(name, webtest.Object{"project": events.DefaultEngine})
+		is.True(status != http.StatusOK)
+		status, _ = create(name, webtest.Object{})
+		is.True(status != http.StatusOK)
+		one := rules + "/" + ofApp
+		is.Equal(p.status(t, p.tokens[name], "GET", one, nil) == http.StatusOK, may != "")
+		is.Equal(p.status(t, p.tokens[name], "PATCH", one, webtest.Object{"active": false}) == http.StatusOK, may == "rw")
+		is.True(p.status(t, p.tokens[name], "GET", rules+"/"+ofLocal, nil) != http.StatusOK)
+		if may != "rw" {
+			is.True(p.status(t, p.tokens[name], "DELETE", one, nil) != http.StatusNoContent)
+		}
+	}
+	is.Equal(p.status(t, p.tokens["owner"], "DELETE", rules+"/"+ofApp, nil), http.StatusNoContent)
+}

@@ -12,10 +12,11 @@ import (
 func (g Gate) PastVerdict(ctx context.Context, chat, agent string, ceiling *events.Ceiling) (
 	func(events.PastRequest) policy.Verdict, error) {
 	if chat != "" {
-		var err error
-		if _, agent, err = g.placeOf(ctx, chat); err != nil {
+		at, err := g.placeOf(ctx, chat)
+		if err != nil {
 			return nil, err
 		}
+		agent = at.agent
 	}
 	sets, err := g.RulesOf(ctx, chat, agent)
 	if err == nil && ceiling != nil {

@@ -14,14 +14,13 @@ import (
 const (
 	ownerIn = `.user ?= @request.auth.id && `
 	byOwner = `(project_members_via_project` + ownerIn + `project_members_via_project.role ?= "owner")`
-	ofOwner = `(project.project_members_via_project` + ownerIn + `project.project_members_via_project.role ?= "owner")`
 )
 
 var (
 	sees      = record.Rule(`@request.auth.projects ?= id || ` + record.IsStaff)
 	owns      = record.Rule(byOwner + ` || ` + record.IsAdmin)
 	seesIn    = record.Rule(record.SeesProject + ` || ` + record.IsStaff)
-	ownsIn    = record.Rule(ofOwner + ` || ` + record.IsAdmin)
+	ownsIn    = record.Rule(record.OwnsProject + ` || ` + record.IsAdmin)
 	roleNames = map[string]string{Viewer: "viewer: reads shared chats", Member: "member: also has chats in the project",
 		Owner: "owner: also changes the project and its members"}
 )
