@@ -44,6 +44,7 @@ type Project struct {
 	Repository string `json:"repository,omitempty"` // URL of its remote origin; empty for none
 	Everyone   string `json:"everyone,omitempty"`   // role of accounts that are no members
 	Agent      string `json:"agent,omitempty"`      // record of ai_agents for new chats; empty for OpenCode's own agent
+	Model      string `json:"model,omitempty"`      // "provider/model" of chats without a selection; empty for none
 }
 
 // membership is a record of Members.

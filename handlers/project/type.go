@@ -41,6 +41,7 @@ var fields = []record.Field{
 		Choices: map[string]string{None: "have no access", Viewer: roleNames[Viewer], Member: roleNames[Member]}},
 	{Name: "agent", Kind: record.Relation, Label: "Agent of new chats", Relation: "ai_agents",
 		Choices: map[string]string{"": "OpenCode's own agent"}},
+	{Name: "model", Kind: record.Text, Label: "Model of chats without a selection", Example: "anthropic/claude-sonnet-4-5"},
 }
 
 // MemberType is the type of the records of members.
@@ -75,6 +76,8 @@ func (p Places) complete(c record.Change) error {
 		return refuseAccess()
 	case !c.New && c.Changes("directory", "repository") && c.Actor != events.ActorSystem:
 		return record.Invalid("directory", "The directory and the repository of a project cannot change.")
+	case c.Changes("model") && c.Text("model") != "" && strings.Index(c.Text("model"), "/") < 1:
+		return record.Invalid("model", "Must be provider/model, not %.60q.", c.Text("model"))
 	case !c.Changes("directory"):
 		return nil
 	}
