@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -551,4 +552,31 @@ func TestRulesOfAProjectAreForItsMembers(t *testing.T) {
 		}
 	}
 	is.Equal(p.status(t, p.tokens["owner"], "DELETE", rules+"/"+ofApp, nil), http.StatusNoContent)
+}
+
+func TestAScheduleIsStoredWithTheProjectOfItsNewChats(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPrivateProject(t)
+	schedules := webtest.RecordsPath("schedules")
+	fields := func(more webtest.Object) webtest.Object {
+		set := webtest.Object{"name": "report", "every": "1h", "prompt": "p", "session_mode": "new"}
+		maps.Copy(set, more)
+		return set
+	}
+	status, made := p.Call(t, p.tokens["member"], "POST", schedules, fields(nil))
+	is.Equal([]any{status, made["project"]}, []any{http.StatusOK, "app"})
+	for _, path := range []string{schedules, "/api/schedules/preview"} {
+		status, _ = p.Call(t, p.tokens["member"], "POST", path, fields(webtest.Object{"project": events.DefaultEngine}))
+		is.Equal(status, http.StatusBadRequest)
+		status, _ = p.Call(t, p.tokens["former"], "POST", path, fields(webtest.Object{"project": "app"}))
+		is.Equal(status, http.StatusBadRequest)
+	}
+	one := schedules + "/" + made["id"].(string)
+	p.member(t, "member", project.None)
+	status, made = p.Call(t, p.tokens["member"], "PATCH", one, webtest.Object{"enabled": false}) // it can be stopped
+	is.Equal([]any{status, made["project"]}, []any{http.StatusOK, "app"})
+	status, made = p.Call(t, p.tokens["owner"], "POST", schedules,
+		fields(webtest.Object{"session_mode": "existing", "chat": p.chats["owner"]["own"]}))
+	is.Equal([]any{status, made["project"]}, []any{http.StatusOK, ""})
 }

@@ -190,18 +190,23 @@ func (h *Chats) ProjectOf(ctx context.Context, chat string) (project string, err
 
 // choose sets the project of a new chat, and what follows from it.
 func (h *Chats) choose(ctx context.Context, c *Create) error {
+	found, err := h.ChooseProject(ctx, c.User, c.Project)
+	c.Project, c.Agent = found.ID, cmp.Or(c.Agent, found.Agent)
+	return err
+}
+
+// ChooseProject returns the project of a new chat of an account, which names a project or none.
+func (h *Chats) ChooseProject(ctx context.Context, user, wanted string) (project.Project, error) {
 	if h.Projects == nil {
-		return nil
+		return project.Project{ID: wanted}, nil
 	}
-	found, err := h.Projects.Choose(ctx, c.User, c.Project, func(ctx context.Context) (id string, err error) {
+	return h.Projects.Choose(ctx, user, wanted, func(ctx context.Context) (id string, err error) {
 		f := h.newest.Get(ctx, "", func() *handlers.Fold[newestProject] {
 			return handlers.NewFold(newestProject{}, events.ChatSubject("*", events.ChatCreated{}.Kind()))
 		})
-		err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[c.User]; return nil })
+		err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[user]; return nil })
 		return id, err
 	})
-	c.Project, c.Agent = found.ID, cmp.Or(c.Agent, found.Agent)
-	return err
 }
 
 // newestProject is the project of the newest chat of each account.

@@ -37,7 +37,12 @@ func (g Gate) RuleSets(ctx context.Context, s rule.Scope) (sets RuleSets, err er
 // RulesOf returns the rules of a chat for an agent that a person has chosen. An empty agent, the id of a record, is
 // OpenCode's own.
 func (g Gate) RulesOf(ctx context.Context, chat, chosen string) (RuleSets, error) {
-	s := rule.Scope{Chat: chat, Agent: ownAgent, Chosen: chosen, At: time.Now()}
+	return g.rulesOf(ctx, rule.Scope{Chat: chat}, chosen)
+}
+
+// rulesOf returns the rules of a scope for an agent that a person has chosen.
+func (g Gate) rulesOf(ctx context.Context, s rule.Scope, chosen string) (RuleSets, error) {
+	s.Agent, s.Chosen, s.At = ownAgent, chosen, time.Now()
 	if chosen != "" {
 		names, err := agent.Names(ctx, g.Records)
 		if err != nil {
