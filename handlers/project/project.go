@@ -77,6 +77,11 @@ func (p *Projects) all(ctx context.Context) ([]Project, error) {
 	return list, err
 }
 
+// Directories returns the directories of all projects. They may be those of another machine.
+func Directories(ctx context.Context, h *record.Records) ([]string, error) {
+	return record.List(ctx, h, Collection, func(r record.StoredRecord[Project]) string { return r.Value.Directory })
+}
+
 // RoleOf returns the role of an account in a project. Administrators, and the operator who has no account, are owners
 // of every project. A disabled account has no role.
 func (p *Projects) RoleOf(ctx context.Context, user, project string) (string, error) {
