@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/mcpserver"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
@@ -57,7 +58,7 @@ func TestOnlyADeletionDeletesTheValuesOfAnMCPServer(t *testing.T) {
 	is.Equal(stored(), []string{"mcp.damaged", "mcp.later"})
 }
 
-func TestAValueThatTheWorkspaceNamesIsRefused(t *testing.T) {
+func TestAValueThatAFileOfAProjectHasInItsPathIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -65,19 +66,24 @@ func TestAValueThatTheWorkspaceNamesIsRefused(t *testing.T) {
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
 	records.Secrets = secrets
-	name := rand.Text()
-	workspace := t.TempDir()
-	is.NoErr(os.MkdirAll(filepath.Join(workspace, "build", "app-"+name), 0o755))
-	m := mcpserver.Secrets{Records: records, Workspace: workspace}
+	names := map[string]string{events.DefaultEngine: rand.Text(), "app": rand.Text()} // by project
+	for id, name := range names {
+		directory := t.TempDir()
+		is.NoErr(os.MkdirAll(filepath.Join(directory, "build", "app-"+name), 0o755))
+		_, err := project.Ensure(t.Context(), records, project.Project{ID: id, Name: id, Directory: directory})
+		is.NoErr(err)
+	}
+	m := mcpserver.Secrets{Records: records}
 	_, _, err = records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
 		Collection: mcpserver.Collection, Record: "lab", Set: record.Fields(map[string]any{"name": "lab",
 			"command": "serve", "environment": []string{"TOKEN"}, "status": "pending"})})
 	is.NoErr(err)
-	for value, refused := range map[string]bool{name: true, "Bearer " + name: true, rand.Text(): false} {
+	for value, refused := range map[string]bool{names[events.DefaultEngine]: true, "Bearer " + names["app"]: true,
+		rand.Text(): false} {
 		err := m.Set(t.Context(), mcpserver.SetSecret{Server: "lab", Name: "TOKEN", Value: value})
 		is.Equal(err != nil, refused)
 		if refused {
-			expect.Contains(t, err.Error(), "is part of the path of a file of the workspace")
+			expect.Contains(t, err.Error(), "is part of the path of a file of a project")
 		}
 	}
 }

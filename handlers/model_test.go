@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/ops/expect"
 )
@@ -23,7 +24,7 @@ import (
 // openWithModels is a system whose OpenCode knows three providers, one of them without a key.
 func openWithModels(t *testing.T) *permissiontest.Handlers {
 	t.Helper()
-	h := permissiontest.New(eventstest.Log(t))
+	h := permissiontest.New(eventstest.Log(t), project.Places{}.Type())
 	for id, fields := range map[string]string{
 		"p1": `{"provider_id":"local","models":["small","large"],"is_connected":true,"env_vars":[]}`,
 		"p2": `{"provider_id":"remote","models":["large","org/huge"],"is_connected":true,"env_vars":["REMOTE_KEY"]}`,
@@ -76,7 +77,7 @@ func TestSelectionForAllChatsOfAUserCountsWhereTheChatHasNone(t *testing.T) {
 	_, _, err := model.Choose(t.Context(), h.Records, model.Select{User: "ada", Model: "local/large"})
 	is.NoErr(err)
 	selected := func(chat, owner string) string {
-		model, err := model.Selected(t.Context(), h.Records, chat, owner, agent.Agent{})
+		model, err := model.Selected(t.Context(), h.Records, model.Scope{Chat: chat, Owner: owner}, agent.Agent{})
 		is.NoErr(err)
 		return model
 	}
@@ -125,9 +126,9 @@ func TestTheModelOfAnAgentCountsBeforeThatOfAUserAndAfterThatOfAChat(t *testing.
 		_, _, err := model.Choose(t.Context(), h.Records, s)
 		is.NoErr(err)
 	}
-	ofChat, err := model.Selected(t.Context(), h.Records, "mine", "ada", chosen)
+	ofChat, err := model.Selected(t.Context(), h.Records, model.Scope{Chat: "mine", Owner: "ada"}, chosen)
 	is.NoErr(err)
-	ofAgent, err := model.Selected(t.Context(), h.Records, "other", "ada", chosen)
+	ofAgent, err := model.Selected(t.Context(), h.Records, model.Scope{Chat: "other", Owner: "ada"}, chosen)
 	is.NoErr(err)
 	is.Equal([]string{ofChat, ofAgent}, []string{"remote/large", "local/small"})
 
@@ -138,6 +139,35 @@ func TestTheModelOfAnAgentCountsBeforeThatOfAUserAndAfterThatOfAChat(t *testing.
 	chosen, err = agent.One(t.Context(), h.Records, "build")
 	is.NoErr(err)
 	is.Equal(chosen, agent.Agent{}) // one of OpenCode
+}
+
+func TestTheModelOfAProjectCountsWhereNeitherChatNorOwnerHasOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openWithModels(t)
+	app := project.Project{ID: "app", Name: "app", Directory: "/app"}
+	_, err := project.Ensure(t.Context(), h.Records, app)
+	is.NoErr(err)
+	setModel := func(model string) error {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: project.Collection, Record: "app",
+			Set: record.Fields(map[string]any{"model": model})})
+		return err
+	}
+	expect.Contains(t, fmt.Sprint(setModel("small")), "Must be provider/model")
+	is.NoErr(setModel("local/small"))
+	for _, s := range []model.Select{{User: "ada", Model: "local/large"}, {Model: "remote/large"}} {
+		_, _, err := model.Choose(t.Context(), h.Records, s)
+		is.NoErr(err)
+	}
+	for of, want := range map[model.Scope]string{
+		{Chat: "mine", Owner: "ada", Project: "app"}:    "local/large",
+		{Chat: "other", Owner: "bob", Project: "app"}:   "local/small",
+		{Chat: "other", Owner: "bob", Project: "local"}: "remote/large",
+	} {
+		got, err := model.Selected(t.Context(), h.Records, of, agent.Agent{})
+		is.NoErr(err)
+		is.Equal(got, want)
+	}
 }
 
 func TestTheSameSelectionIsStoredOnceInItsForm(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
@@ -68,6 +69,30 @@ func TestVersionsOfANoteStayAndAreRestored(t *testing.T) {
 	list, err := h.List(t.Context(), agent.ListNotes{Agent: "Reviewer"})
 	is.NoErr(err)
 	is.Equal(list, []agent.ListedNote{{Name: "plan", Size: 3}})
+}
+
+func TestNotesOfTheSameNameInTwoProjects(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openNotes(t)
+	_, err := project.Ensure(t.Context(), h.Records, project.Project{ID: "app", Name: "app", Directory: "/app"})
+	is.NoErr(err)
+	inApp := planNote
+	inApp.Project = "app"
+	is.NoErr(saveNote(t, h, planNote, "one"))
+	is.NoErr(saveNote(t, h, inApp, "two"))
+	explicit := planNote
+	explicit.Project = events.DefaultEngine
+	for of, want := range map[agent.NoteName]string{planNote: "one", inApp: "two", explicit: "one"} {
+		got, err := h.Read(t.Context(), agent.ReadNote{NoteName: of})
+		is.NoErr(err)
+		is.Equal(got.Content, want)
+	}
+	list, err := h.List(t.Context(), agent.ListNotes{Agent: "Reviewer", Project: "app"})
+	is.NoErr(err)
+	is.Equal(list, []agent.ListedNote{{Name: "plan", Size: 3}})
+	inApp.Project = "other"
+	expect.Contains(t, fmt.Sprint(saveNote(t, h, inApp, "three")), `There is no project "other".`)
 }
 
 func TestANoteThatCannotBeAFileIsRefused(t *testing.T) {

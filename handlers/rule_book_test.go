@@ -24,6 +24,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 		"nobody":  `{"tool":"bash","pattern":"nobody","action":"allow","active":true,"agent":"a9"}`,
 		"noagent": `{"tool":"bash","pattern":"noagent","action":"deny","active":true,"agent":"a1"}`,
 		"hour":    `{"tool":"bash","pattern":"hour","action":"allow","active":true,"expires_at":"2026-01-02 03:00:00.000Z"}`,
+		"project": `{"tool":"bash","pattern":"project","action":"deny","active":true,"project":"app"}`,
 	} {
 		permissiontest.SaveRecord(t, h, "tool_permissions", id, fields)
 	}
@@ -40,6 +41,8 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 		"in another, too late":  {rule.Scope{Chat: "c2", Agent: "build", At: at("2026-01-02T03:00:00Z")}, map[string]bool{"all": true, "agent": true, "deny noagent": true}},
 		"of another agent":      {rule.Scope{Chat: "c2", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true}},
 		"of a subagent":         {rule.Scope{Chat: "c2", Agent: "general", Chosen: "a1", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
+		"in the project":        {rule.Scope{Chat: "c2", Project: "app", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny project": true}},
+		"in another project":    {rule.Scope{Chat: "c2", Project: "local", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true}},
 		"of nobody knows which": {rule.Scope{Chat: "c2", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
 	} {
 		t.Run(name, func(t *testing.T) {

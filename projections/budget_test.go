@@ -42,6 +42,9 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
 	is.Equal(spent(projections.SpendingSpan{Day: day}), all)
 	is.Equal(spent(projections.SpendingSpan{Day: "2001-01-01"}), projections.Spending{})
+	is.Equal(spent(projections.SpendingSpan{Day: day, Project: chat.Project}), all)
+	is.Equal(spent(projections.SpendingSpan{Day: day, Project: "app"}), projections.Spending{})
+	is.Equal(spent(projections.SpendingSpan{Project: "app"}), projections.Spending{})
 	usage, err := m.UsageByModel(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{len(usage), usage[0].Messages, usage[0].Cost}, []any{1, int64(2), 3.5})

@@ -19,9 +19,10 @@ type Spending struct {
 
 // SpendingSpan selects the messages whose spending is added up. An empty field selects all.
 type SpendingSpan struct {
-	Chat string // its subagents and delegates included
-	User string // who owns the chats now
-	Day  string // 2006-01-02, in UTC: messages that began then
+	Chat    string // its subagents and delegates included
+	User    string // who owns the chats now
+	Project string // of the chats
+	Day     string // 2006-01-02, in UTC: messages that began then
 }
 
 // Spending returns the spending of a span. It includes removed messages and deleted chats.
@@ -34,6 +35,7 @@ func (m *Model) Spending(ctx context.Context, in SpendingSpan) (Spending, error)
 	for _, narrow := range []struct{ by, condition string }{
 		{in.Chat, " AND (chat={:chat} OR chat IN (SELECT id FROM chats WHERE root={:chat}))"},
 		{in.User, " AND (SELECT user FROM chats WHERE id=m.chat)={:user}"},
+		{in.Project, " AND (SELECT project FROM chats WHERE id=m.chat)={:project}"},
 		{in.Day, " AND created >= {:day} AND created < {:day} || '~'"},
 	} {
 		if narrow.by != "" {
@@ -41,7 +43,7 @@ func (m *Model) Spending(ctx context.Context, in SpendingSpan) (Spending, error)
 		}
 	}
 	s, _, err := store.First[Spending](ctx, m.Model, "spending", query,
-		dbx.Params{"chat": in.Chat, "user": in.User, "day": in.Day})
+		dbx.Params{"chat": in.Chat, "user": in.User, "project": in.Project, "day": in.Day})
 	return s, err
 }
 

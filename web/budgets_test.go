@@ -116,7 +116,7 @@ func TestOnlyAdministratorsDecideAboutAGlobalBudget(t *testing.T) {
 			map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
 		is.Equal(status, 200)
 		held, err := budgets.Hold(t.Context(), chat, 1, time.Now(),
-			func(context.Context, string, string, string) (float64, float64, error) { return 0, 6, nil })
+			func(context.Context, budget.Span) (float64, float64, error) { return 0, 6, nil })
 		is.NoErr(err)
 		last, err := s.Log.Last(t.Context())
 		is.NoErr(err)

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/expect"
@@ -131,13 +132,17 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	s.Web.Records.ProviderKeys.Paths = append(s.Web.Records.ProviderKeys.Paths, "/srv/pocketcoder-data-of-2026")
+	_, err := project.Ensure(t.Context(), s.Records, project.Project{ID: "app", Name: "app",
+		Directory: "/srv/project-of-the-year-2027"})
+	is.NoErr(err)
 	_, ann := s.User(t, "ann", account.User)
 	_, eve := s.User(t, "eve", account.User)
 	_, root := s.User(t, "root", account.Admin)
 	chat := s.Chat(t, ann, "x")
 	const (
 		secret = "sk-canary-0q7w2x9z4j8k"
-		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789"
+		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789 " +
+			"project-of-the-year-2027"
 	)
 	shown := func() any {
 		_, c := s.Call(t, ann, "PATCH", webtest.RecordsPath("chats")+"/"+chat,

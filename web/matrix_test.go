@@ -40,7 +40,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"ai_prompts":         {"oxaA", "oxaA", "A", "A", "A"},
 	"ai_models":          {"oxaA", "oxaA", "A", "A", "A"},
 	"ai_agents":          {"oxaA", "oxaA", "A", "A", "A"},
-	"agent_notes":        {"aA", "aA", "A", "A", "A"},
+	"agent_notes":        {"oxaA", "oxaA", "A", "A", "A"}, // see projectMatrix
 	"tool_permissions":   {"oxaA", "oxaA", "A", "A", "A"},
 	"whitelist_actions":  {"oxaA", "oxaA", "A", "A", "A"},
 	"whitelist_targets":  {"oxaA", "oxaA", "A", "A", "A"},

@@ -36,12 +36,12 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	status, _ = s.Call(t, token, "PATCH", all+"/"+chosen["id"].(string),
 		map[string]any{"chat": s.Chat(t, token, "another")})
 	is.Equal(status, 400)
-	selected, err := model.Selected(t.Context(), s.Records, chat, ada, agent.Agent{})
+	selected, err := model.Selected(t.Context(), s.Records, model.Scope{Chat: chat, Owner: ada}, agent.Agent{})
 	is.NoErr(err)
 	is.Equal(selected, "local/large")
 	status, _ = s.Call(t, token, "DELETE", all+"/"+chosen["id"].(string), nil)
 	is.Equal(status, 204)
-	selected, err = model.Selected(t.Context(), s.Records, chat, ada, agent.Agent{})
+	selected, err = model.Selected(t.Context(), s.Records, model.Scope{Chat: chat, Owner: ada}, agent.Agent{})
 	is.NoErr(err)
 	is.Equal(selected, "")
 }

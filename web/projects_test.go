@@ -4,15 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/matryer/is"
+
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
@@ -457,4 +461,122 @@ func TestADelegateIsSharedWithTheChatAboveIt(t *testing.T) {
 	if status := share(first, false); status != http.StatusBadRequest {
 		t.Errorf("share a delegate: %d", status)
 	}
+}
+
+// What is stored of a project is read by accounts with access to the project.
+func TestNotesAreForAccountsWithAccessToTheProject(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPrivateProject(t)
+	_, reviewer := p.Call(t, p.tokens["root"], "POST", webtest.RecordsPath("ai_agents"),
+		webtest.Object{"name": "Reviewer"})
+	notes := webtest.RecordsPath("agent_notes")
+	for _, set := range []webtest.Object{{"name": "plan", "content": "first"},
+		{"name": "plan", "content": "of app", "project": "app"}} {
+		set["agent"] = reviewer["id"]
+		status, _ := p.Call(t, p.tokens["root"], "POST", notes, set)
+		is.Equal(status, http.StatusOK)
+	}
+	seq := p.storeOldNote(t, reviewer["id"].(string)) // of the first project
+	webtest.Check(t, p.Model.Wait(t.Context(), seq))
+	seen := func(token string) (all []string) {
+		_, list := p.Call(t, token, "GET", notes+"?sort=content", nil)
+		for _, n := range list["items"].([]any) {
+			n := n.(map[string]any)
+			all = append(all, fmt.Sprint(n["content"], " in ", n["project"]))
+		}
+		return all
+	}
+	for name, want := range map[string][]string{"owner": {"of app in app"}, "member": {"of app in app"},
+		"viewer": {"of app in app"}, "stranger": nil, "former": nil} {
+		is.Equal(seen(p.tokens[name]), want) // the account's role in app
+	}
+	p.saveProject(t, events.DefaultEngine, map[string]any{"everyone": project.Viewer})
+	is.Equal(seen(p.tokens["stranger"]), []string{"first in local", "old in local"})
+	is.Equal(seen(p.tokens["root"]), []string{"first in local", "of app in app", "old in local"})
+	versions := "/api/agents/Reviewer/notes/plan/versions"
+	_, body := p.Raw(t, p.tokens["root"], "GET", versions+"?project=app", nil)
+	var list []agent.NoteVersion
+	is.NoErr(json.Unmarshal(body, &list))
+	is.Equal([]int{len(list), list[0].Size}, []int{1, len("of app")})
+}
+
+// storeOldNote stores a note as PocketCoder did before notes had a project.
+func (p *privateProject) storeOldNote(t *testing.T, of string) (seq uint64) {
+	t.Helper()
+	e, err := events.NewConfig(agent.NotesCollection, agent.Note{Agent: of, Name: "old"}.ID(), events.ActorSystem,
+		events.Saved{Fields: json.RawMessage(`{"agent":"` + of + `","name":"old","content":"old"}`)})
+	webtest.Check(t, err)
+	seq, err = p.Log.Append(t.Context(), e)
+	webtest.Check(t, err)
+	return seq
+}
+
+// Owners of a project decide what its chats may do without asking. Members read the rules.
+func TestRulesOfAProjectAreForItsMembers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPrivateProject(t)
+	rules := webtest.RecordsPath("tool_permissions")
+	rule := func(set webtest.Object) webtest.Object {
+		return webtest.Object{"tool": "bash", "pattern": fmt.Sprint("make ", events.NewID()), "action": "ask",
+			"project": set["project"], "chat": set["chat"]}
+	}
+	create := func(name string, set webtest.Object) (int, string) {
+		status, made := p.Call(t, p.tokens[name], "POST", rules, rule(set))
+		id, _ := made["id"].(string)
+		return status, id
+	}
+	status, ofApp := create("owner", webtest.Object{"project": "app"})
+	is.Equal(status, http.StatusOK)
+	status, ofLocal := create("root", webtest.Object{"project": events.DefaultEngine})
+	is.Equal(status, http.StatusOK)
+	status, _ = create("root", webtest.Object{"project": "app", "chat": p.chats["owner"]["own"]})
+	is.Equal(status, http.StatusBadRequest) // a chat or a project
+	status = p.status(t, p.tokens["owner"], "PATCH", rules+"/"+ofApp, webtest.Object{"project": ""})
+	is.Equal(status, http.StatusBadRequest)
+	for name, may := range map[string]string{"owner": "rw", "member": "r", "viewer": "r", "stranger": "", "former": ""} {
+		is := is.NewRelaxed(t)
+		status, _ := create(name, webtest.Object{"project": "app"})
+		is.Equal(status == http.StatusOK, may == "rw") // create
+		status, _ = create(name, webtest.Object{"project": events.DefaultEngine})
+		is.True(status != http.StatusOK)
+		status, _ = create(name, webtest.Object{})
+		is.True(status != http.StatusOK)
+		one := rules + "/" + ofApp
+		is.Equal(p.status(t, p.tokens[name], "GET", one, nil) == http.StatusOK, may != "")
+		is.Equal(p.status(t, p.tokens[name], "PATCH", one, webtest.Object{"active": false}) == http.StatusOK, may == "rw")
+		is.True(p.status(t, p.tokens[name], "GET", rules+"/"+ofLocal, nil) != http.StatusOK)
+		if may != "rw" {
+			is.True(p.status(t, p.tokens[name], "DELETE", one, nil) != http.StatusNoContent)
+		}
+	}
+	is.Equal(p.status(t, p.tokens["owner"], "DELETE", rules+"/"+ofApp, nil), http.StatusNoContent)
+}
+
+func TestAScheduleIsStoredWithTheProjectOfItsNewChats(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPrivateProject(t)
+	schedules := webtest.RecordsPath("schedules")
+	fields := func(more webtest.Object) webtest.Object {
+		set := webtest.Object{"name": "report", "every": "1h", "prompt": "p", "session_mode": "new"}
+		maps.Copy(set, more)
+		return set
+	}
+	status, made := p.Call(t, p.tokens["member"], "POST", schedules, fields(nil))
+	is.Equal([]any{status, made["project"]}, []any{http.StatusOK, "app"})
+	for _, path := range []string{schedules, "/api/schedules/preview"} {
+		status, _ = p.Call(t, p.tokens["member"], "POST", path, fields(webtest.Object{"project": events.DefaultEngine}))
+		is.Equal(status, http.StatusBadRequest)
+		status, _ = p.Call(t, p.tokens["former"], "POST", path, fields(webtest.Object{"project": "app"}))
+		is.Equal(status, http.StatusBadRequest)
+	}
+	one := schedules + "/" + made["id"].(string)
+	p.member(t, "member", project.None)
+	status, made = p.Call(t, p.tokens["member"], "PATCH", one, webtest.Object{"enabled": false}) // it can be stopped
+	is.Equal([]any{status, made["project"]}, []any{http.StatusOK, "app"})
+	status, made = p.Call(t, p.tokens["owner"], "POST", schedules,
+		fields(webtest.Object{"session_mode": "existing", "chat": p.chats["owner"]["own"]}))
+	is.Equal([]any{status, made["project"]}, []any{http.StatusOK, ""})
 }

@@ -31,6 +31,7 @@ func (s *Server) readSchedule(ctx context.Context, in schedule.Schedule, id stri
 	if task.Mode == schedule.Existing {
 		task.Chat = chat.ID
 	} else {
+		task.Project = chat.Project
 		task.Agent, task.Ceiling = chat.Agent, &events.Ceiling{Chat: chat.ID, Root: chat.Root, Agent: chat.Agent}
 	}
 	return task, err

@@ -90,6 +90,9 @@ func TestTheChatOfAnAssistantIsTheCeilingOfTheTasksThatItSchedules(t *testing.T)
 	_, data := handlerstest.History(t, f.log, run.Chat)
 	created := handlerstest.Of[events.ChatCreated](data)[0]
 	is.Equal(*created.Ceiling, events.Ceiling{Chat: "c1", Root: "c1", Agent: "a1"})
+	stored, _, err := record.One[schedule.Schedule](t.Context(), f.Records, schedule.Collection, made.Task)
+	is.NoErr(err)
+	is.Equal(stored.Project, events.DefaultEngine) // that of the chat
 }
 
 func TestAssistantsScheduleALimitedNumberOfTasks(t *testing.T) {

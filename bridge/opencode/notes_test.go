@@ -37,7 +37,9 @@ func open(t *testing.T) *system {
 	l := eventstest.Open(t, nc, "hunter2-secret")
 	s := &system{t: t, conn: nc}
 	s.Notes = &notes.Notes{Log: l, Records: recordtype.Open(l, recordtype.Machine{}), Engine: chat.DefaultEngine,
-		Workspace: expect.MemoryDir(t), State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
+		Project: chat.DefaultEngine, Workspace: expect.MemoryDir(t),
+		State:  filepath.Join(t.TempDir(), "opencode", "notes.json"),
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	s.save("ai_agents", "a1", `{"name":"Reviewer"}`)
 	return s
 }
@@ -146,6 +148,36 @@ func TestAnOlderFileIsNotTakenForAChange(t *testing.T) {
 	s.write("plan.md", "one") // the agent goes back itself
 	s.sync()
 	is.Equal([]string{s.file("plan.md"), s.stored()}, []string{"one", "plan=one"})
+}
+
+// Members of one project could otherwise read what was noted in another one.
+func TestAProjectHasOnlyFilesOfItsOwnNotes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	s.saveNote("plan", "first project") // stored before notes had a project
+	s.sync()
+	other := *s.Notes
+	other.Workspace, other.State, other.Project = t.TempDir(), filepath.Join(t.TempDir(), "notes.json"), "app"
+	inOther := filepath.Join(notes.Folder(other.Workspace, "a1"), "plan.md")
+	is.NoErr(other.Sync(t.Context()))
+	_, err := os.Stat(inOther)
+	is.True(os.IsNotExist(err))
+
+	is.NoErr(os.MkdirAll(filepath.Dir(inOther), 0o755))
+	expect.WriteFile(t, inOther, "app")
+	is.NoErr(other.Sync(t.Context()))
+	s.sync()
+	is.Equal([]string{s.file("plan.md"), s.stored()}, []string{"first project", "plan=first project plan=app"})
+	_, err = s.Records.Delete(t.Context(), record.Delete{Collection: agent.NotesCollection,
+		Record: agent.Note{Agent: "a1", Name: "plan"}.ID()})
+	is.NoErr(err)
+	is.NoErr(other.Sync(t.Context()))
+	s.sync()
+	is.Equal([]string{s.file("plan.md"), s.stored()}, []string{"-", "plan=app"})
+	text, err := os.ReadFile(inOther)
+	is.NoErr(err)
+	is.Equal(string(text), "app")
 }
 
 func TestTheFileOfADeletedNoteIsRemoved(t *testing.T) {

@@ -112,7 +112,7 @@ func (e *engine) wire() {
 	if address := s.provider.ModelAddress(); address != "" {
 		models = []string{address}
 	}
-	e.network = &network.Engine{Network: s.network, Models: models}
+	e.network = &network.Engine{Network: s.network, Project: p.Project, Models: models}
 	e.ingest = &ingest.Ingest{
 		Engine: p.Project, Directory: p.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
 		Client: e.lives.Client, Pause: ingest.DefaultPause, IdleLimit: ingest.DefaultIdleLimit, Changed: s.change,

@@ -62,7 +62,7 @@ func (e *engine) wireConfiguration() {
 	e.sealed = &configuration.Procedures{Log: s.log, Records: s.records, Server: e.opencode, Restart: e.restarts.Want,
 		Logger: s.o.Logger}
 	e.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: p.Workspace, Engine: p.Project,
-		Logger: s.o.Logger, State: filepath.Join(p.State, "notes.json")}
+		Project: p.Project, Logger: s.o.Logger, State: filepath.Join(p.State, "notes.json")}
 }
 
 func openDemo(price provider.Price) (p provider.Provider, isDemo bool, closeModel func(), err error) {

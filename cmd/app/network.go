@@ -70,7 +70,7 @@ func (s *System) wireNetwork() {
 }
 
 func (s *System) mcpSecrets() mcpserver.Secrets {
-	return mcpserver.Secrets{Records: s.records, Workspace: s.o.Workspace}
+	return mcpserver.Secrets{Records: s.records}
 }
 
 func (s *System) runEgress(ctx context.Context) error {

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/project"
 )
 
 const noteUsage = `
@@ -28,21 +29,52 @@ const noteUsage = `
   pocketcoder note versions AGENT NOTE            list the versions of a note, the newest first
   pocketcoder note restore AGENT NOTE VERSION     make an earlier version the current one
   pocketcoder note delete AGENT NOTE              delete a note; its versions can be restored
+
+A note belongs to an agent and a project. Without --project, it is of the first project.
 `
 
-// Notes is the command note. A note is named by its agent and its name.
+// Notes is the command note. A note is named by its agent, its project and its name.
 var Notes = Group{Name: "note", Usage: noteUsage, Former: map[string]string{"write": "set"},
-	Own: func(r *Records, _ *flag.FlagSet) map[string]Verb {
-		n := &noteCommand{r}
+	Own: func(r *Records, fs *flag.FlagSet) map[string]Verb {
+		n := &noteCommand{Records: r}
+		fs.StringVar(&n.project, "project", "", "`name` or id of the project of the notes (default: the first project)")
 		return map[string]Verb{"list": Takes(1, 1, n.list), "show": Takes(2, 3, n.show), "edit": Takes(2, 2, n.edit),
 			"set": Takes(3, 3, n.write), "versions": Takes(2, 2, n.versions), "restore": Takes(3, 3, n.restore),
 			"delete": Takes(2, 2, n.delete)}
 	}}
 
-type noteCommand struct{ *Records }
+type noteCommand struct {
+	*Records
+	project string // as a person names it, "" for the first project
+}
+
+// at returns a path with the project of the notes in its query.
+func (n *noteCommand) at(ctx context.Context, path string) (string, error) {
+	if n.project == "" {
+		return path, nil
+	}
+	id, err := n.related(ctx, project.Collection, n.project)
+	return path + "?" + url.Values{"project": {id}}.Encode(), err
+}
+
+// readNotes returns the answer of a path about notes.
+func readNotes[T any](ctx context.Context, n *noteCommand, path string) (answer T, err error) {
+	if path, err = n.at(ctx, path); err != nil {
+		return answer, err
+	}
+	return client.Read[T](ctx, n.System, path)
+}
+
+func (n *noteCommand) send(ctx context.Context, method, path string, body any) error {
+	path, err := n.at(ctx, path)
+	if err != nil {
+		return err
+	}
+	return n.Send(ctx, method, path, body, nil)
+}
 
 func (n *noteCommand) list(ctx context.Context, args []string) error {
-	all, err := client.Read[[]agent.ListedNote](ctx, n.System, notesOf(args[0]))
+	all, err := readNotes[[]agent.ListedNote](ctx, n, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
@@ -60,7 +92,7 @@ func (n *noteCommand) read(ctx context.Context, args []string) (agent.NoteConten
 		}
 		path = versionsOf(args) + "/" + version
 	}
-	return client.Read[agent.NoteContent](ctx, n.System, path)
+	return readNotes[agent.NoteContent](ctx, n, path)
 }
 
 // noteVersion returns the version that a person wrote.
@@ -99,7 +131,7 @@ func (n *noteCommand) show(ctx context.Context, args []string) error {
 
 // edit opens a note in an editor. A new note begins empty. A refused text is kept.
 func (n *noteCommand) edit(ctx context.Context, args []string) error {
-	all, err := client.Read[[]agent.ListedNote](ctx, n.System, notesOf(args[0]))
+	all, err := readNotes[[]agent.ListedNote](ctx, n, notesOf(args[0]))
 	if err != nil {
 		return err
 	}
@@ -137,7 +169,7 @@ func (n *noteCommand) write(ctx context.Context, args []string) error {
 }
 
 func (n *noteCommand) save(ctx context.Context, args []string, text string) error {
-	return n.Send(ctx, http.MethodPut, notePath(args), map[string]string{"content": text}, nil)
+	return n.send(ctx, http.MethodPut, notePath(args), map[string]string{"content": text})
 }
 
 func (n *noteCommand) versions(ctx context.Context, args []string) error {
@@ -145,7 +177,7 @@ func (n *noteCommand) versions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Read[[]agent.NoteVersion](ctx, n.System, versionsOf(args))
+	all, err := readNotes[[]agent.NoteVersion](ctx, n, versionsOf(args))
 	if err != nil {
 		return err
 	}
@@ -176,9 +208,9 @@ func (n *noteCommand) restore(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return n.Send(ctx, http.MethodPost, versionsOf(args)+"/"+version+"/restore", nil, nil)
+	return n.send(ctx, http.MethodPost, versionsOf(args)+"/"+version+"/restore", nil)
 }
 
 func (n *noteCommand) delete(ctx context.Context, args []string) error {
-	return n.Send(ctx, http.MethodDelete, notePath(args), nil, nil)
+	return n.send(ctx, http.MethodDelete, notePath(args), nil)
 }

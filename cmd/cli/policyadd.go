@@ -40,6 +40,7 @@ func ruleAdder(action policy.Action) func(context.Context, Environment, []string
 		fs := NewFlags(env, name, policyAddUsage)
 		at := ServerFlags(fs, env)
 		chat := fs.String("chat", "", "only for this `chat`; default every chat")
+		project := fs.String("project", "", "only for the chats of this project: its `name` or id")
 		duration := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
 		text, err := ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
 		if err != nil {
@@ -57,7 +58,13 @@ func ruleAdder(action policy.Action) func(context.Context, Environment, []string
 			return err
 		}
 		defer s.Close()
-		return addRule(ctx, s, env, rule, *chat, *duration)
+		of := ""
+		if *project != "" {
+			if of, err = projectOf(ctx, s, *at, *project); err != nil {
+				return err
+			}
+		}
+		return addRule(ctx, s, env, rule, *chat, of, *duration)
 	}
 }
 
@@ -73,11 +80,11 @@ func parseAction(action policy.Action, text string) (policy.Rule, error) {
 	return rule.OfTool(), err
 }
 
-func addRule(ctx context.Context, s *client.System, env Environment, rule policy.Rule, chat string,
+func addRule(ctx context.Context, s *client.System, env Environment, rule policy.Rule, chat, project string,
 	duration time.Duration) error {
 	fields := map[string]any{
 		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "",
-		"expires_at": "", "note": "pocketcoder policy " + string(rule.Action), "active": true,
+		"project": project, "expires_at": "", "note": "pocketcoder policy " + string(rule.Action), "active": true,
 	}
 	whom, until := "every chat", ""
 	if chat != "" {
@@ -85,12 +92,14 @@ func addRule(ctx context.Context, s *client.System, env Environment, rule policy
 			return err
 		}
 		whom = "chat " + chat
+	} else if project != "" {
+		whom = "every chat of the project"
 	}
 	if duration > 0 {
 		end := events.FormatTime(time.Now().Add(duration))
 		fields["expires_at"], until = end, " until "+display.LocalTime(end)
 	}
-	id, err := s.Replace(ctx, ruleCollections[0], []string{"tool", "pattern", "chat", "agent"}, fields)
+	id, err := s.Replace(ctx, ruleCollections[0], []string{"tool", "pattern", "chat", "agent", "project"}, fields)
 	if err != nil {
 		return err
 	}

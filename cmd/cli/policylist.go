@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/agent"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/project"
 )
 
 const policyListUsage = `pocketcoder policy list: the rules of the running system, and who created them.
@@ -35,7 +36,8 @@ type listedRule struct {
 	Action  string   `json:"action"` // allow, ask, deny; empty for a target
 	State   string   `json:"state"`  // active, paused, expired, built in
 	Chat    string   `json:"chat,omitempty"`
-	Agent   string   `json:"agent,omitempty"` // its name
+	Project string   `json:"project,omitempty"` // its name
+	Agent   string   `json:"agent,omitempty"`   // its name
 	Expires string   `json:"expires,omitempty"`
 	Author  string   `json:"author,omitempty"` // email
 	Note    string   `json:"note,omitempty"`
@@ -51,6 +53,7 @@ type ruleFields struct {
 	Active           bool
 	Name             string
 	Chat, Agent      string
+	Project          string
 	Expires          string `json:"expires_at"`
 	Author, Note     string
 }
@@ -104,6 +107,14 @@ func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 	for _, a := range agents {
 		names[a.ID] = a.Name
 	}
+	projects, err := client.List[listedProject](ctx, s, project.Collection, client.Select{Sort: "created,id",
+		Fields: "id,name,directory"})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range projects {
+		names[p.ID] = p.Name
+	}
 	all := []listedRule{}
 	for _, collection := range ruleCollections {
 		rules, err := client.List[ruleFields](ctx, s, collection, client.Select{Sort: "created,id"})
@@ -113,7 +124,8 @@ func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 		for _, f := range rules {
 			all = append(all, listedRule{
 				ID: collection + "/" + f.ID, Rule: f.text(collection), Action: f.action(collection), Limits: f.rule().Limits(),
-				State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent),
+				Project: cmp.Or(names[f.Project], f.Project), Expires: f.Expires,
 				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
 			})
 		}
@@ -166,6 +178,9 @@ func printRules(w io.Writer, all []listedRule) error {
 			whom = "chat " + r.Chat
 		} else if r.Agent != "" {
 			whom = "agent " + r.Agent
+		}
+		if r.Project != "" {
+			whom = strings.TrimPrefix(whom+" of project ", "all chats of ") + r.Project
 		}
 		until := "-"
 		if r.Expires != "" {

@@ -29,9 +29,10 @@ func TestListedRulesShowTheirScopeAndEscapeControlCharacters(t *testing.T) {
 	is.Equal(ruleFields{Name: "src", Pattern: "/w/**"}.text("whitelist_targets"), "target src: /w/**")
 	var out bytes.Buffer
 	is.NoErr(printRules(&out, []listedRule{{ID: "tool_permissions/r", Rule: "bash: a\x1b[2J", Chat: "c1", Note: "b\rc"},
-		{Agent: "poco"}}))
+		{Agent: "poco"}, {Project: "app"}, {Project: "app", Agent: "poco"}}))
 	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
 	is.True(strings.Contains(out.String(), "chat c1") && strings.Contains(out.String(), "agent poco"))
+	is.True(strings.Contains(out.String(), " project app") && strings.Contains(out.String(), "agent poco of project app"))
 
 	out.Reset()
 	is.NoErr(printRules(&out, []listedRule{{Rule: "bash: ls", Action: ruleFields{Permission: "bash"}.action("whitelist_actions")},

@@ -69,10 +69,10 @@ type agentFields struct {
 
 // ruleFields is a record of tool_permissions.
 type ruleFields struct {
-	Agent, Chat, Tool, Pattern string
-	Action                     policy.Action
-	Active                     bool
-	Expires                    string `json:"expires_at"`
+	Agent, Chat, Project, Tool, Pattern string
+	Action                              policy.Action
+	Active                              bool
+	Expires                             string `json:"expires_at"`
 }
 
 // rule returns the rule of a record, as policy reads it.
@@ -81,7 +81,9 @@ func (r ruleFields) rule() policy.Rule {
 }
 
 // lasting reports whether the rule is active in every chat, and never expires.
-func (r ruleFields) lasting() bool { return r.Active && r.Chat == "" && r.Expires == "" }
+func (r ruleFields) lasting() bool {
+	return r.Active && r.Chat == "" && r.Project == "" && r.Expires == ""
+}
 
 // List lists the agents by name.
 func (h Agents) List(ctx context.Context) (list []Listed, err error) {
@@ -293,8 +295,9 @@ func (s *saver) addRules(ctx context.Context, agent string, rules []policy.Rule)
 		if stored {
 			continue
 		}
-		_, err := s.save(ctx, rule.ToolPermissions, "", map[string]any{"agent": agent, "chat": "", "tool": r.Permission,
-			"pattern": r.Pattern, "action": r.Action, "active": true, "expires_at": "", "note": "from the agent's file"})
+		_, err := s.save(ctx, rule.ToolPermissions, "", map[string]any{"agent": agent, "chat": "", "project": "",
+			"tool": r.Permission, "pattern": r.Pattern, "action": r.Action, "active": true, "expires_at": "",
+			"note": "from the agent's file"})
 		if err != nil {
 			return err
 		}

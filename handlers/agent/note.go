@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/record"
 )
 
@@ -14,15 +16,19 @@ const NotesCollection = "agent_notes"
 // The limits of notes.
 const (
 	MaxNoteContent = 64 << 10 // bytes
-	MaxNotes       = 100      // of an agent
+	MaxNotes       = 100      // of an agent in a project
 )
+
+var seesNotes = record.Rule(record.SeesProject + ` || ` + record.IsStaff)
 
 // NoteType is the type of the records of notes.
 var NoteType = record.Type{Name: NotesCollection, Command: "note", Title: "Notes of agents",
-	About:  "what agents remember, with its versions",
-	Access: record.Rules(record.Staff, record.Staff, record.Admins, record.Admins, record.Admins), Complete: completeNote,
-	ID: func(v record.Values) string { return Note{Agent: v.Text("agent"), Name: v.Text("name")}.ID() },
+	About:  "what agents remember in a project, with its versions",
+	Access: record.Rules(seesNotes, seesNotes, record.Admins, record.Admins, record.Admins), Complete: completeNote,
+	ID:       func(v record.Values) string { return noteOf(v).ID() },
+	Defaults: map[string]any{"project": events.DefaultEngine},
 	Fields: []record.Field{
+		{Name: "project", Kind: record.Relation, Label: "Project", Relation: "projects", Missing: events.DefaultEngine},
 		{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents", Required: true},
 		{Name: "name", Kind: record.Text, Label: "Name", Required: true},
 		{Name: "content", Kind: record.Text, Label: "Text", Lines: true},
@@ -31,10 +37,10 @@ var NoteType = record.Type{Name: NotesCollection, Command: "note", Title: "Notes
 // completeNote refuses a note that cannot be a file, and a note under another id than its own: its name and its agent
 // stay as they are.
 func completeNote(c record.Change) error {
-	n := Note{Agent: c.Text("agent"), Name: c.Text("name"), Content: c.Text("content")}
+	n := noteOf(c.Now())
 	others := 0
 	for _, other := range c.Others() {
-		if other.Text("agent") == n.Agent {
+		if o := noteOf(other); o.Agent == n.Agent && o.ProjectID() == n.ProjectID() {
 			others++
 		}
 	}
@@ -42,22 +48,40 @@ func completeNote(c record.Change) error {
 		return err
 	}
 	if c.Record != n.ID() {
-		return record.Invalid("name", "The agent and the name of a note cannot change. Write a new note, and delete this one.")
+		return record.Invalid("name",
+			"The agent, the project and the name of a note cannot change. Write a new note, and delete this one.")
 	}
 	return nil
 }
 
-// Note is a Markdown text under a name, with which an agent remembers what it has learned.
+// Note is a Markdown text under a name, with which an agent remembers what it has learned in a project.
 type Note struct {
-	Agent   string `json:"agent"` // record
+	Agent   string `json:"agent"`             // record
+	Project string `json:"project,omitempty"` // see ProjectID
 	Name    string `json:"name"`
 	Content string `json:"content"`
 }
 
-// ID returns the id of the record of a note. It follows from the agent and the name. A note that is written again after
-// it was deleted continues its history.
+func noteOf(v record.Values) Note {
+	return Note{Agent: v.Text("agent"), Project: v.Text("project"), Name: v.Text("name"), Content: v.Text("content")}
+}
+
+// Fields returns the fields of the record of a note.
+func (n Note) Fields() record.Values {
+	return record.Fields(map[string]any{"agent": n.Agent, "project": n.ProjectID(), "name": n.Name, "content": n.Content})
+}
+
+// ProjectID returns the id of the project. Notes that were stored before they had one belong to the first project.
+func (n Note) ProjectID() string { return cmp.Or(n.Project, events.DefaultEngine) }
+
+// ID returns the id of the record of a note. It follows from the agent, the project and the name. A note that is
+// written again after it was deleted continues its history.
 func (n Note) ID() string {
-	sum := sha256.Sum256([]byte(n.Agent + "/" + n.Name))
+	key := n.Agent + "/" + n.Name
+	if of := n.ProjectID(); of != events.DefaultEngine {
+		key = of + "/" + key
+	}
+	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -75,7 +99,7 @@ func (n Note) check(others int) error {
 	case len(n.Content) > MaxNoteContent:
 		return record.Invalid("content", "The note has %d KiB, and at most %d KiB are stored.", (len(n.Content)+1023)>>10, MaxNoteContent>>10)
 	case others >= MaxNotes:
-		return record.Invalid("name", "The agent has %d notes, which is the limit. Delete one first.", others)
+		return record.Invalid("name", "The agent has %d notes in the project, which is the limit. Delete one first.", others)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 )
 
@@ -27,7 +28,8 @@ type Notes struct {
 
 // ListNotes requests the notes of an agent.
 type ListNotes struct {
-	Agent string `json:"agent"` // name or record
+	Agent   string `json:"agent"`             // name or record
+	Project string `json:"project,omitempty"` // record; empty for the first project
 }
 
 type ListedNote struct {
@@ -37,8 +39,9 @@ type ListedNote struct {
 
 // NoteName names a note.
 type NoteName struct {
-	Agent string `json:"agent"` // name or record
-	Name  string `json:"name"`
+	Agent   string `json:"agent"`             // name or record
+	Project string `json:"project,omitempty"` // record; empty for the first project
+	Name    string `json:"name"`
 }
 
 type NoteVersion struct {
@@ -86,16 +89,16 @@ type DeleteNote struct {
 	NoteName
 }
 
-// List lists the notes of an agent by name.
+// List lists the notes of an agent in a project by name.
 func (h Notes) List(ctx context.Context, q ListNotes) ([]ListedNote, error) {
-	of, err := h.agent(ctx, q.Agent)
+	of, err := h.note(ctx, NoteName{Agent: q.Agent, Project: q.Project})
 	if err != nil {
 		return nil, err
 	}
 	all, err := record.All[Note](ctx, h.Records, NotesCollection)
 	list := []ListedNote{}
 	for _, r := range all {
-		if r.Value.Agent == of {
+		if r.Value.Agent == of.Agent && r.Value.ProjectID() == of.ProjectID() {
 			list = append(list, ListedNote{r.Value.Name, len(r.Value.Content)})
 		}
 	}
@@ -186,7 +189,7 @@ func (h Notes) Save(ctx context.Context, c SaveNote) (id string, seq uint64, err
 	exists := slices.ContainsFunc(all, func(r record.StoredRecord[struct{}]) bool { return r.ID == n.ID() })
 	return h.Records.Save(ctx, record.Save{Command: c.Command, Collection: NotesCollection, Record: n.ID(),
 		Role: account.Admin, New: !exists,
-		Set: record.Fields(map[string]any{"agent": n.Agent, "name": n.Name, "content": n.Content})})
+		Set: n.Fields()})
 }
 
 // Restore saves the content of an earlier version as a new version.
@@ -210,7 +213,15 @@ func (h Notes) Delete(ctx context.Context, c DeleteNote) (seq uint64, err error)
 // note returns a note of an agent, without its content.
 func (h Notes) note(ctx context.Context, of NoteName) (Note, error) {
 	id, err := h.agent(ctx, of.Agent)
-	return Note{Agent: id, Name: of.Name}, err
+	n := Note{Agent: id, Project: of.Project, Name: of.Name}
+	if err != nil || n.ProjectID() == events.DefaultEngine {
+		return n, err
+	}
+	_, found, err := record.One[project.Project](ctx, h.Records, project.Collection, n.Project)
+	if err == nil && !found {
+		err = handlers.RefuseField(handlers.NotFound, "project", "There is no project %.80q.", n.Project)
+	}
+	return n, err
 }
 
 // agent returns the record of an agent, which is named by its record or its name.

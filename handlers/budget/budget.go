@@ -32,11 +32,12 @@ type Budget struct {
 	Name  string `json:"name"`
 	Scope string `json:"scope"`
 	// the only chat that it limits; empty for each chat by itself, with scope day for all chats together
-	Chat   string  `json:"chat,omitempty"`
-	User   string  `json:"user,omitempty"`   // the only account whose chats it limits; empty for all accounts
-	Cost   float64 `json:"cost,omitempty"`   // in US dollars, 0 is no limit
-	Tokens float64 `json:"tokens,omitempty"` // input, output and reasoning, 0 is no limit
-	Active bool    `json:"active"`
+	Chat    string  `json:"chat,omitempty"`
+	User    string  `json:"user,omitempty"`    // the only account whose chats it limits; empty for all accounts
+	Project string  `json:"project,omitempty"` // the only project whose chats it limits; empty for all projects
+	Cost    float64 `json:"cost,omitempty"`    // in US dollars, 0 is no limit
+	Tokens  float64 `json:"tokens,omitempty"`  // input, output and reasoning, 0 is no limit
+	Active  bool    `json:"active"`
 
 	seq uint64 // of the last event of the record
 }

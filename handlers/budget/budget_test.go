@@ -39,7 +39,7 @@ func openFixture(t testing.TB) *fixture { return newFixture(permissiontest.Open(
 
 // spentFunc returns a SpendingFunc with fixed amounts.
 func spentFunc(cost, tokens float64) SpendingFunc {
-	return func(context.Context, string, string, string) (float64, float64, error) { return cost, tokens, nil }
+	return func(context.Context, Span) (float64, float64, error) { return cost, tokens, nil }
 }
 
 func setBudget(t testing.TB, h *fixture, b Budget) Budget {
@@ -54,7 +54,7 @@ func saveBudget(t testing.TB, h *fixture, b Budget) Budget {
 	var err error
 	b.ID, _, err = h.Budgets.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
 		Collection: Collection, New: true, Upsert: true, Set: record.Fields(map[string]any{"name": b.Name,
-			"scope": b.Scope, "chat": b.Chat, "user": b.User, "cost": b.Cost, "tokens": b.Tokens, "active": b.Active})})
+			"scope": b.Scope, "chat": b.Chat, "user": b.User, "project": b.Project, "cost": b.Cost, "tokens": b.Tokens, "active": b.Active})})
 	is.New(t).NoErr(err)
 	return b
 }

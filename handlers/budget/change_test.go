@@ -95,14 +95,14 @@ func TestLimitsOfAChat(t *testing.T) {
 		b.Name, b.ID, b.Scope, b.Tokens, b.Active = "a", "b1", OfDay, 1, true
 		return b
 	}
-	count := func(b Budget) int { return len(limitsOf([]Budget{of(b)}, "c1", "ann", noon)) }
+	count := func(b Budget) int { return len(limitsOf([]Budget{of(b)}, tree{root: "c1", owner: "ann"}, noon)) }
 	is.Equal(count(Budget{}), 1)
 	is.Equal(count(Budget{Cost: 1}), 2) // two units
 	is.Equal(count(Budget{Chat: "c1", User: "ann"}), 1)
 	is.Equal(count(Budget{Chat: "c2"}), 0)
 	is.Equal(count(Budget{User: "bob"}), 0)
 	late := time.Date(2026, 11, 21, 23, 30, 0, 0, time.FixedZone("west", -5*3600))
-	is.Equal(limitsOf([]Budget{of(Budget{})}, "c1", "", late)[0].day, "2026-11-22") // in UTC
+	is.Equal(limitsOf([]Budget{of(Budget{})}, tree{root: "c1"}, late)[0].day, "2026-11-22") // in UTC
 }
 
 func TestSuggestedAmountAllowsTheNextStep(t *testing.T) {

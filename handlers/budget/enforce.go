@@ -77,7 +77,7 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 	if all, err := h.List(ctx); err != nil || len(all) == 0 {
 		return err
 	}
-	root, owner, err := h.rootOf(ctx, chat)
+	of, err := h.treeOf(ctx, chat)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 		var over bool
 		var counts limit
 		var last *budgetRequest
-		for _, l := range limitsOf(all, root, owner, now) {
+		for _, l := range limitsOf(all, of, now) {
 			a, err := h.addApproved(ctx, &l, requests)
 			if err == nil {
 				err = l.measure(ctx, spent)
@@ -104,23 +104,25 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 		if !over {
 			return nil
 		}
-		return fn(root, counts, last, requests)
+		return fn(of.root, counts, last, requests)
 	})
 }
 
-// rootOf returns the chat at the root of the tree of a chat, which is the chat itself unless it is a delegate, and the
-// owner of the chat.
-func (h *Budgets) rootOf(ctx context.Context, chat string) (root, owner string, err error) {
+// tree is a chat and its delegates. All of them have the same owner and project.
+type tree struct{ root, owner, project string }
+
+// treeOf returns the tree of a chat. Its root is the chat itself unless the chat is a delegate.
+func (h *Budgets) treeOf(ctx context.Context, chat string) (of tree, err error) {
 	err = h.Permissions.Chat(ctx, chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {
 		if s.Created == 0 && s.Deleted == 0 {
 			return fmt.Errorf("look up the budget of chat %s: the replica of the log does not have the chat yet", chat)
 		}
-		if root, owner = chat, s.Owner; s.Parent != nil {
-			root = s.Parent.Root
+		if of = (tree{chat, s.Owner, s.Project}); s.Parent != nil {
+			of.root = s.Parent.Root
 		}
 		return nil
 	})
-	return root, owner, err
+	return of, err
 }
 
 // Stopped returns the chats whose turns an approved request for more had stopped, none if it was not approved.
@@ -165,7 +167,7 @@ func (h *Budgets) Release(ctx context.Context, now time.Time, spent SpendingFunc
 
 func (h *Budgets) release(ctx context.Context, a *budgetRequest, all []Budget, requests *budgetRequests, now time.Time,
 	spent SpendingFunc) error {
-	_, owner, err := h.rootOf(ctx, a.chat)
+	of, err := h.treeOf(ctx, a.chat)
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ func (h *Budgets) release(ctx context.Context, a *budgetRequest, all []Budget, r
 	if a.day != "" && a.day != dayOf(now) {
 		reason = "the day is over"
 	}
-	for _, l := range limitsOf(all, a.chat, owner, now) {
+	for _, l := range limitsOf(all, of, now) {
 		if l.key() != a.key {
 			continue
 		}

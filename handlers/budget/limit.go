@@ -38,20 +38,23 @@ func (l limit) more() float64 {
 	return l.base * max(1, math.Floor((l.spent-l.amount)/l.base)+1)
 }
 
-// SpendingFunc returns the cost and tokens of assistant messages. An empty argument selects all chats, accounts or
-// days.
-type SpendingFunc func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error)
+// Span selects the messages whose spending counts. An empty field selects all chats, accounts, projects or days.
+type Span struct{ Chat, User, Project, Day string }
+
+// SpendingFunc returns the cost and tokens of the assistant messages of a span.
+type SpendingFunc func(ctx context.Context, of Span) (cost, tokens float64, err error)
 
 // dayOf returns the day of a time for budgets, in UTC.
 func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// limitsOf returns the limits of a chat, without what was spent.
-func limitsOf(all []Budget, chat, owner string, at time.Time) (list []limit) {
+// limitsOf returns the limits of a tree, without what was spent.
+func limitsOf(all []Budget, of tree, at time.Time) (list []limit) {
 	for _, b := range all {
-		if !b.Active || b.Chat != "" && b.Chat != chat || b.User != "" && b.User != owner {
+		if !b.Active || b.Chat != "" && b.Chat != of.root || b.User != "" && b.User != of.owner ||
+			b.Project != "" && b.Project != of.project {
 			continue
 		}
-		l := limit{Budget: b, chat: chat}
+		l := limit{Budget: b, chat: of.root}
 		if b.Scope == OfDay {
 			l.chat, l.day = "", dayOf(at)
 		}
@@ -72,7 +75,7 @@ func (l *limit) measure(ctx context.Context, spent SpendingFunc) error {
 	if l.chat != "" {
 		chat = l.chat
 	}
-	cost, tokens, err := spent(ctx, chat, l.User, l.day)
+	cost, tokens, err := spent(ctx, Span{Chat: chat, User: l.User, Project: l.Project, Day: l.day})
 	if l.spent = cost; l.unit == unitTokens {
 		l.spent = tokens
 	}
@@ -104,6 +107,9 @@ func (l limit) question() string {
 		what = "This chat has"
 	case l.User != "":
 		what = "All chats of its owner together have"
+	}
+	if l.chat == "" && l.Budget.Chat == "" && l.Project != "" {
+		what = strings.TrimSuffix(what, " together have") + " in the project together have"
 	}
 	if l.unit == unitCost {
 		what += " cost " + amount(l.spent)

@@ -20,6 +20,8 @@ var Type = record.Type{Name: Collection, Command: "budget", Title: "Budgets",
 		{Name: "scope", Kind: record.Select, Label: "Applies to a", Values: []string{OfChat, OfDay}, Required: true},
 		{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
 		{Name: "user", Kind: record.Relation, Label: "Account, for a day", Relation: "users"},
+		{Name: "project", Kind: record.Relation, Label: "Project", Relation: "projects",
+			Choices: map[string]string{"": "all projects"}},
 		{Name: "cost", Kind: record.Number, Label: "Most cost", Unit: record.Dollars},
 		{Name: "tokens", Kind: record.Number, Label: "Most tokens"},
 		{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
@@ -27,7 +29,7 @@ var Type = record.Type{Name: Collection, Command: "budget", Title: "Budgets",
 
 // own admits accounts to the budgets that may limit them.
 var own = record.Rule(record.IsStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && ` +
-	`(chat = "" || ` + record.SeesChat("chat.") + `))`)
+	`(chat = "" || ` + record.SeesChat("chat.") + `) && (project = "" || ` + record.SeesProject + `))`)
 
 func complete(c record.Change) error {
 	now := c.Now()

@@ -190,14 +190,19 @@ func (h *Chats) ProjectOf(ctx context.Context, chat string) (project string, err
 
 // choose sets the project of a new chat, and what follows from it.
 func (h *Chats) choose(ctx context.Context, c *Create) error {
-	if h.Projects == nil {
-		return nil
-	}
-	found, err := h.Projects.Choose(ctx, c.User, c.Project, func(ctx context.Context) (string, error) {
-		return h.projectOfNewest(ctx, c.User)
-	})
+	found, err := h.ChooseProject(ctx, c.User, c.Project)
 	c.Project, c.Agent = found.ID, cmp.Or(c.Agent, found.Agent)
 	return err
+}
+
+// ChooseProject returns the project of a new chat of an account, which names a project or none.
+func (h *Chats) ChooseProject(ctx context.Context, user, wanted string) (project.Project, error) {
+	if h.Projects == nil {
+		return project.Project{ID: wanted}, nil
+	}
+	return h.Projects.Choose(ctx, user, wanted, func(ctx context.Context) (string, error) {
+		return h.projectOfNewest(ctx, user)
+	})
 }
 
 // ProjectsFor returns the projects in which an account may have chats, by name, and the id of the one in which it

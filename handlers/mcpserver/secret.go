@@ -10,13 +10,13 @@ import (
 
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 )
 
 // Secrets stores the values of the names in the environment of MCP servers, as one JSON object for each server.
 type Secrets struct {
-	Records   *record.Records
-	Workspace string // a value that is part of the path of one of its files is refused
+	Records *record.Records
 }
 
 // SetSecret stores the value of a name in the environment of an MCP server. An empty value deletes it.
@@ -33,7 +33,8 @@ const maxValue = 4 << 10
 // SecretPrefix is the prefix of the secrets of MCP servers. The record follows.
 const SecretPrefix = "mcp"
 
-// Set refuses a name that is not in the environment of the server, and a value that is too weak to be redacted.
+// Set refuses a name that is not in the environment of the server, and a value that is too weak to be redacted or part
+// of the path of a file of a project.
 func (m Secrets) Set(ctx context.Context, c SetSecret) error {
 	all, err := All(ctx, m.Records)
 	if err != nil {
@@ -56,7 +57,11 @@ func (m Secrets) Set(ctx context.Context, c SetSecret) error {
 	}
 	if c.Value != "" {
 		one := credential(c.Value)
-		if err := handlers.RefuseWeak("value", cmp.Or(secret.Check(one), checkNames(m.Workspace, one))); err != nil {
+		directories, err := project.Directories(ctx, m.Records)
+		if err != nil {
+			return err
+		}
+		if err := handlers.RefuseWeak("value", cmp.Or(secret.Check(one), checkNames(directories, one))); err != nil {
 			return err
 		}
 	}

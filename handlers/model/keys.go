@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 )
 
@@ -27,7 +28,7 @@ type ProviderKeys struct {
 	Records *record.Records
 	Secrets *secret.Store
 	Logger  *slog.Logger
-	Paths   []string // a value that is part of one of these is not redacted
+	Paths   []string // a value that is part of one of these, or of a project's directory, is not redacted
 
 	Known []KnownProvider // sorted by name
 	// tests the values of the variables of a provider; needed by Test
@@ -147,11 +148,16 @@ func (k *ProviderKeys) redact(key string, sets ...map[string]string) {
 // secretsOf returns the values that are to be redacted. Redaction concerns every chat, so it leaves out a value that is
 // part of one of the paths. Log.Conceal skips a value that is not clearly a secret, such as a region.
 func (k *ProviderKeys) secretsOf(sets ...map[string]string) (secrets []string) {
+	directories, err := project.Directories(context.Background(), k.Records)
+	if err != nil {
+		k.Logger.Error("look up the directories of the projects", "err", err)
+	}
+	paths := slices.Concat(k.Paths, directories)
 	for _, values := range sets {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			value := values[name]
 			isPart := func(path string) bool { return strings.Contains(path, value) }
-			if len(value) <= maxRedacted && !slices.ContainsFunc(k.Paths, isPart) && !slices.Contains(secrets, value) {
+			if len(value) <= maxRedacted && !slices.ContainsFunc(paths, isPart) && !slices.Contains(secrets, value) {
 				secrets = append(secrets, value)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agent"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 )
 
@@ -84,7 +85,8 @@ type Models struct {
 	Models []string `json:"models"` // "provider/model", sorted
 	// the model of chats without a selection; empty while OpenCode starts
 	Configured string `json:"configured,omitempty"`
-	Selected   string `json:"selected,omitempty"` // the chat's selection, or that of its agent, its owner or all chats
+	// the chat's selection, or that of its agent, its owner, its project or all chats
+	Selected string `json:"selected,omitempty"`
 }
 
 // provider is a record of llm_providers.
@@ -150,25 +152,29 @@ func clearSelection(ctx context.Context, h *record.Records, c Select) (id string
 	return id, seq, nil
 }
 
+// Scope is a chat as far as a selection concerns it.
+type Scope struct{ Chat, Owner, Project string }
+
 // Selected returns the model selected for a chat: the chat's own, else that of its agent, else the one its owner
-// selected for all chats, else the one selected for the chats of all accounts, else "".
-func Selected(ctx context.Context, h *record.Records, chat, owner string, of agent.Agent) (string, error) {
+// selected for all chats, else that of its project, else the one selected for the chats of all accounts, else "".
+func Selected(ctx context.Context, h *record.Records, s Scope, of agent.Agent) (string, error) {
 	selections, err := record.All[selection](ctx, h, Selections)
 	if err != nil {
 		return "", err
 	}
 	ofChat, ofOwner, ofAll := "", "", ""
-	for _, s := range selections {
-		switch {
-		case s.Value.Chat == chat && chat != "":
-			ofChat = s.Value.Model
-		case s.Value.Chat == "" && s.Value.User == owner && owner != "":
-			ofOwner = s.Value.Model
-		case s.Value.Chat == "" && s.Value.User == "":
-			ofAll = s.Value.Model
+	for _, one := range selections {
+		switch v := one.Value; {
+		case v.Chat == s.Chat && s.Chat != "":
+			ofChat = v.Model
+		case v.Chat == "" && v.User == s.Owner && s.Owner != "":
+			ofOwner = v.Model
+		case v.Chat == "" && v.User == "":
+			ofAll = v.Model
 		}
 	}
-	return cmp.Or(ofChat, of.Model, ofOwner, ofAll), nil
+	in, _, err := record.One[project.Project](ctx, h, project.Collection, s.Project)
+	return cmp.Or(ofChat, of.Model, ofOwner, in.Model, ofAll), err
 }
 
 // Usable lists the models that can be used. For a chat, it also names the model that the chat has selected. configured
@@ -183,7 +189,7 @@ func Usable(ctx context.Context, h *record.Records, c List, configured func() st
 		m.Configured = configured()
 	}
 	if c.Chat == "" {
-		m.Selected, err = Selected(ctx, h, "", "", agent.Agent{})
+		m.Selected, err = Selected(ctx, h, Scope{}, agent.Agent{})
 		return m, err
 	}
 	s, err := chatState(ctx, h, c.Chat)
@@ -194,7 +200,7 @@ func Usable(ctx context.Context, h *record.Records, c List, configured func() st
 	if err != nil {
 		return Models{}, err
 	}
-	m.Selected, err = Selected(ctx, h, c.Chat, s.Owner, of)
+	m.Selected, err = Selected(ctx, h, Scope{c.Chat, s.Owner, s.Project}, of)
 	return m, err
 }
 

@@ -23,6 +23,7 @@ import (
 // host of a webfetch that was approved, and the hosts that a network rule allows. It is safe for concurrent use.
 type Engine struct {
 	Network *Sandbox
+	Project string   // whose OpenCode this is
 	Models  []string // host:port of the model URLs that the operator configured. These may have private addresses
 
 	// Answered receives the status with which a server answered a request that had a key, unless nil. It must not block.
@@ -155,7 +156,7 @@ func (n *Engine) CheckAddress(ctx context.Context, address string) (policy.Addre
 	if isProvider || n.Private(at) {
 		return at, nil
 	}
-	rules, err := n.Network.Gate.InForce(ctx, rule.Scope{At: time.Now()})
+	rules, err := n.Network.Gate.InForce(ctx, rule.Scope{Project: n.Project, At: time.Now()})
 	if err != nil {
 		return at, err
 	}

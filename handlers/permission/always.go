@@ -78,11 +78,11 @@ func (g Gate) trial(rules []policy.Rule, scope string) *DryRun {
 		History: g.History, Rules: rules, Input: g.inputOfStored,
 		Directory: func(chat, session string) string { return g.directory(chat, session, true) },
 		Active: func(ctx context.Context, chat string) (ActiveRules, error) {
-			_, agent, err := g.placeOf(ctx, chat)
+			at, err := g.placeOf(ctx, chat)
 			if err != nil {
 				return nil, err
 			}
-			active, err := g.RulesOf(ctx, chat, agent)
+			active, err := g.RulesOf(ctx, chat, at.agent)
 			return func(more []policy.Rule, in policy.Input) policy.Verdict {
 				v, _ := active.with(more, scope).judge(in)
 				return v

@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,7 +37,12 @@ func (g Gate) RuleSets(ctx context.Context, s rule.Scope) (sets RuleSets, err er
 // RulesOf returns the rules of a chat for an agent that a person has chosen. An empty agent, the id of a record, is
 // OpenCode's own.
 func (g Gate) RulesOf(ctx context.Context, chat, chosen string) (RuleSets, error) {
-	s := rule.Scope{Chat: chat, Agent: ownAgent, Chosen: chosen, At: time.Now()}
+	return g.rulesOf(ctx, rule.Scope{Chat: chat}, chosen)
+}
+
+// rulesOf returns the rules of a scope for an agent that a person has chosen.
+func (g Gate) rulesOf(ctx context.Context, s rule.Scope, chosen string) (RuleSets, error) {
+	s.Agent, s.Chosen, s.At = ownAgent, chosen, time.Now()
 	if chosen != "" {
 		names, err := agent.Names(ctx, g.Records)
 		if err != nil {
@@ -52,21 +58,31 @@ func (g Gate) RulesOf(ctx context.Context, chat, chosen string) (RuleSets, error
 // An erased chat has no chat above but the root of the tree, which its delegates name.
 func (g Gate) scopes(ctx context.Context, s rule.Scope) (scopes []rule.Scope, err error) {
 	scopes = []rule.Scope{s}
-	for chat, root := s.Chat, s.Chat; chat != ""; {
-		parent, _, err := g.placeOf(ctx, chat)
+	if s.Chat == "" {
+		return scopes, nil
+	}
+	at, err := g.placeOf(ctx, s.Chat)
+	if err != nil {
+		return nil, err
+	}
+	scopes[0].Project = at.project
+	for chat, root := s.Chat, s.Chat; ; {
+		parent := at.parent
 		if parent == nil && chat != root {
 			parent = &events.Parent{Chat: root, Root: root}
 		}
-		if err != nil || parent == nil {
-			return scopes, err
+		if parent == nil {
+			return scopes, nil
 		}
 		root = parent.Root
-		_, chosen, err := g.placeOf(ctx, parent.Chat)
-		if err != nil {
+		project := at.project
+		if at, err = g.placeOf(ctx, parent.Chat); err != nil {
 			return nil, err
 		}
-		for _, id := range slices.Compact([]string{parent.Agent, chosen}) {
-			above := rule.Scope{Chat: parent.Chat, Within: s.Chat, Agent: ownAgent, Chosen: id, At: s.At, Seq: s.Seq}
+		at.project = cmp.Or(at.project, project)
+		for _, id := range slices.Compact([]string{parent.Agent, at.agent}) {
+			above := rule.Scope{Chat: parent.Chat, Project: at.project, Within: s.Chat, Agent: ownAgent, Chosen: id, At: s.At,
+				Seq: s.Seq}
 			if id != "" {
 				names, err := agent.Names(ctx, g.Records)
 				if err != nil {
@@ -77,28 +93,33 @@ func (g Gate) scopes(ctx context.Context, s rule.Scope) (scopes []rule.Scope, er
 			scopes = append(scopes, above)
 		}
 		if parent.Subagent != "" {
-			scopes = append(scopes, rule.Scope{Chat: parent.Chat, Within: s.Chat, Agent: parent.Subagent,
-				Chosen: parent.Agent, At: s.At, Seq: s.Seq})
+			scopes = append(scopes, rule.Scope{Chat: parent.Chat, Project: at.project, Within: s.Chat,
+				Agent: parent.Subagent, Chosen: parent.Agent, At: s.At, Seq: s.Seq})
 		}
 		chat = parent.Chat
 	}
-	return scopes, nil
 }
 
-// placeOf returns the chat that limits a delegate or a scheduled run, nil for another chat or an erased one, and the
-// chosen agent of the chat. It fails if the replica of the log that answers does not have the chat yet.
-func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, agent string, err error) {
+// place is what the rules of a chat depend on.
+type place struct {
+	parent  *events.Parent // the chat that limits a delegate or a scheduled run; nil for another chat or an erased one
+	agent   string         // chosen agent of the chat
+	project string         // of the chat; empty for an erased one
+}
+
+// placeOf returns the place of a chat. It fails if the replica of the log that answers does not have the chat yet.
+func (g Gate) placeOf(ctx context.Context, chat string) (p place, err error) {
 	err = g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
 		if s.Created == 0 && s.Deleted == 0 { // an erased chat has no readable event but the erasure, which is Deleted
 			return fmt.Errorf("look up who delegated to chat %s: the chat is not there yet", chat)
 		}
-		parent, agent = s.Parent, s.Agent
-		if c := s.Ceiling; parent == nil && c != nil {
-			parent = &events.Parent{Chat: c.Chat, Root: c.Root, Agent: c.Agent, Subagent: c.Subagent}
+		p = place{s.Parent, s.Agent, s.Project}
+		if c := s.Ceiling; p.parent == nil && c != nil {
+			p.parent = &events.Parent{Chat: c.Chat, Root: c.Root, Agent: c.Agent, Subagent: c.Subagent}
 		}
 		return nil
 	})
-	return parent, agent, err
+	return p, err
 }
 
 // with returns the rule sets with more rules of a scope. What is allowed to an agent is not allowed to the one that

@@ -169,6 +169,45 @@ func TestAReportOnDelegatesEndsNoApproval(t *testing.T) {
 	is.Equal(found[0].ApprovalOf, "per_1")
 }
 
+func TestRulesOfAProjectAreForItsChats(t *testing.T) {
+	t.Parallel()
+	deny := `{"project":"app","tool":"bash","pattern":"git *","action":"deny","active":true}`
+	allow := `{"project":"app","tool":"bash","pattern":"make","action":"allow","active":true}`
+	delegate := &events.Parent{Chat: "c2", Root: "c2"}
+	run := &events.Ceiling{Chat: "c2", Root: "c2"}
+	for name, c := range map[string]struct {
+		chat, above events.ChatCreated // of c1 and c2
+		rule        string
+		command     string
+		want        events.Decision // "" if a person decides
+	}{
+		"denied in the project":            {events.ChatCreated{Engine: "app"}, events.ChatCreated{}, deny, "git status", events.Denied},
+		"denied at another engine of it":   {events.ChatCreated{Project: "app", Engine: "app-2"}, events.ChatCreated{}, deny, "git status", events.Denied},
+		"not denied in another one":        {events.ChatCreated{}, events.ChatCreated{}, deny, "git status", events.Authorized},
+		"allowed in the project":           {events.ChatCreated{Engine: "app"}, events.ChatCreated{}, allow, "make", events.Authorized},
+		"not allowed in another one":       {events.ChatCreated{}, events.ChatCreated{}, allow, "make", ""},
+		"allowed to a delegate":            {events.ChatCreated{Engine: "app", Parent: delegate}, events.ChatCreated{Engine: "app"}, allow, "make", events.Authorized},
+		"allowed to a run from elsewhere":  {events.ChatCreated{Engine: "app", Ceiling: run}, events.ChatCreated{}, allow, "make", ""},
+		"denied to the chat of a schedule": {events.ChatCreated{Ceiling: run}, events.ChatCreated{Engine: "app"}, deny, "git status", events.Denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			g := permissiontest.OpenGate(t)
+			permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1", c.rule)
+			handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: c.above})
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: c.chat}, handlerstest.Bash("per_1", c.command))
+			g.AwaitIdle()
+			found, _ := g.Decisions("per_1")
+			if c.want == "" {
+				is.Equal(len(found), 0)
+				return
+			}
+			is.Equal(found[0].Decision, c.want)
+		})
+	}
+}
+
 // A replica of the log that lags may not have the delegate's chat yet. Its rules alone would allow too much.
 func TestRulesAreNotJudgedWithoutTheChatsAbove(t *testing.T) {
 	t.Parallel()

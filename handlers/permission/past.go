@@ -5,22 +5,29 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/rule"
 )
 
-// PastVerdict returns a function that evaluates a past request with the rules that a chat has now, or that a new chat
-// with an agent and a ceiling would have if chat is empty. It assumes that an unknown session worked in the workspace.
-func (g Gate) PastVerdict(ctx context.Context, chat, agent string, ceiling *events.Ceiling) (
-	func(events.PastRequest) policy.Verdict, error) {
-	if chat != "" {
-		var err error
-		if _, agent, err = g.placeOf(ctx, chat); err != nil {
+// PastChat is a chat, or with an empty Chat a new one with a project, an agent and a ceiling.
+type PastChat struct {
+	Chat, Project, Agent string
+	Ceiling              *events.Ceiling
+}
+
+// PastVerdict returns a function that evaluates a past request with the rules that a chat has now, or that a new one
+// would have. It assumes that an unknown session worked in the workspace.
+func (g Gate) PastVerdict(ctx context.Context, in PastChat) (func(events.PastRequest) policy.Verdict, error) {
+	if in.Chat != "" {
+		at, err := g.placeOf(ctx, in.Chat)
+		if err != nil {
 			return nil, err
 		}
+		in.Agent = at.agent
 	}
-	sets, err := g.RulesOf(ctx, chat, agent)
-	if err == nil && ceiling != nil {
+	sets, err := g.rulesOf(ctx, rule.Scope{Chat: in.Chat, Project: in.Project}, in.Agent)
+	if err == nil && in.Ceiling != nil {
 		var above RuleSets
-		above, err = g.RulesOf(ctx, ceiling.Chat, ceiling.Agent)
+		above, err = g.RulesOf(ctx, in.Ceiling.Chat, in.Ceiling.Agent)
 		sets = append(sets, above...)
 	}
 	return func(r events.PastRequest) policy.Verdict {

@@ -45,6 +45,7 @@ type Project struct {
 	Repository string `json:"repository,omitempty"` // URL of its remote origin; empty for none
 	Everyone   string `json:"everyone,omitempty"`   // role of accounts that are no members
 	Agent      string `json:"agent,omitempty"`      // record of ai_agents for new chats; empty for OpenCode's own agent
+	Model      string `json:"model,omitempty"`      // "provider/model" of chats without a selection; empty for none
 }
 
 // membership is a record of Members.
@@ -75,6 +76,11 @@ func (p *Projects) all(ctx context.Context) ([]Project, error) {
 	})
 	slices.SortFunc(list, func(a, b Project) int { return strings.Compare(a.Name, b.Name) })
 	return list, err
+}
+
+// Directories returns the directories of all projects. They may be those of another machine.
+func Directories(ctx context.Context, h *record.Records) ([]string, error) {
+	return record.List(ctx, h, Collection, func(r record.StoredRecord[Project]) string { return r.Value.Directory })
 }
 
 // RoleOf returns the role of an account in a project. Administrators, and the operator who has no account, are owners

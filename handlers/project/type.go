@@ -15,14 +15,13 @@ import (
 const (
 	ownerIn = `.user ?= @request.auth.id && `
 	byOwner = `(project_members_via_project` + ownerIn + `project_members_via_project.role ?= "owner")`
-	ofOwner = `(project.project_members_via_project` + ownerIn + `project.project_members_via_project.role ?= "owner")`
 )
 
 var (
 	sees      = record.Rule(`@request.auth.projects ?= id || ` + record.IsStaff)
 	owns      = record.Rule(byOwner + ` || ` + record.IsAdmin)
-	seesIn    = record.Rule(`@request.auth.projects ?= project || ` + record.IsStaff)
-	ownsIn    = record.Rule(ofOwner + ` || ` + record.IsAdmin)
+	seesIn    = record.Rule(record.SeesProject + ` || ` + record.IsStaff)
+	ownsIn    = record.Rule(record.OwnsProject + ` || ` + record.IsAdmin)
 	roleNames = map[string]string{Viewer: "viewer: reads shared chats", Member: "member: also has chats in the project",
 		Owner: "owner: also changes the project and its members"}
 )
@@ -43,6 +42,7 @@ var fields = []record.Field{
 		Choices: map[string]string{None: "have no access", Viewer: roleNames[Viewer], Member: roleNames[Member]}},
 	{Name: "agent", Kind: record.Relation, Label: "Agent of new chats", Relation: "ai_agents",
 		Choices: map[string]string{"": "OpenCode's own agent"}},
+	{Name: "model", Kind: record.Text, Label: "Model of chats without a selection", Example: "anthropic/claude-sonnet-4-5"},
 }
 
 // MemberType is the type of the records of members.
@@ -84,6 +84,8 @@ func (p Places) complete(c record.Change) error {
 		return refuseAccess()
 	case !c.New && c.Changes("directory", "repository") && c.Actor != events.ActorSystem:
 		return record.Invalid("directory", "The directory and the repository of a project cannot change.")
+	case c.Changes("model") && c.Text("model") != "" && strings.Index(c.Text("model"), "/") < 1:
+		return record.Invalid("model", "Must be provider/model, not %.60q.", c.Text("model"))
 	case !c.Changes("directory"):
 		return nil
 	}

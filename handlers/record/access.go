@@ -54,6 +54,13 @@ const DecidesInChat = `(@request.auth.role != "user" || chat.user = @request.aut
 // ProjectOfChat is the condition that a record concerns no chat, or a chat in a project to which the caller has access.
 const ProjectOfChat = `(chat = "" || @request.auth.projects ?= chat.project)`
 
+// OwnsProject is the condition that the caller is an owner of the project of a record.
+const OwnsProject = `(project.project_members_via_project.user ?= @request.auth.id && ` +
+	`project.project_members_via_project.role ?= "owner")`
+
+// SeesProject is the condition that the caller has access to the project of a record.
+const SeesProject = `@request.auth.projects ?= project`
+
 // The rules of records of an account that may concern a chat.
 var (
 	OwnInProject        = Rule(`user = @request.auth.id && ` + ProjectOfChat)

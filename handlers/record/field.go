@@ -54,6 +54,7 @@ type Field struct {
 	Pairs    bool    // a JSON object of texts: a form shows each as a line NAME=VALUE
 	Parts    []Field // the values of a JSON object: a form shows each
 	Absent   string  // text of a part that its object does not have
+	Missing  string  // a text that a record has which was stored before the type had the field
 	Hidden   bool    // it is stored, and shown to no client
 	Admins   bool    // only administrators and the operator see it
 	// Assistant describes the field to the model, which may set it by a tool; empty for a field that it may not set.

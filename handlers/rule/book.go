@@ -16,8 +16,9 @@ import (
 
 // Scope selects the rules of a chat, an agent and a time.
 type Scope struct {
-	Chat   string
-	Within string // chat of a delegate below Chat, whose rules apply too; empty for none
+	Chat    string
+	Project string // of the chat
+	Within  string // chat of a delegate below Chat, whose rules apply too; empty for none
 	// name of the session's agent. It is empty if unknown; rules for an agent then allow nothing
 	Agent string
 	// record of the agent that a person has chosen for the turn. Its rules that deny or ask apply to subagents too,
@@ -65,6 +66,7 @@ type storedRule struct {
 	rule    policy.Rule
 	agent   string // record; empty is every agent
 	chat    string // empty is every chat
+	project string // empty is every project
 	active  bool
 	expires time.Time // zero is never
 	broken  error     // why the rule differs from the record
@@ -154,15 +156,15 @@ func (b *Book) lose(e events.Event) {
 // readRule reads a record of tool_permissions.
 func readRule(id string, seq uint64, body json.RawMessage) storedRule {
 	var r struct {
-		Agent, Chat, Tool, Pattern, Action string
-		Active                             bool
-		Expires                            string `json:"expires_at"`
+		Agent, Chat, Project, Tool, Pattern, Action string
+		Active                                      bool
+		Expires                                     string `json:"expires_at"`
 	}
 	k := storedRule{rule: policy.Rule{ID: ToolPermissions + "/" + id, Version: seq}}
 	if k.broken = json.Unmarshal(body, &r); k.broken == nil {
 		k.expires, k.broken = record.ParseDate(r.Expires)
 	}
-	k.agent, k.chat, k.active = r.Agent, r.Chat, r.Active
+	k.agent, k.chat, k.project, k.active = r.Agent, r.Chat, r.Project, r.Active
 	k.rule.Permission, k.rule.Pattern, k.rule.Action = r.Tool, r.Pattern, policy.Action(r.Action)
 	k.rule = k.rule.OfTool()
 	if k.broken == nil {
@@ -228,7 +230,7 @@ func (b *Book) applies(k storedRule, s Scope) bool {
 	switch {
 	case !k.active || k.broken != nil && allows:
 		return false
-	case k.chat != "" && k.chat != s.Chat && k.chat != s.Within:
+	case k.chat != "" && k.chat != s.Chat && k.chat != s.Within, k.project != "" && k.project != s.Project:
 		return false
 	case !k.expires.IsZero() && !s.At.Before(k.expires):
 		return false
@@ -295,7 +297,7 @@ func (b *Book) broken(s events.Subject, seq uint64) error {
 func (b *Book) allowing(r policy.Rule, chat, agent, expires string) (found string, lasts bool) {
 	for id, k := range b.rules {
 		if k.rule.Permission != r.Permission || k.rule.Pattern != r.Pattern || k.rule.Action != policy.Allow ||
-			k.chat != chat || k.agent != agent {
+			k.chat != chat || k.project != "" || k.agent != agent {
 			continue
 		}
 		until, _ := record.ParseDate(expires)

@@ -22,19 +22,21 @@ import (
 // active is the default of a new rule: a rule that its author believes to be in force must be.
 var active = map[string]any{"active": true}
 
-// The rules of access to rules: every account sees records without a chat, and those of the chats that it reads. Agents
-// never approve.
+// The rules of access to rules: every account sees records without a chat and a project, those of the chats that it
+// reads, and those of the projects to which it has access. The owners of a chat and of a project change those of it.
+// Agents never approve.
 var (
-	globalOrSeenChat = record.Rule(`@request.auth.id != "" && (chat = "" || ` +
+	globalOrSeen = record.Rule(`@request.auth.id != "" && (chat = "" && project = "" || ` + record.SeesProject + ` || ` +
 		record.SeesChat("chat.") + ` || ` + record.IsStaff + `)`)
-	chatOwner = record.Rule(`(` + record.OwnsChat("chat.") + ` && @request.auth.role != "agent") || ` + record.IsAdmin)
+	owner = record.Rule(`((` + record.OwnsChat("chat.") + ` || ` + record.OwnsProject +
+		`) && @request.auth.role != "agent") || ` + record.IsAdmin)
 )
 
 // Types are the types of the records of rules.
 var Types = []record.Type{
 	{Name: ToolPermissions, Command: "policy", Title: "Rules", About: "which permission requests are decided without you",
-		Access: record.Rules(globalOrSeenChat, globalOrSeenChat, chatOwner, chatOwner, chatOwner),
-		Unique: []string{"agent", "tool", "pattern", "chat"}, Defaults: active, Complete: completeToolPermission,
+		Access: record.Rules(globalOrSeen, globalOrSeen, owner, owner, owner),
+		Unique: []string{"agent", "tool", "pattern", "chat", "project"}, Defaults: active, Complete: completeToolPermission,
 		Fields: []record.Field{
 			{Name: "agent", Kind: record.Relation, Label: "Agent", Relation: "ai_agents"},
 			{Name: "tool", Kind: record.Text, Label: "Permission", Required: true},
@@ -42,6 +44,8 @@ var Types = []record.Type{
 			{Name: "action", Kind: record.Select, Label: "Action", Values: []string{"allow", "ask", "deny"}, Required: true},
 			{Name: "active", Kind: record.Bool, Label: "In force", Switch: true},
 			{Name: "chat", Kind: record.Relation, Label: "Chat", Relation: "chats"},
+			{Name: "project", Kind: record.Relation, Label: "Project", Relation: "projects",
+				About: "The rule holds for the chats of the project. A rule has a chat or a project, or it is for all."},
 			{Name: "expires_at", Kind: record.Date, Label: "Expires"},
 			{Name: "author", Kind: record.Relation, Label: "Author", Relation: "users", ReadOnly: true},
 			{Name: "note", Kind: record.Text, Label: "Note", Lines: true},
@@ -65,12 +69,17 @@ var Types = []record.Type{
 		}},
 }
 
-// completeToolPermission stores the author of a rule. Only administrators move a rule to another chat.
+// completeToolPermission stores the author of a rule. Only administrators move a rule to another chat or project.
 func completeToolPermission(c record.Change) error {
 	if c.New {
 		c.Stamp("author")
 	} else if c.Changes("chat") && !c.Admin() {
 		return record.Invalid("chat", "Only administrators move a rule to another chat.")
+	} else if c.Changes("project") && !c.Admin() {
+		return record.Invalid("project", "Only administrators move a rule to another project.")
+	}
+	if c.Text("chat") != "" && c.Text("project") != "" {
+		return record.Invalid("project", "A rule holds for a chat or for a project, not for both.")
 	}
 	if c.Changes("expires_at") {
 		if at, err := record.ParseDate(c.Text("expires_at")); err != nil || !at.IsZero() && !at.After(time.Now()) {

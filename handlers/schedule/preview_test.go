@@ -25,6 +25,9 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 	_, _, err = g.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
 		Set: handlerstest.Fields(`{"agent":"` + agent + `","tool":"bash","pattern":"git push*","action":"deny"}`)})
 	is.NoErr(err)
+	_, _, err = g.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
+		Set: handlerstest.Fields(`{"project":"app","tool":"bash","pattern":"make","action":"deny"}`)})
+	is.NoErr(err)
 	for id, c := range map[string]chat.Create{"c2": {User: "ann"}, "c3": {User: "ann", Agent: agent}} {
 		c.Chat = id
 		_, _, err := g.Chats.Create(t.Context(), c)
@@ -53,7 +56,12 @@ func TestAPreviewShowsTheNextRunsAndWhatWouldHaveAsked(t *testing.T) {
 	is.Equal([]int{v.History.Requests, v.History.Allowed, v.History.Asked, v.History.Denied}, []int{5, 1, 4, 0})
 	is.Equal(v.History.Groups[0], Group{Type: "bash", Text: "git push origin", Count: 2, Action: "ask"})
 
-	s.Agent = agent
+	s.Project = "app"
+	v, err = p.Of(t.Context(), s)
+	is.NoErr(err)
+	is.Equal([]int{v.History.Asked, v.History.Denied}, []int{2, 2})
+
+	s.Agent, s.Project = agent, ""
 	v, err = p.Of(t.Context(), s)
 	is.NoErr(err)
 	is.Equal([]any{v.History.Scope, v.History.Requests}, []any{"agent", 1})

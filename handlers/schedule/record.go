@@ -39,6 +39,8 @@ var Type = record.Type{Name: Collection, Alias: "cron_jobs", Command: "schedule"
 		{Name: "session_mode", Kind: record.Select, Assistant: "new (a chat for each run, the default) or existing (this chat)", Label: "Chat of the runs", Values: []string{Existing, New}, Required: true,
 			Choices: map[string]string{New: "a new chat for each run", Existing: "the same chat for all runs"}},
 		{Name: "chat", Kind: record.Relation, Label: "The same chat", Relation: "chats"},
+		{Name: "project", Kind: record.Relation, Label: "Project of new chats", Relation: "projects",
+			Choices: map[string]string{"": "that of the account's newest chat"}},
 		{Name: "agent", Kind: record.Relation, Label: "Agent of new chats", Relation: "ai_agents",
 			Choices: map[string]string{"": "OpenCode's own agent"}},
 		{Name: "model", Kind: record.Text, Label: "Model of new chats", Example: "the default model"},
@@ -93,8 +95,9 @@ type Schedule struct {
 	Missed      string  `json:"missed,omitempty"`          // Skip, Once; empty for the default
 	Overlap     string  `json:"overlap,omitempty"`         // Skip, Queue; empty for the first
 	Prompt      string  `json:"prompt"`
-	Mode        string  `json:"session_mode"`   // New, Existing
-	Chat        string  `json:"chat,omitempty"` // of Existing
+	Mode        string  `json:"session_mode"`      // New, Existing
+	Chat        string  `json:"chat,omitempty"`    // of Existing
+	Project     string  `json:"project,omitempty"` // of New; of older schedules empty: chosen at each run
 	Agent       string  `json:"agent,omitempty"`
 	Model       string  `json:"model,omitempty"` // "provider/model"
 	MaxCost     float64 `json:"max_cost,omitempty" about:"In US dollars."`

@@ -25,6 +25,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/model"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 )
 
@@ -373,7 +374,7 @@ func (r run) submit(ctx context.Context, h *Schedules) error {
 	k := r.schedule
 	if r.fired.New {
 		_, _, err := h.Chats.Create(ctx, chat.Create{Command: r.Command, Chat: r.fired.Chat, User: k.User, Agent: k.Agent,
-			Title: strings.ToValidUTF8(k.Name[:min(len(k.Name), chat.MaxTitle)], ""), Ceiling: k.Ceiling})
+			Project: k.Project, Title: strings.ToValidUTF8(k.Name[:min(len(k.Name), chat.MaxTitle)], ""), Ceiling: k.Ceiling})
 		if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Invalid {
 			return handlers.Refuse(handlers.Conflict, "%s", refused.Text) // another time it may be a different answer
 		}
@@ -419,6 +420,10 @@ func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) 
 		may, err := projects.MayWork(ctx, k.User)
 		if err == nil && len(may) == 0 {
 			return "The account of the schedule may not work in any project.", nil
+		}
+		isOf := func(p project.Project) bool { return p.ID == k.Project }
+		if err == nil && k.Project != "" && !slices.ContainsFunc(may, isOf) {
+			return "The account of the schedule may not work in its project.", nil
 		}
 		return "", err
 	}

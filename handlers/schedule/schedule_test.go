@@ -337,6 +337,33 @@ func TestAScheduleActsOnlyWhereItsAccountMay(t *testing.T) {
 	is.True(strings.Contains(skipped[0].Reason, "is disabled"))
 }
 
+func TestTheRunsOfAScheduleAreInItsProject(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, err := project.Ensure(t.Context(), s.records, project.Project{ID: "app", Name: "app", Directory: "/app",
+		Everyone: project.Member})
+	is.NoErr(err)
+	s.save("reports", map[string]any{"every": "10m", "project": "app"})
+	newest := &chat.Chats{Log: s.log} // without projects it makes a chat in the first one
+	_, _, err = newest.Create(t.Context(), chat.Create{Chat: "newest", User: s.alice})
+	is.NoErr(err)
+	s.now = time.Now().UTC().Add(10*time.Minute + time.Second)
+	look(t, s.another(), false)
+	fired, _ := s.decisions("reports")
+	_, data := handlerstest.History(t, s.log, fired[0].Chat)
+	is.Equal(handlerstest.Of[events.ChatCreated](data)[0].ProjectID(), "app")
+
+	_, _, err = s.records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: project.Collection, Record: "app", Set: record.Fields(map[string]any{"everyone": project.Viewer})})
+	is.NoErr(err)
+	s.now = s.now.Add(10 * time.Minute)
+	look(t, s.another(), false)
+	_, skipped := s.decisions("reports")
+	is.Equal(len(skipped), 1) // and it starts nothing in another project
+	is.Equal(skipped[0].Reason, "The account of the schedule may not work in its project.")
+}
+
 func TestARunNowIsStartedOnceForACommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

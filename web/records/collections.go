@@ -9,6 +9,7 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turnstate"
 	"pocketcoder/web/query"
@@ -73,6 +74,8 @@ func ofType(t record.Type) collection {
 		switch {
 		case f.Hidden:
 			continue
+		case f.Missing != "":
+			sql = "coalesce(" + sql + ", '" + f.Missing + "')"
 		case f.Argument || f.Kind == record.Secret:
 			c.options = append(c.options, f)
 			continue
@@ -98,10 +101,12 @@ func ofType(t record.Type) collection {
 
 // writers are the writers of types whose records are not only saved and deleted. The values of a provider key are
 // merged with the stored ones, and only those of administrators are redacted. A model is looked up among those of the
-// providers, and a chat has one selection, whichever account made it.
+// providers, and a chat has one selection, whichever account made it. A schedule is stored with its project.
 var writers = map[string]writer{
 	model.Keys:       {saveProviderKey, saveProviderKey, deleteProviderKey},
 	model.Selections: {saveModelSelection, saveModelSelection, deleteRecord},
+
+	schedule.Collection: {saveSchedule, saveSchedule, deleteRecord},
 }
 
 // derived are the SQL expressions of fields that no record stores, by COLLECTION.FIELD.

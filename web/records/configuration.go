@@ -3,10 +3,12 @@ package records
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/web/api"
 )
 
@@ -70,4 +72,20 @@ func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint
 			"The chat of a selection cannot change. Create another selection.")
 	}
 	return model.Choose(ctx, s.Records, c)
+}
+
+// saveSchedule chooses the project of new chats when the schedule is saved. The runs do not depend on the chats that
+// the account creates meanwhile.
+func saveSchedule(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	_, given := w.set["project"]
+	_, isMode := w.set["session_mode"]
+	if w.newText("session_mode") == schedule.New && (given || isMode || w.isNew) {
+		of, err := s.Chats.ChooseProject(ctx, w.newText("user"), w.newText("project"))
+		if err != nil {
+			return "", 0, fieldProblem(err)
+		}
+		w.set = maps.Clone(w.set)
+		w.set["project"] = api.MustJSON(of.ID)
+	}
+	return saveRecord(s, ctx, w)
 }

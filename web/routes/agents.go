@@ -33,12 +33,15 @@ func (s Agents) Routes() []api.Route {
 		{Method: "GET", Path: "/api/procedures", About: "The sealed procedures, and what is wrong with the file of the skill of each.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: s.procedures},
 		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
 		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, its last call, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: MCPState{}, Serve: s.server},
-		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []agent.NoteVersion{}, Serve: s.versions},
-		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: agent.NoteContent{}, Serve: s.version},
-		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Serve: s.restore}}
+		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Query: ofProject, Answer: []agent.NoteVersion{}, Serve: s.versions},
+		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Query: ofProject, Answer: agent.NoteContent{}, Serve: s.version},
+		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Query: ofProject, Serve: s.restore}}
 }
 
 const notesPath = "/api/agents/{id}/notes/{name}/versions"
+
+// ofProject is the parameter of the routes of notes.
+var ofProject = []api.Param{{Name: "project", About: "record of the project; the first project when absent"}}
 
 type importRequest struct {
 	Text  string  `json:"text"`
@@ -102,9 +105,9 @@ func (s Agents) proposal(w http.ResponseWriter, r *http.Request, _ api.Caller) e
 	return api.WriteJSON(w, http.StatusOK, one)
 }
 
-// noteIn returns the note that a path names.
+// noteIn returns the note that a path and its query name.
 func noteIn(r *http.Request) agent.NoteName {
-	return agent.NoteName{Agent: r.PathValue("id"), Name: r.PathValue("name")}
+	return agent.NoteName{Agent: r.PathValue("id"), Project: r.URL.Query().Get("project"), Name: r.PathValue("name")}
 }
 
 func versionIn(r *http.Request) (uint64, error) {

@@ -65,10 +65,10 @@ func (s *Operations) Routes() []api.Route {
 		{Method: "PUT", Path: "/api/mcp/{id}/secrets/{name}", About: "Store the value of a variable or a header of an MCP server. The server is named by its name.", Access: api.Admins, Body: secretValue{}, Serve: s.setSecret},
 		{Method: "GET", Path: "/api/agents", About: "The agents.", Access: api.Accounts, Answer: []agent.Listed{}, Serve: api.Answers(s.agents)},
 		{Method: "GET", Path: "/api/proposals", About: "The proposals.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: api.Answers(s.proposals)},
-		{Method: "GET", Path: ofNotes, About: "The notes of an agent, which is named by its record or its name.", Access: api.Staff, Answer: []noteSummary{}, Serve: api.Answers(s.notes)},
-		{Method: "GET", Path: oneNote, About: "A note of an agent.", Access: api.Staff, Answer: agent.NoteContent{}, Serve: api.Answers(s.note)},
-		{Method: "PUT", Path: oneNote, About: "Write a note of an agent, new or not.", Access: api.Admins, Body: noteContent{}, Serve: s.saveNote},
-		{Method: "DELETE", Path: oneNote, About: "Delete a note of an agent. Its versions can be restored.", Access: api.Admins, Serve: s.deleteNote},
+		{Method: "GET", Path: ofNotes, About: "The notes of an agent, which is named by its record or its name.", Access: api.Staff, Query: ofProject, Answer: []noteSummary{}, Serve: api.Answers(s.notes)},
+		{Method: "GET", Path: oneNote, About: "A note of an agent.", Access: api.Staff, Query: ofProject, Answer: agent.NoteContent{}, Serve: api.Answers(s.note)},
+		{Method: "PUT", Path: oneNote, About: "Write a note of an agent, new or not.", Access: api.Admins, Query: ofProject, Body: noteContent{}, Serve: s.saveNote},
+		{Method: "DELETE", Path: oneNote, About: "Delete a note of an agent. Its versions can be restored.", Access: api.Admins, Query: ofProject, Serve: s.deleteNote},
 	}
 }
 
@@ -250,7 +250,8 @@ func (s *Operations) proposals(r *http.Request, _ api.Caller) ([]proposal.Stored
 }
 
 func (s *Operations) notes(r *http.Request, _ api.Caller) ([]agent.ListedNote, error) {
-	return s.Agents.Notes.List(r.Context(), agent.ListNotes{Agent: r.PathValue("id")})
+	return s.Agents.Notes.List(r.Context(), agent.ListNotes{Agent: r.PathValue("id"),
+		Project: r.URL.Query().Get("project")})
 }
 
 func (s *Operations) note(r *http.Request, _ api.Caller) (agent.NoteContent, error) {

@@ -59,6 +59,13 @@ func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedule.Sche
 			return v, err
 		}
 	}
+	if of.Mode == schedule.New { // as it would be saved; an account may not try rules of a project that it does not see
+		in, err := s.Schedules.Chats.ChooseProject(r.Context(), of.User, of.Project)
+		if err != nil {
+			return v, err
+		}
+		of.Project = in.ID
+	}
 	return s.Previews.Of(r.Context(), of)
 }
 

@@ -1,7 +1,8 @@
-// Package notes keeps the notes of agents as files of the workspace: .agent-notes/AGENT/NAME.md. The agent reads and
-// writes them with its ordinary tools.
+// Package notes keeps the notes of agents in a project as files of its directory: .agent-notes/AGENT/NAME.md. The agent
+// reads and writes them with its ordinary tools.
 //
 // Promises:
+//   - A project has only files of its own notes.
 //   - A file that was changed becomes a new version of the note, at the latest when the next turn of any chat ends. A
 //     note that was changed or restored becomes a file.
 //   - If both have changed, the file becomes the current version, and the stored text the previous one.
@@ -54,6 +55,7 @@ type Notes struct {
 	Records   *record.Records
 	Workspace string
 	Engine    string // of the workspace
+	Project   string // whose notes these are
 	State     string // file with the SHA-256 of each file as it was read or written last
 	Logger    *slog.Logger
 
@@ -137,12 +139,12 @@ func (n *Notes) syncAgent(ctx context.Context, root *os.Root, agent string, know
 	return n.write(ctx, dir, agent, known, keep)
 }
 
-// stored returns the notes of an agent by the names of their files.
+// stored returns the notes of an agent in the project by the names of their files.
 func (n *Notes) stored(ctx context.Context, of string) (map[string]agent.Note, error) {
 	all, err := record.All[agent.Note](ctx, n.Records, agent.NotesCollection)
 	notes := map[string]agent.Note{}
 	for _, r := range all {
-		if r.Value.Agent == of {
+		if r.Value.Agent == of && r.Value.ProjectID() == n.Project {
 			notes[r.Value.Name+extension] = r.Value
 		}
 	}
@@ -161,10 +163,10 @@ func (n *Notes) read(ctx context.Context, dir *os.Root, of, file string, notes m
 	}
 	now, exists := notes[file]
 	if hash != known[of+"/"+file] && (!exists || content != now.Content) {
-		changed := agent.Note{Agent: of, Name: strings.TrimSuffix(file, extension), Content: content}
+		changed := agent.Note{Agent: of, Project: n.Project, Name: strings.TrimSuffix(file, extension), Content: content}
 		_, _, err = n.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
 			Collection: agent.NotesCollection, Record: changed.ID(), New: !exists,
-			Set: record.Fields(map[string]any{"agent": of, "name": changed.Name, "content": content})})
+			Set: changed.Fields()})
 		if err != nil {
 			return err
 		}

@@ -109,8 +109,9 @@ func (o *Spending) aborting(ctx context.Context, chat string) (bool, error) {
 
 // spentOf returns a function that returns the cost and tokens that the read model counts.
 func spentOf(model *projections.Model) budget.SpendingFunc {
-	return func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-		s, err := model.Spending(ctx, projections.SpendingSpan{Chat: chat, User: user, Day: day})
+	return func(ctx context.Context, of budget.Span) (cost, tokens float64, err error) {
+		s, err := model.Spending(ctx, projections.SpendingSpan{Chat: of.Chat, User: of.User, Project: of.Project,
+			Day: of.Day})
 		return s.Cost, float64(s.Tokens), err
 	}
 }

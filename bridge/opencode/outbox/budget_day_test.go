@@ -92,7 +92,7 @@ func TestANewDayReleasesMessages(t *testing.T) {
 	chat := s.Chat("late at night")
 	yesterday := time.Now().Add(-24 * time.Hour)
 	held, err := s.Budgets.Hold(t.Context(), chat, 3, yesterday,
-		func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
+		func(context.Context, budget.Span) (float64, float64, error) { return 7, 0, nil })
 	is.NoErr(err)
 	is.True(held != nil)
 	is.Equal(len(s.moreRequests()), 1)

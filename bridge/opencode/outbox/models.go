@@ -38,7 +38,11 @@ func (o *Outbox) Configured() string {
 // be gone. A selection that cannot be used is reported in the chat, once for each message.
 func (o *Outbox) modelFor(ctx context.Context, m projections.PendingMessage, agent agent.Agent) (
 	*client.Model, error) {
-	selected, err := model.Selected(ctx, o.Records, m.Chat, m.ChatUser, agent)
+	project, err := o.Chats.ProjectOf(ctx, m.Chat)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := model.Selected(ctx, o.Records, model.Scope{Chat: m.Chat, Owner: m.ChatUser, Project: project}, agent)
 	if err != nil {
 		return nil, err
 	}

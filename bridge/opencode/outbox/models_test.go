@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/record"
 	"pocketcoder/ops/expect"
 )
@@ -24,11 +25,12 @@ func (s *system) selectModel(chat, model string) {
 
 func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ configured, selected, want string }{
-		"the configured one":                 {"p/old", "", "p/old"},
-		"the selected one":                   {"p/new", "p/other", "p/other"},
-		"the model that OpenCode recommends": {"", "", "p/new"},
-		"a selection that is gone":           {"p/other", "demo/demo", "p/other"},
+	for name, c := range map[string]struct{ configured, selected, project, want string }{
+		"the configured one":                 {"p/old", "", "", "p/old"},
+		"the selected one":                   {"p/new", "p/other", "p/new", "p/other"},
+		"that of the project":                {"p/new", "", "p/other", "p/other"},
+		"the model that OpenCode recommends": {"", "", "", "p/new"},
+		"a selection that is gone":           {"p/other", "demo/demo", "", "p/other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,6 +40,9 @@ func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 			if c.selected != "" {
 				s.selectModel(chat, c.selected)
 			}
+			_, _, err := s.Records.Save(t.Context(), record.Save{Collection: project.Collection, Record: events.DefaultEngine,
+				New: true, Set: record.Fields(map[string]any{"name": "first", "model": c.project})})
+			is.NoErr(err)
 			r := s.Start(func(b *outbox.Outbox) { b.Default = c.configured })
 			p := s.awaitPrompts(1)
 			s.Answer(p[0].session, p[0].MessageID)

@@ -24,7 +24,7 @@ const maxVersions = 50
 // noteIn returns the note that a path names by its record.
 func (s Settings) noteIn(r *http.Request, caller api.Caller) (agent.NoteName, error) {
 	found, err := s.API.Find(r.Context(), caller, agent.NotesCollection, r.PathValue("id"))
-	return agent.NoteName{Agent: found.Text("agent"), Name: found.Text("name")}, err
+	return agent.NoteName{Agent: found.Text("agent"), Project: found.Text("project"), Name: found.Text("name")}, err
 }
 
 func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Component, error) {

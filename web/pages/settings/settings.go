@@ -215,14 +215,15 @@ func limitsOf(collection string, r query.Record) []string {
 	return rule.Limits()
 }
 
-// titleOf names a record in the list. A rule is named with its action and with the chat or agent that it is for.
+// titleOf names a record in the list. A rule is named with its action and with the chat, agent or
+// project that it is for.
 func (v view) titleOf(r query.Record) string {
 	if v.form.Name != rule.ToolPermissions {
 		return nameOf(r)
 	}
 	scope := "every chat"
 	for _, f := range v.form.Fields {
-		if id := r.Text(f.Name); id != "" && (f.Name == "chat" || f.Name == "agent") {
+		if id := r.Text(f.Name); id != "" && slices.Contains([]string{"chat", "agent", "project"}, f.Name) {
 			scope = f.Name + " " + v.shownText(f, id)
 			break
 		}
