@@ -76,8 +76,12 @@ type place struct {
 // place returns the places of a project. The first project has those of an installation without projects.
 func (s *System) place(project, directory string) place {
 	dirs := s.o.Data.Project(project)
-	if project == firstProject {
-		dirs.OpenCode = cmp.Or(s.o.EngineState, dirs.OpenCode)
+	switch {
+	case s.o.EngineState == "":
+	case project == firstProject:
+		dirs.OpenCode = s.o.EngineState
+	default: // beside it, because the first project's OpenCode reads what is in it
+		dirs.OpenCode = filepath.Join(s.o.EngineState+"-projects", project)
 	}
 	return place{project, directory, dirs.OpenCode, dirs.Home, dirs.Quarantine}
 }

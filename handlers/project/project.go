@@ -4,9 +4,9 @@
 // A project is a directory that people work in. What a chat has is visible to accounts with access to its project: to
 // the owner of the chat, and to the others if the chat is shared. Administrators have access to every project.
 //
-// Promises: a decision is made from the log. Only the operator of the machine makes a project and chooses its
-// directory. Only administrators and owners of a project change it and its members. An account that leaves a project
-// has no access to its own chats there, until it is a member again.
+// Promises: a decision is made from the log. The operator of the machine chooses any directory, and administrators one
+// below Places.Below. Only administrators and owners of a project change it and its members. An account that leaves a
+// project has no access to its own chats there, until it is a member again.
 //
 // It must not know chats, engines, or how files are served.
 package project
