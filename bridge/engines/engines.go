@@ -1,6 +1,6 @@
 // Package engines decides which projects have a running engine: an OpenCode with all that belongs to it. An engine
 // starts when a chat of its project has something to do, or when a person opens the project. It stops when it was idle
-// for some time, or when another one needs its place.
+// for some time, or when another engine has to start.
 //
 // Promises: an engine with a turn, or with a command that runs, does not stop. At most Most engines run at
 // a time. Those that wait start in the order of what they have to do, and no engine waits for another one that is idle.

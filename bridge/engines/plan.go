@@ -24,7 +24,7 @@ type state struct {
 func (s state) isBusy() bool { return s.asked || s.demand.Since > 0 }
 
 // plan chooses the engines that start and those that stop. At most most run, unless it is 0. An engine stops when it
-// was not used for idle, or earlier, the longest unused first, if another one needs its place. Engines start in the
+// was not used for idle, or earlier, the longest unused first, if another engine has to start. Engines start in the
 // order of what they have to do, those for which a person waits first, and those whose work waits last.
 func plan(all []state, most int, idle time.Duration, now time.Time) (start, stop []string) {
 	var waiting, idling []state
@@ -66,7 +66,7 @@ func plan(all []state, most int, idle time.Duration, now time.Time) (start, stop
 	return start, stop
 }
 
-// rank orders the engines that wait for a place.
+// rank orders the engines that wait.
 func (s state) rank() int {
 	switch {
 	case s.asked:

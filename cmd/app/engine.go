@@ -44,7 +44,7 @@ import (
 // of effects to it, what it reports, its tools and its network. Nothing of it is shared with another project's.
 type engine struct {
 	s         *System
-	project   place
+	project   projectPaths
 	shells    shellListener // where its pocketcoder-shell asks for commands
 	ingest    *ingest.Ingest
 	outbox    *outbox.Outbox
@@ -64,8 +64,8 @@ type engine struct {
 	prepared  chan struct{}          // closed once ingest knows its sessions
 }
 
-// place is where a project and its engine have their files. All paths are absolute.
-type place struct {
+// projectPaths is where a project and its engine have their files. All paths are absolute.
+type projectPaths struct {
 	Project    string // id
 	Workspace  string // directory of the project
 	State      string // files of OpenCode
@@ -73,8 +73,8 @@ type place struct {
 	Quarantine string
 }
 
-// place returns the places of a project. The first project has those of an installation without projects.
-func (s *System) place(project, directory string) place {
+// pathsOf returns the places of a project. The first project has those of an installation without projects.
+func (s *System) pathsOf(project, directory string) projectPaths {
 	dirs := s.o.Data.Project(project)
 	switch {
 	case s.o.EngineState == "":
@@ -83,11 +83,11 @@ func (s *System) place(project, directory string) place {
 	default: // beside it, because the first project's OpenCode reads what is in it
 		dirs.OpenCode = filepath.Join(s.o.EngineState+"-projects", project)
 	}
-	return place{project, directory, dirs.OpenCode, dirs.Home, dirs.Quarantine}
+	return projectPaths{project, directory, dirs.OpenCode, dirs.Home, dirs.Quarantine}
 }
 
 // shellSocket returns the path of the socket at which pocketcoder-shell requests commands.
-func (p place) shellSocket() string { return filepath.Join(p.State, "run", "shell.sock") }
+func (p projectPaths) shellSocket() string { return filepath.Join(p.State, "run", "shell.sock") }
 
 // openEngine creates a run of the engine of a project.
 func (s *System) openEngine(ctx context.Context, id string) (_ *engine, err error) {
@@ -95,7 +95,7 @@ func (s *System) openEngine(ctx context.Context, id string) (_ *engine, err erro
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{s: s, project: s.place(id, directory), ready: make(chan struct{}), prepared: make(chan struct{})}
+	e := &engine{s: s, project: s.pathsOf(id, directory), ready: make(chan struct{}), prepared: make(chan struct{})}
 	e.wire()
 	if err := errors.Join(e.modelKeys.Load(ctx), e.sealed.Load(ctx)); err != nil {
 		return nil, err
@@ -332,7 +332,7 @@ type shellListener struct {
 
 // openShells listens for pocketcoder-shell. At isolation levels without mounts of their own, OpenCode gets no Unix
 // sockets, because it could reach those of the machine. There it uses TCP with a secret.
-func openShells(p place, confined isolation.Choice) (s shellListener, err error) {
+func openShells(p projectPaths, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + p.shellSocket()
 		s.Listener, err = opencode.ListenForShells(p.shellSocket())

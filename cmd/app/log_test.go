@@ -124,7 +124,7 @@ func TestALossThatIsFoundWhileItRunsIsComparedAtTheNextStart(t *testing.T) {
 	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
 	s := openedLog(t, d)
 	is.Equal(s.nats.Uncertain(), uint64(3))
-	e := &engine{s: s, project: place{Project: firstProject}}
+	e := &engine{s: s, project: projectPaths{Project: firstProject}}
 	is.NoErr(e.holdUncertain(t.Context())) // it holds nothing: there is no outbox here
 	is.Equal(s.nats.Uncertain(), uint64(3))
 }

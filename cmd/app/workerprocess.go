@@ -37,7 +37,7 @@ type workerProcess struct {
 }
 
 // newWorkerProcess returns the worker of a project. url is that of the log.
-func newWorkerProcess(o Options, p place, url string, keys natsconf.Keys, changed func(),
+func newWorkerProcess(o Options, p projectPaths, url string, keys natsconf.Keys, changed func(),
 	ready func(isolation string)) *workerProcess {
 	args := append([]string{
 		"--nats", url, "--key", keys.SeedFile(natsconf.Worker), "--pool", Pool, "--workspace", p.Workspace,

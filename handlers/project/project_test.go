@@ -29,8 +29,6 @@ type system struct {
 	below    string            // Places.Below
 }
 
-var admin = handlers.Command{Actor: events.UserActor("admin")}
-
 func newSystem(t *testing.T) *system {
 	t.Helper()
 	conn := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
