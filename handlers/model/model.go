@@ -85,7 +85,8 @@ type Models struct {
 	Models []string `json:"models"` // "provider/model", sorted
 	// the model of chats without a selection; empty while OpenCode starts
 	Configured string `json:"configured,omitempty"`
-	Selected   string `json:"selected,omitempty"` // the chat's selection, or that of its agent, its owner, its project or all chats
+	// the chat's selection, or that of its agent, its owner, its project or all chats
+	Selected string `json:"selected,omitempty"`
 }
 
 // provider is a record of llm_providers.

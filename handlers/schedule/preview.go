@@ -91,7 +91,8 @@ func (p Previews) history(ctx context.Context, s Schedule, since time.Time) (h H
 		}
 		isOf = func(r events.PastRequest) bool { return chats[r.Chat] }
 	}
-	judge, err := p.Gate.PastVerdict(ctx, permission.PastChat{Chat: s.Chat, Project: s.Project, Agent: s.Agent, Ceiling: s.Ceiling})
+	judge, err := p.Gate.PastVerdict(ctx, permission.PastChat{Chat: s.Chat, Project: s.Project, Agent: s.Agent,
+		Ceiling: s.Ceiling})
 	if err != nil {
 		return h, err
 	}
