@@ -42,7 +42,7 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
 	is.Equal(spent(projections.SpendingSpan{Day: day}), all)
 	is.Equal(spent(projections.SpendingSpan{Day: "2001-01-01"}), projections.Spending{})
-	is.Equal(spent(projections.SpendingSpan{Day: day, Project: events.DefaultEngine}), all)
+	is.Equal(spent(projections.SpendingSpan{Day: day, Project: chat.Project}), all)
 	is.Equal(spent(projections.SpendingSpan{Day: day, Project: "app"}), projections.Spending{})
 	is.Equal(spent(projections.SpendingSpan{Project: "app"}), projections.Spending{})
 	usage, err := m.UsageByModel(t.Context(), chatID)

@@ -28,9 +28,11 @@ const SelectDemands = `
 				WHERE NOT x.engine_replied AND x.status <> 'expired' AND x.status <> 'asked'
 			UNION ALL SELECT s.engine, s.first_seq FROM sessions s WHERE s.runs
 			UNION ALL SELECT c.engine, x.position FROM executions x JOIN chats c ON c.id=x.chat WHERE x.status='executing')
+		WHERE engine NOT IN (SELECT record FROM config WHERE collection='projects' AND removed)
 		GROUP BY engine`
 
-// Demands returns what each engine has to do, by engine. An engine without work is not in it.
+// Demands returns what each engine has to do, by engine. An engine without work is not in it, nor one of a project that
+// was removed.
 func (m *Model) Demands(ctx context.Context) (map[string]Demand, error) {
 	rows, err := store.List[Demand](ctx, m.Model, "demands of engines", SelectDemands, nil)
 	all := map[string]Demand{}

@@ -77,6 +77,8 @@ type Options struct {
 	Configured   func() string // the model of the configuration, as provider/model; nil for none
 	// Directory returns the absolute directory of a project
 	Directory func(ctx context.Context, project string) (string, error)
+	// directory below which administrators may choose directories of projects; empty for none
+	ProjectsBelow string
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
 	PortsURL string
 	URL      string   // under which people reach the server; empty if only this machine reaches it
@@ -118,6 +120,8 @@ func New(o Options) *Server {
 		Channels: &routes.Channels{API: core, Channels: o.Channels},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
 		Shells:   &routes.Shells{API: core, Conn: o.Conn},
+
+		ProjectsBelow: o.ProjectsBelow,
 	}
 	core.Ticket = all.Ports.Ticket
 	return &Server{

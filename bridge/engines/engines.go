@@ -67,9 +67,10 @@ type slot[E Engine] struct {
 	running  bool
 	end      context.CancelFunc // nil once it was told to stop
 	used     time.Time
-	asked    int  // calls of Use that wait for it
-	started  bool // once it was ready
-	failures int
+	asked    int    // calls of Use that were not released
+	started  bool   // once it was ready
+	failures int    // since the last run that was stopped
+	failed   uint64 // failures of all time
 	after    time.Time
 	err      error         // of the last run
 	changed  chan struct{} // closed when it starts or ends
@@ -119,22 +120,18 @@ func (m *Manager[E]) step(ctx context.Context, running *sync.WaitGroup) (pause t
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id := range demands {
-		m.slot(id)
-	}
-	var all []state
-	for _, id := range slices.Sorted(maps.Keys(m.slots)) {
-		s, d := m.slots[id], demands[id]
-		if d.Since > 0 {
-			s.used = now
-		}
-		all = append(all, state{id: id, demand: d, used: s.used, asked: s.asked > 0, running: s.running,
-			ending: s.running && s.end == nil, after: s.after})
-		if !s.running && s.after.After(now) {
-			pause = min(pause, s.after.Sub(now))
-		}
-	}
+	all, pause := m.states(demands, now, pause)
 	start, stop := plan(all, m.Most, m.Idle, now)
+	if len(stop) > 0 { // work may have come since
+		m.mu.Unlock()
+		demands, err = m.Demands(ctx)
+		m.mu.Lock()
+		if err != nil {
+			return firstPause, err
+		}
+		all, pause = m.states(demands, now, pause)
+		start, stop = plan(all, m.Most, m.Idle, now)
+	}
 	for _, id := range stop {
 		s := m.slots[id]
 		s.end()
@@ -144,6 +141,30 @@ func (m *Manager[E]) step(ctx context.Context, running *sync.WaitGroup) (pause t
 		m.start(ctx, id, running)
 	}
 	return pause, nil
+}
+
+// states returns what is known of each engine, and the time after which one that failed may start again, at most pause.
+// m.mu must be held.
+func (m *Manager[E]) states(demands map[string]projections.Demand, now time.Time, pause time.Duration) ([]state,
+	time.Duration) {
+	for id := range demands {
+		m.slot(id)
+	}
+	var all []state
+	for _, id := range slices.Sorted(maps.Keys(m.slots)) {
+		s, d := m.slots[id], demands[id]
+		if d.Since > 0 || s.asked > 0 {
+			s.used = now
+		} else if !s.running && !d.Waits {
+			s.err = nil // nothing waits for it
+		}
+		all = append(all, state{id: id, demand: d, used: s.used, asked: s.asked > 0, running: s.running,
+			ending: s.running && s.end == nil, failed: s.failures > 0, after: s.after})
+		if !s.running && s.after.After(now) {
+			pause = min(pause, s.after.Sub(now))
+		}
+	}
+	return all, pause
 }
 
 // slot returns the slot of an engine. m.mu must be held.
@@ -185,6 +206,7 @@ func (m *Manager[E]) start(ctx context.Context, id string, running *sync.WaitGro
 			}
 			pause := min(firstPause<<min(s.failures, 10), maxPause)
 			s.failures++
+			s.failed++
 			s.after, s.err = time.Now().Add(pause), err
 			m.Logger.Error("an engine ended; it starts again when it has something to do", "project", id, "err", err,
 				"pause", pause)
@@ -222,28 +244,34 @@ func (m *Manager[E]) wake() {
 	}
 }
 
-// Use returns the engine of a project once it takes work. It starts it if need be, and keeps it from being idle. It
-// returns an error if ctx ends earlier, or if the engine fails meanwhile.
-func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, err error) {
+// Use returns the engine of a project once it takes work. It starts the engine if it does not run. The engine does not
+// stop until release is called. Use returns an error if ctx ends earlier, or if the engine fails meanwhile.
+func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, release func(), err error) {
 	m.mu.Lock()
 	s := m.slot(id)
 	s.asked++
-	before := s.failures
+	before := s.failed
 	m.mu.Unlock()
-	defer func() {
+	done := sync.OnceFunc(func() {
 		m.mu.Lock()
 		s.asked--
 		s.used = time.Now()
 		m.mu.Unlock()
+		m.wake()
+	})
+	defer func() {
+		if err != nil {
+			done()
+		}
 	}()
 	m.wake()
 	for {
 		m.mu.Lock()
-		changed, open, last, failed := s.changed, s.open && s.end != nil, s.err, s.failures > before
+		changed, open, last, failed := s.changed, s.open && s.end != nil, s.err, s.failed > before
 		engine = s.engine
 		m.mu.Unlock()
 		if failed && last != nil {
-			return engine, last
+			return engine, nil, last
 		}
 		var ready <-chan struct{}
 		if open {
@@ -251,10 +279,10 @@ func (m *Manager[E]) Use(ctx context.Context, id string) (engine E, err error) {
 		}
 		select {
 		case <-ready:
-			return engine, nil
+			return engine, done, nil
 		case <-changed:
 		case <-ctx.Done():
-			return engine, fmt.Errorf("the engine of project %s has not started: %w", id, errors.Join(ctx.Err(), last))
+			return engine, nil, fmt.Errorf("the engine of project %s has not started: %w", id, errors.Join(ctx.Err(), last))
 		}
 	}
 }

@@ -123,16 +123,17 @@ func TestUseStartsAnEngine(t *testing.T) {
 	is := is.New(t)
 	m, w := start(t, 1, time.Hour)
 	for _, id := range []string{"a", "b", "a"} { // the one before is idle, and gives its place
-		e, err := m.Use(t.Context(), id)
+		e, release, err := m.Use(t.Context(), id)
 		is.NoErr(err)
 		is.Equal(e, w.engines[id])
+		release()
 	}
 	is.Equal(w.opened, []string{"a", "b", "a"})
 	is.True(m.Started("b"))
 	w.set("a", projections.Demand{Since: 1})
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	_, err := m.Use(ctx, "b") // a has work
+	_, _, err := m.Use(ctx, "b") // a has work
 	is.True(errors.Is(err, context.DeadlineExceeded))
 }
 
@@ -140,11 +141,11 @@ func TestAnEngineThatFailsTouchesNoOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, w := start(t, 0, time.Hour)
-	_, err := m.Use(t.Context(), "gone")
+	_, _, err := m.Use(t.Context(), "gone")
 	is.Equal(err.Error(), "its directory is gone")
-	first, err := m.Use(t.Context(), "a")
+	first, _, err := m.Use(t.Context(), "a")
 	is.NoErr(err)
-	other, err := m.Use(t.Context(), "b")
+	other, _, err := m.Use(t.Context(), "b")
 	is.NoErr(err)
 	first.failed <- errors.New("OpenCode is broken")
 	expect.Eventually(t, "a has ended", func() bool { return m.Errors()["a"] != nil })
@@ -152,4 +153,38 @@ func TestAnEngineThatFailsTouchesNoOther(t *testing.T) {
 	w.set("a", projections.Demand{Since: 1})
 	expect.Eventually(t, "a starts again", func() bool { return isRunning(m, "a") })
 	is.Equal(m.Errors()["a"], nil)
+}
+
+func TestAnEngineInUseDoesNotStop(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, w := start(t, 1, time.Millisecond)
+	used, release, err := m.Use(t.Context(), "a")
+	is.NoErr(err)
+	w.set("b", projections.Demand{Since: 1})
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	_, _, err = m.Use(ctx, "b")
+	is.True(errors.Is(err, context.DeadlineExceeded))
+	is.Equal(m.Running()["a"], used)
+	release()
+	expect.Eventually(t, "b has the place of a", func() bool { return isRunning(m, "b") })
+}
+
+func TestAnEngineThatCannotStartEndsNoOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, w := start(t, 1, time.Hour)
+	_, _, err := m.Use(t.Context(), "gone")
+	is.Equal(err.Error(), "its directory is gone")
+	idle, release, err := m.Use(t.Context(), "a")
+	is.NoErr(err)
+	release()
+	w.set("gone", projections.Demand{Since: 1})
+	_, release, err = m.Use(t.Context(), "a") // after the plan for the demand above
+	is.NoErr(err)
+	release()
+	is.Equal(m.Running()["a"], idle)
+	w.set("gone", projections.Demand{})
+	expect.Eventually(t, "nothing waits for it", func() bool { return m.Errors()["gone"] == nil })
 }

@@ -13,9 +13,10 @@ type state struct {
 	id      string
 	demand  projections.Demand
 	used    time.Time // when Use asked for it last, or it was busy last
-	asked   bool      // Use waits for it
+	asked   bool      // a caller of Use waits for it, or uses it
 	running bool      // also while it starts or stops
 	ending  bool      // it was told to stop
+	failed  bool      // its last run failed
 	after   time.Time // it is not started again earlier, because it failed
 }
 
@@ -53,7 +54,7 @@ func plan(all []state, most int, idle time.Duration, now time.Time) (start, stop
 	for i, s := range waiting {
 		if i < free {
 			start = append(start, s.id)
-		} else if s.isBusy() {
+		} else if s.isBusy() && !s.failed { // one that may fail again does not end another one
 			needed++
 		}
 	}

@@ -55,7 +55,7 @@ func startToolServer(t testing.TB, s *opencode.Supervisor) *toolServer {
 }
 
 // OpenCode connects to its MCP servers at the first prompt in a directory. An abort meanwhile also interrupts that, and
-// OpenCode then aborts every later turn in the directory (measured, 1.18).
+// OpenCode then aborts every later turn in the directory (behaviour abort-connecting).
 func abortWhileOpenCodeConnectsItsTools(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
 	dir, above := filepath.Join(w.workspace, "another directory"), w.chat()

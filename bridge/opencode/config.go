@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -64,7 +65,7 @@ func (s *Supervisor) prepare() error {
 	}
 	// OpenCode installs its plugin library from npm into every configuration directory that lacks it, and the first
 	// request waits for that, 70 s when offline. These three say that it is there; our plugin does without.
-	dependencies := `{"@opencode-ai/plugin":"` + install.OpenCodeVersion + `"}`
+	dependencies := `{"@opencode-ai/plugin":"` + cmp.Or(s.Tools.Version, install.OpenCodeVersion) + `"}`
 	for name, content := range map[string]string{
 		filepath.Join(s.configDir(), "package.json"): `{"dependencies":` + dependencies + `}`,
 		filepath.Join(s.configDir(), "package-lock.json"): `{"name":"pocketcoder","lockfileVersion":3,"requires":true,` +

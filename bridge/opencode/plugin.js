@@ -9,7 +9,7 @@ import { dirname, join, resolve } from "node:path"
 delete process.env.BUN_INSPECT_PRELOAD
 
 // OpenCode imports the plugins that a workspace names, or holds in .opencode, even when told to leave its configuration alone
-// (measured). It can import nothing but this file and what is compiled into it.
+// (behaviour preload). It can import nothing but this file and what is compiled into it.
 const ours = [file, import.meta.path]
 Bun.plugin({
   name: "pocketcoder",

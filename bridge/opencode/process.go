@@ -87,8 +87,8 @@ func (c *child) release() {
 }
 
 // stop kills the child. An OpenCode that is asked to stop fails the calls whose requests and questions wait as if the
-// user had rejected them, and ends the other turns as aborted (measured, 1.18.33). After a kill, as after a crash,
-// ingest.Ingest records what was interrupted.
+// user had rejected them, and ends the other turns as aborted (behaviour stop). After a kill, as after a crash,
+// ingest.Ingest records what was interrupted (behaviour kill).
 func (c *child) stop() {
 	if isDone(c.exited) { // another process may have its pid
 		syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // what is left of its group

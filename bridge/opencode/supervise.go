@@ -97,7 +97,7 @@ type Instance struct {
 }
 
 const (
-	maxReadyTime = 15 * time.Minute // of a start; measured 3 s, but minutes on a slow machine
+	maxReadyTime = 15 * time.Minute // of a start; usually 3 s, but minutes on a slow machine
 	firstPause   = 500 * time.Millisecond
 	maxPause     = 10 * time.Second
 	lockPause    = time.Second / 4
@@ -306,7 +306,7 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 }
 
 // readyRequestTimeout is the timeout of one request whether OpenCode is ready. A request that arrives just as OpenCode
-// opens its port may never be answered (measured); the next one is.
+// opens its port may never be answered (behaviour early-request-unanswered); the next one is.
 const readyRequestTimeout = time.Second
 
 func (s *Supervisor) awaitReady(ctx context.Context, c *child, api *client.Client) error {
@@ -355,7 +355,8 @@ func (s *Supervisor) checkVersion(version string) error {
 	return nil
 }
 
-// freePort returns a loopback port without a listener. OpenCode's --port 0 means its default port.
+// freePort returns a loopback port without a listener. OpenCode's --port 0 means its default port
+// (behaviour port-zero).
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,11 +20,19 @@ func (s *System) placeOfDelegates(ctx context.Context, chat string) (p delegate.
 	if err := s.model.CatchUp(ctx); err != nil { // the chat may be new
 		return p, err
 	}
-	e, err := s.engineOf(ctx, chat)
-	if err != nil {
-		return p, err
+	c, _, err := s.model.Chat(ctx, chat)
+	if err == nil {
+		p.Workspace, err = s.directory(ctx, c.Engine)
 	}
-	return delegate.Place{Workspace: e.project.Workspace, Git: e.exec.RunOwn}, nil
+	p.Git = func(ctx context.Context, directory, script string) (string, error) {
+		e, release, err := s.engines.Use(ctx, c.Engine)
+		if err != nil {
+			return "", err
+		}
+		defer release()
+		return e.exec.RunOwn(ctx, directory, script)
+	}
+	return p, err
 }
 
 // endCommands ends the commands of a chat in the name of an actor.

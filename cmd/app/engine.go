@@ -76,8 +76,12 @@ type place struct {
 // place returns the places of a project. The first project has those of an installation without projects.
 func (s *System) place(project, directory string) place {
 	dirs := s.o.Data.Project(project)
-	if project == firstProject {
-		dirs.OpenCode = cmp.Or(s.o.EngineState, dirs.OpenCode)
+	switch {
+	case s.o.EngineState == "":
+	case project == firstProject:
+		dirs.OpenCode = s.o.EngineState
+	default: // beside it, because the first project's OpenCode reads what is in it
+		dirs.OpenCode = filepath.Join(s.o.EngineState+"-projects", project)
 	}
 	return place{project, directory, dirs.OpenCode, dirs.Home, dirs.Quarantine}
 }
@@ -183,6 +187,16 @@ func (e *engine) programs(command string) []string {
 func (e *engine) has(ctx context.Context, chat string) (bool, error) {
 	c, found, err := e.s.model.Chat(ctx, chat)
 	return found && c.Engine == e.project.Project, err
+}
+
+// isReady reports whether the engine takes work, or has done so.
+func (e *engine) isReady() bool {
+	select {
+	case <-e.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // Ready is closed when the engine takes work.
@@ -350,26 +364,26 @@ func (s *System) sortedEngines() (all []*engine) {
 	return all
 }
 
-// engineOf returns the engine of a chat's project once it takes work.
-func (s *System) engineOf(ctx context.Context, chatID string) (*engine, error) {
+// engineOf returns the engine of a chat's project once it takes work. The engine does not stop until release is called.
+func (s *System) engineOf(ctx context.Context, chatID string) (_ *engine, release func(), err error) {
 	c, found, err := s.model.Chat(ctx, chatID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !found {
-		return nil, handlers.Refuse(handlers.NotFound, "There is no chat %s.", chatID)
+		return nil, nil, handlers.Refuse(handlers.NotFound, "There is no chat %s.", chatID)
 	}
 	return s.engines.Use(ctx, c.Engine)
 }
 
 // engineOfExecution returns the engine of an execution's chat.
-func (s *System) engineOfExecution(ctx context.Context, id string) (*engine, error) {
+func (s *System) engineOfExecution(ctx context.Context, id string) (_ *engine, release func(), err error) {
 	x, found, err := s.model.Execution(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !found {
-		return nil, handlers.Refuse(handlers.NotFound, "There is no execution %s.", id)
+		return nil, nil, handlers.Refuse(handlers.NotFound, "There is no execution %s.", id)
 	}
 	return s.engineOf(ctx, x.Chat)
 }
@@ -400,11 +414,19 @@ func (s *System) directory(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info, err := os.Stat(found.Directory); err != nil || !info.IsDir() {
+	real, known := workspace.RealPath(found.Directory)
+	if info, err := os.Stat(real); !known || err != nil || !info.IsDir() {
 		return "", handlers.Refuse(handlers.Conflict, "The directory of the project %s, %s, is not there.", found.Name,
 			found.Directory)
 	}
-	return found.Directory, nil
+	if real != found.Directory { // it was replaced by a symlink, perhaps into another project
+		return "", handlers.Refuse(handlers.Conflict, "The directory of the project %s, %s, leads to %s.", found.Name,
+			found.Directory, real)
+	}
+	if err := s.o.checkProject(real); err != nil {
+		return "", handlers.Refuse(handlers.Conflict, "The directory of the project %s cannot be used: %v.", found.Name, err)
+	}
+	return real, nil
 }
 
 // visible returns the function for permission.Gate.Visible.

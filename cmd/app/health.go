@@ -65,6 +65,15 @@ func (s *System) enginesHealth() (engines, sandbox api.Part) {
 	others := map[string]any{}
 	for i, e := range all {
 		one, worker := e.health(), e.worker.Health()
+		for _, part := range []*api.Part{&one, &worker} {
+			switch {
+			case part.State != api.Starting:
+			case !e.isReady() && s.engines.Started(firstProject): // as engines do when they are needed again
+				part.State = api.Ready
+			case i > 0: // a system without one project is not out of order
+				part.State = api.Degraded
+			}
+		}
 		if i == 0 {
 			engines, sandbox = one, worker
 			continue

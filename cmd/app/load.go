@@ -55,7 +55,7 @@ func (s *System) compared(ctx context.Context, engine string, before uint64) err
 	}
 	s.losses.done[engine] = before
 	for other := range demands {
-		if s.losses.done[other] != before {
+		if _, err := s.directory(ctx, other); err == nil && s.losses.done[other] != before {
 			return nil
 		}
 	}

@@ -175,15 +175,28 @@ func (o Options) CheckPlaces() error {
 	return errors.Join(checkHidden("--offload-dir", o.OffloadDir, workspace, expose), engine)
 }
 
-// checkProject returns an error if commands in a directory, which has no symlinks, could read the data directory.
+// checkProject returns an error if commands in a directory, which has no symlinks, could read what is for PocketCoder
+// alone, or if the commands of each project could read the directory.
 func (o Options) checkProject(directory string) error {
+	var exposed []string
+	for _, dir := range o.Expose {
+		if real, ok := workspaces.RealPath(dir); ok {
+			exposed = append(exposed, real)
+		}
+	}
+	if isolation.Visible(directory, exposed) {
+		return errors.New("the commands of each project can read it, because it is among the system's programs or below --expose")
+	}
 	for _, dir := range []string{string(o.Data), o.EngineState, o.OffloadDir} {
 		if dir == "" {
 			continue
 		}
 		real, ok := workspaces.RealPath(dir)
-		if !ok || within(directory, real) || within(real, directory) {
-			return fmt.Errorf("it must not hold %s, which is for PocketCoder alone, nor lie there", dir)
+		if !ok {
+			return fmt.Errorf("cannot tell where %s leads", dir)
+		}
+		if within(directory, real) || within(real, directory) {
+			return fmt.Errorf("it must neither contain nor lie in %s, which only PocketCoder may use", dir)
 		}
 	}
 	return nil

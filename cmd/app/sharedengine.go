@@ -26,15 +26,26 @@ type sharedEngine struct {
 	Conn  *nats.Conn
 	Leads func() bool // reports whether this node has the engines; then the next fields do their work
 	// Of returns the engine of a chat, and OfExecution that of an execution
-	Of, OfExecution func(ctx context.Context, id string) (*engine, error)
+	Of, OfExecution func(ctx context.Context, id string) (_ *engine, release func(), err error)
 	// Workspace returns the directory of a chat's project
 	Workspace func(chat string) string
 	Push      *push.Push
 	Logger    *slog.Logger
 }
 
-// openTimeout limits how long a chat that was opened waits for its engine.
+// openTimeout limits how long a request waits for the engine of a chat.
 const openTimeout = time.Minute
+
+// of returns the engine of a chat. It waits for openTimeout at most.
+func (g *sharedEngine) of(ctx context.Context, chat string) (*engine, func(), error) {
+	waiting, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	e, release, err := g.Of(waiting, chat)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		err = errors.Join(outbox.ErrUnavailable, err)
+	}
+	return e, release, err
+}
 
 // The requests of other nodes.
 type (
@@ -61,7 +72,10 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 		"changed": handlers.QueryOf(g.changed),
 		"servers": handlers.QueryOf(g.servers),
 		"open": handlers.QueryOf(func(ctx context.Context, r chatRequest) (any, error) {
-			_, err := g.Of(ctx, r.Chat)
+			_, release, err := g.of(ctx, r.Chat)
+			if err == nil {
+				release()
+			}
 			return nil, err
 		}),
 		"signal": handlers.CommandOf(func(ctx context.Context, r signalRequest) (handlers.Accepted, error) {
@@ -79,42 +93,47 @@ func (g *sharedEngine) Serve(ctx context.Context) error {
 }
 
 func (g *sharedEngine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
-	e, err := g.Of(ctx, r.Chat)
+	e, release, err := g.of(ctx, r.Chat)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	return e.outbox.Diff(ctx, r.Chat, r.Message)
 }
 
 func (g *sharedEngine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
-	e, err := g.Of(ctx, r.Chat)
+	e, release, err := g.of(ctx, r.Chat)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	return e.outbox.Todo(ctx, r.Chat)
 }
 
 func (g *sharedEngine) changed(ctx context.Context, r chatRequest) ([]string, error) {
-	e, err := g.Of(ctx, r.Chat)
+	e, release, err := g.of(ctx, r.Chat)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	return e.outbox.Changed(ctx, r.Chat, r.Message)
 }
 
 func (g *sharedEngine) servers(ctx context.Context, r chatRequest) ([]string, error) {
-	e, err := g.Of(ctx, r.Chat)
+	e, release, err := g.of(ctx, r.Chat)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	return e.exec.Servers(r.Chat), nil
 }
 
 func (g *sharedEngine) signal(ctx context.Context, c exec.Signal) (uint64, error) {
-	e, err := g.OfExecution(ctx, c.Execution)
+	e, release, err := g.OfExecution(ctx, c.Execution)
 	if err != nil {
 		return 0, err
 	}
+	defer release()
 	return e.exec.Signal(ctx, c)
 }
 
@@ -130,11 +149,12 @@ func (g *sharedEngine) send(ctx context.Context, name string, command any) (hand
 func (g *sharedEngine) Chats() routes.Engine {
 	return routes.Engine{
 		Open: func(ctx context.Context, chat string) {
-			ctx, cancel := context.WithTimeout(ctx, openTimeout)
-			defer cancel()
 			var err error
 			if g.Leads() {
-				_, err = g.Of(ctx, chat)
+				var release func()
+				if _, release, err = g.of(ctx, chat); err == nil {
+					release()
+				}
 			} else {
 				_, err = g.send(ctx, "open", chatRequest{Chat: chat})
 			}
@@ -182,10 +202,11 @@ func (g *sharedEngine) Signal(ctx context.Context, c exec.Signal) (uint64, error
 // Dial connects to a port of a chat's commands. The connection goes over NATS to the worker.
 func (g *sharedEngine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	if g.Leads() {
-		e, err := g.Of(ctx, chat)
+		e, release, err := g.of(ctx, chat)
 		if err != nil {
 			return nil, err
 		}
+		defer release()
 		return e.exec.Dial(ctx, chat, port)
 	}
 	a, err := g.send(ctx, "servers", chatRequest{Chat: chat})

@@ -84,6 +84,9 @@ func (s *System) closeViewers(ctx context.Context) error {
 	return s.log.Read(ctx, s.opened, filters, func(b log.Batch) error {
 		for _, e := range b.Events {
 			if e.Subject.Scope == events.ScopeConfig {
+				if err := s.model.Wait(ctx, e.Seq); err != nil { // so that a new "attach" sees who is a member
+					return err
+				}
 				if err := s.closeLostViewers(ctx); err != nil {
 					s.o.Logger.Error("close viewers", "err", err)
 				}

@@ -295,7 +295,7 @@ func (s *System) wire() {
 		Configured: s.configuredModel, Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial,
 		Push:   api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act},
 		Health: s.health, Loading: s.loading, Logger: s.o.Logger, Delegates: s.delegates, Schedules: s.schedules,
-		Previews: s.previews, Proposals: s.proposals(), Directory: s.directory, PortsURL: s.ports, URL: s.o.URL,
+		Previews: s.previews, Proposals: s.proposals(), Directory: s.directory, ProjectsBelow: s.o.Projects, PortsURL: s.ports, URL: s.o.URL,
 		Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 }
@@ -374,12 +374,12 @@ func (s *System) addEngines(g *run.Group, rest context.Context) {
 }
 
 func (s *System) serveShells(ctx context.Context) error {
-	of := func(ctx context.Context, chat string) (*exec.Executions, error) {
-		e, err := s.engineOf(ctx, chat)
+	of := func(ctx context.Context, chat string) (*exec.Executions, func(), error) {
+		e, release, err := s.engineOf(ctx, chat)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return e.exec, nil
+		return e.exec, release, nil
 	}
 	return exec.ServeShells(ctx, s.nc, operator, s.mayAct, of)
 }
@@ -391,9 +391,11 @@ func (s *System) applyProposals(ctx context.Context) error {
 // startFirst starts the engine of the first project with the system, so that the first answer does not wait for it. If
 // that engine cannot start, the system ends with the reason.
 func (s *System) startFirst(ctx context.Context) error {
-	if _, err := s.engines.Use(ctx, firstProject); err != nil {
+	_, release, err := s.engines.Use(ctx, firstProject)
+	if err != nil {
 		return err
 	}
+	release()
 	<-ctx.Done()
 	return ctx.Err()
 }

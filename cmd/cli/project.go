@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net/url"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -54,28 +52,13 @@ func (c *projectCommand) addDirectory(ctx context.Context, args []string) error 
 	if err != nil {
 		return err
 	}
-	fields := map[string]any{"name": filepath.Base(directory), "directory": directory,
-		"repository": remoteOf(ctx, directory)}
+	fields := map[string]any{"name": filepath.Base(directory), "directory": directory}
 	maps.Copy(fields, set)
 	id, err := c.Create(ctx, project.Collection, fields)
 	if err == nil {
 		_, err = fmt.Fprintln(c.Env.Stdout, id)
 	}
 	return err
-}
-
-// remoteOf returns the URL of the remote origin of a directory's repository, without a password; "" for none.
-func remoteOf(ctx context.Context, directory string) string {
-	out, err := exec.CommandContext(ctx, "git", "-C", directory, "config", "--get", "remote.origin.url").Output()
-	if err != nil {
-		return "" // it is no repository, or there is no git
-	}
-	remote := strings.TrimSpace(string(out))
-	if u, err := url.Parse(remote); err == nil && u.User != nil {
-		u.User = url.User(u.User.Username())
-		return u.String()
-	}
-	return remote
 }
 
 // projectOf returns the id of the project that a person names. Without a name it returns the project in whose directory

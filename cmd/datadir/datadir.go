@@ -66,7 +66,8 @@ func (d Dir) Project(id string) Project {
 	if id == events.DefaultEngine {
 		return Project{d.Path("opencode"), d.Path("home"), d.Path("quarantine")}
 	}
-	return Project{d.Path("projects", id, "opencode"), d.Path("projects", id, "home"), d.Path("projects", id, "quarantine")}
+	own := d.Path("projects", id)
+	return Project{filepath.Join(own, "opencode"), filepath.Join(own, "home"), filepath.Join(own, "quarantine")}
 }
 
 // Projects returns the directories of the first project, and of each other one that had an engine here.

@@ -13,8 +13,8 @@ import (
 	"pocketcoder/cmd/datadir"
 )
 
-// forget removes sessions, those of subagents included, from the database of each project's OpenCode, and removes the log
-// files of OpenCode.
+// forget removes sessions, those of subagents included, from the database of each project's OpenCode. It also removes
+// the log files of OpenCode.
 // Otherwise the next start would read the sessions from OpenCode and store their text again.
 func forget(ctx context.Context, d datadir.Dir, sessions map[string]bool) error {
 	for _, p := range d.Projects() {

@@ -200,13 +200,28 @@ func (h *Chats) ChooseProject(ctx context.Context, user, wanted string) (project
 	if h.Projects == nil {
 		return project.Project{ID: wanted}, nil
 	}
-	return h.Projects.Choose(ctx, user, wanted, func(ctx context.Context) (id string, err error) {
-		f := h.newest.Get(ctx, "", func() *handlers.Fold[newestProject] {
-			return handlers.NewFold(newestProject{}, events.ChatSubject("*", events.ChatCreated{}.Kind()))
-		})
-		err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[user]; return nil })
-		return id, err
+	return h.Projects.Choose(ctx, user, wanted, func(ctx context.Context) (string, error) {
+		return h.projectOfNewest(ctx, user)
 	})
+}
+
+// ProjectsFor returns the projects in which an account may have chats, by name, and the id of the one in which it
+// created its newest chat, "" for none.
+func (h *Chats) ProjectsFor(ctx context.Context, user string) (all []project.Project, newest string, err error) {
+	if all, err = h.Projects.MayWork(ctx, user); err != nil {
+		return nil, "", err
+	}
+	newest, err = h.projectOfNewest(ctx, user)
+	return all, newest, err
+}
+
+// projectOfNewest returns the project of the newest chat of an account, "" for none.
+func (h *Chats) projectOfNewest(ctx context.Context, user string) (id string, err error) {
+	f := h.newest.Get(ctx, "", func() *handlers.Fold[newestProject] {
+		return handlers.NewFold(newestProject{}, events.ChatSubject("*", events.ChatCreated{}.Kind()))
+	})
+	err = f.Read(ctx, h.Log, func(s newestProject) error { id = s[user]; return nil })
+	return id, err
 }
 
 // newestProject is the project of the newest chat of each account.

@@ -122,11 +122,11 @@ func (h *Delegates) CloseWorktree(ctx context.Context, c CloseWorktree) (closed 
 	err error) {
 	t := worktree{c.Worktree, c.Branch}
 	closed.Worktree = t.root
+	var out string
 	place, err := h.In(ctx, c.Delegate)
-	if err != nil {
-		return closed, 0, err
+	if err == nil {
+		out, err = place.closeTree(ctx, t)
 	}
-	out, err := place.closeTree(ctx, t)
 	switch {
 	case handlers.CodeOf(err) != "":
 		closed.Kept, closed.Branch = err.Error(), t.branch

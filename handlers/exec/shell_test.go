@@ -64,7 +64,7 @@ func withShells(t *testing.T) *system {
 	conn := s.connect(natsconf.Core)
 	s.run(conn, func(ctx context.Context) error {
 		return ServeShells(ctx, conn, events.UserActor("operator"), accountMayAct,
-			func(context.Context, string) (*Executions, error) { return s.exec, nil })
+			func(context.Context, string) (*Executions, func(), error) { return s.exec, func() {}, nil })
 	})
 	return s
 }

@@ -116,7 +116,7 @@ func (g Gate) React(ctx context.Context, e events.Event) error {
 }
 
 // callWait is how long the gate waits for the tool call of a request. OpenCode reports the call about 2 ms after the
-// request (measured, 1.18).
+// request (behaviour call-with-request).
 const callWait = 2 * time.Second
 
 // evaluate evaluates a request and records what follows, unless the request has ended meanwhile. changed says why a

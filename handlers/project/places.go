@@ -1,8 +1,12 @@
 package project
 
 import (
+	"context"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
@@ -50,11 +54,15 @@ func (p Places) checkDirectory(c record.Change) error {
 				other.Text("name"))
 		}
 	}
-	if p.Check != nil && c.Actor != events.ActorSystem {
+	if c.Actor == events.ActorSystem {
+		return nil
+	}
+	if p.Check != nil {
 		if err := p.Check(real); err != nil {
 			return record.Invalid("directory", "%v.", err)
 		}
 	}
+	c.Put("directory", real) // a symlink may lead elsewhere later
 	return nil
 }
 
@@ -67,4 +75,18 @@ func (p Places) isBelow(real string) bool {
 func lies(path, directory string) bool {
 	rel, err := filepath.Rel(directory, path)
 	return err == nil && filepath.IsLocal(rel)
+}
+
+// remoteOf returns the URL of the remote origin of a directory's repository, without a password; "" for none.
+func remoteOf(ctx context.Context, directory string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", directory, "config", "--get", "remote.origin.url").Output()
+	if err != nil {
+		return "" // it is no repository, or there is no git
+	}
+	remote := strings.TrimSpace(string(out))
+	if u, err := url.Parse(remote); err == nil && u.User != nil {
+		u.User = url.User(u.User.Username())
+		return u.String()
+	}
+	return remote
 }

@@ -4,15 +4,16 @@
 // A project is a directory that people work in. What a chat has is visible to accounts with access to its project: to
 // the owner of the chat, and to the others if the chat is shared. Administrators have access to every project.
 //
-// Promises: a decision is made from the log. Only the operator of the machine makes a project and chooses its
-// directory. Only administrators and owners of a project change it and its members. An account that leaves a project
-// has no access to its own chats there, until it is a member again.
+// Promises: a decision is made from the log. The operator of the machine chooses any directory, and administrators one
+// below Places.Below. Only administrators and owners of a project change it and its members. An account that leaves a
+// project has no access to its own chats there, until it is a member again.
 //
 // It must not know chats, engines, or how files are served.
 package project
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -119,21 +120,29 @@ func roleIn(project Project, user string, members []record.StoredRecord[membersh
 // works reports whether a role has chats of its own in a project.
 func works(role string) bool { return role == Member || role == Owner }
 
-// MayWork returns the projects in which an account may have chats, by name.
-func (p *Projects) MayWork(ctx context.Context, user string) ([]Project, error) {
-	list, err := p.all(ctx)
-	if err != nil {
-		return nil, err
+// Roles returns the projects, by name, and the roles of an account in them, by project.
+func (p *Projects) Roles(ctx context.Context, user string) (list []Project, roles map[string]string, err error) {
+	if list, err = p.all(ctx); err != nil {
+		return nil, nil, err
 	}
 	admin, err := p.isAdmin(ctx, user)
-	if admin || handlers.CodeOf(err) == handlers.NotFound {
-		return map[bool][]Project{true: list}[admin], nil
+	if handlers.CodeOf(err) == handlers.NotFound {
+		return list, nil, nil
 	}
-	if err != nil {
-		return nil, err
+	members, memberErr := record.All[membership](ctx, p.Records, Members)
+	roles = map[string]string{}
+	for _, one := range list {
+		if roles[one.ID] = roleIn(one, user, members); admin {
+			roles[one.ID] = Owner
+		}
 	}
-	members, err := record.All[membership](ctx, p.Records, Members)
-	return slices.DeleteFunc(list, func(one Project) bool { return !works(roleIn(one, user, members)) }), err
+	return list, roles, errors.Join(err, memberErr)
+}
+
+// MayWork returns the projects in which an account may have chats, by name.
+func (p *Projects) MayWork(ctx context.Context, user string) ([]Project, error) {
+	list, roles, err := p.Roles(ctx, user)
+	return slices.DeleteFunc(list, func(one Project) bool { return !works(roles[one.ID]) }), err
 }
 
 // MayAct reports whether an account may write in a chat and decide in it: an administrator, or the owner of the chat

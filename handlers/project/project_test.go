@@ -163,6 +163,29 @@ func TestAMemberIsOfAProjectAndAnAccountThatExist(t *testing.T) {
 	refused(t, member("app", s.accounts["nora"], Member), "There is no account")
 }
 
+func TestANewProjectHasTheRemoteOfItsRepository(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	for name, given := range map[string]string{"read": "", "named": "https://example.org/given"} {
+		expect.MakeRepository(t, s.below+"/"+name)
+		expect.WriteFile(t, s.below+"/"+name+"/.git/config",
+			"[remote \"origin\"]\n\turl = https://ann:secret@example.org/app.git\n")
+		fields := map[string]any{"name": name, "directory": s.below + "/" + name}
+		if given != "" {
+			fields["repository"] = given
+		}
+		is.NoErr(s.save("root", Collection, name, fields, true))
+		made, _, err := s.Get(t.Context(), name)
+		is.NoErr(err)
+		want := given
+		if want == "" {
+			want = "https://ann@example.org/app.git"
+		}
+		is.Equal(made.Repository, want)
+	}
+}
+
 func TestOnlyTheOperatorChoosesADirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 
 	"pocketcoder/events"
@@ -30,7 +31,7 @@ func (p Places) Type() record.Type {
 	return record.Type{Name: Collection, Command: "project", Title: "Projects",
 		About:  "directories in which people work, and who may",
 		Access: record.Rules(sees, sees, record.Admins, owns, record.Admins),
-		Unique: []string{"name"}, Prepare: readRole, Complete: p.complete, CheckDelete: checkDelete, Fields: fields}
+		Unique: []string{"name"}, Prepare: prepare, Complete: p.complete, CheckDelete: checkDelete, Fields: fields}
 }
 
 var fields = []record.Field{
@@ -63,8 +64,15 @@ func refuseAccess() error {
 	return handlers.Refuse(handlers.Conflict, "Only administrators and owners of the project may change it and its members.")
 }
 
-// readRole reads the role of the account that changes a project.
-func readRole(ctx context.Context, h *record.Records, c *record.Save) error {
+// prepare reads the role of the account that changes a project, and the repository of a new one that names none.
+func prepare(ctx context.Context, h *record.Records, c *record.Save) error {
+	set := record.Values(c.Set)
+	directory := set.Text("directory")
+	if c.New && c.Actor != events.ActorSystem && set.Text("repository") == "" && filepath.IsAbs(directory) {
+		if remote := remoteOf(ctx, directory); remote != "" {
+			c.Fixed = record.Fields(map[string]any{"repository": remote})
+		}
+	}
 	members, err := record.All[membership](ctx, h, Members)
 	c.Found = roleIn(Project{ID: c.Record}, c.Account(), members)
 	return err

@@ -63,16 +63,17 @@ func Address(t testing.TB) string {
 }
 
 // patience is how long Eventually waits. A machine with much to do takes its time: no test ends sooner because of it.
-const patience = 2 * time.Minute
+// A run of tests of which many fail is given less.
+var patience = flag.Duration("patience", 2*time.Minute, "how long a test waits for what it expects")
 
-// Eventually waits until a condition holds. It fails the test after two minutes, with what was expected. It looks less
-// and less often, up to 20 times a second: a look may be a request.
+// Eventually waits until a condition holds. It fails the test after two minutes, or -patience, with what was expected.
+// It looks less and less often, up to 20 times a second: a look may be a request.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	pause := time.Millisecond
-	for end := time.Now().Add(patience); !ok(); time.Sleep(pause) {
+	for end := time.Now().Add(*patience); !ok(); time.Sleep(pause) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", *patience, what)
 		}
 		pause = min(pause*3/2, 50*time.Millisecond)
 	}

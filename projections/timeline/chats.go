@@ -57,15 +57,26 @@ func Chats(ctx context.Context, db dbx.Builder, reader string, ids []string) (ch
 	return chats, err
 }
 
-// ProjectName returns the name of a project, or its id if no record has one.
-func ProjectName(ctx context.Context, db dbx.Builder, id string) (string, error) {
-	var names []struct{ Name string }
-	err := list(ctx, db, &names, "project", `SELECT fields ->> '$.name' AS name FROM config
-		WHERE collection='projects' AND record={:id}`, dbx.Params{"id": id})
-	if err != nil || len(names) == 0 {
-		return id, err
+// atWork is SQL for whether a turn of chat c, or of a delegate of it, has not ended, or something there waits for a
+// person.
+const atWork = `(EXISTS (SELECT 1 FROM turns t WHERE t.state IN ('queued', 'running', 'waiting') AND t.chat IN ` + treeOf + `)
+	OR EXISTS (SELECT 1 FROM waiting_requests p WHERE p.chat IN ` + treeOf + `)
+	OR EXISTS (SELECT 1 FROM waiting_questions q WHERE q.chat IN ` + treeOf + `))`
+
+// CountAtWork returns how many of the chats with these ids work or wait for a person, by project.
+func CountAtWork(ctx context.Context, db dbx.Builder, ids []string) (map[string]int, error) {
+	var rows []struct {
+		Project string
+		N       int
 	}
-	return names[0].Name, nil
+	err := list(ctx, db, &rows, "chats at work", `SELECT c.project AS project, count(*) AS n FROM chats c
+		WHERE c.id IN (SELECT value FROM json_each({:ids})) AND `+atWork+` GROUP BY c.project`,
+		dbx.Params{"ids": jsonList(ids)})
+	counts := map[string]int{}
+	for _, r := range rows {
+		counts[r.Project] = r.N
+	}
+	return counts, err
 }
 
 // FirstNew returns the index of the first of a chat's entries that is new to the reader, or -1 if none is. An answer

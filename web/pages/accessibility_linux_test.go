@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/project"
 	"pocketcoder/ops/expect"
 	"pocketcoder/web/chromiumtest"
 	"pocketcoder/web/webtest"
@@ -116,7 +117,7 @@ func appendEveryEntry(t *testing.T, s *webtest.System, token string) (chat, requ
 }
 
 func TestEveryPageIsAccessible(t *testing.T) {
-	expect.Long(t, "looks at 26 pages")
+	expect.Long(t, "looks at 27 pages")
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")
@@ -128,6 +129,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	chat, request := appendEveryEntry(t, s, token)
 	appendChange(t, s, chat, "a line\n")
 	s.Provider(t, "demo", "demo")
+	addProject(t, s, "app", project.Member)
 	create("ai_prompts", webtest.Object{"name": "Short", "body": "Be brief."})
 	create("channels", webtest.Object{"name": "phone", "kind": "telegram", "token": "123456789:AAq7zk2xv9jh4wbdqtfmv",
 		"enabled": true})
@@ -160,6 +162,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		{"messengers", "/messengers", "button[name=channel]"},
 		{"schedules", "/schedules", "form"},
 		{"schedule", "/schedules/" + schedule, "main ol > li"},
+		{"projects", "/projects", ".project .fields"},
 		{"settings", "/settings", "main li"},
 		{"rules", "/settings/tool_permissions", ".record .fields"},
 		{"prompts", "/settings/ai_prompts", ".record .fields"},

@@ -34,8 +34,9 @@ func TestADeletedDelegateSaysWhatIsLeftOfItsWorktree(t *testing.T) {
 			"The git worktree was removed. Its branch pocketcoder/delegate2 is kept for its commits."},
 		"delegate3": {events.WorktreeClosed{}, ""},
 	} {
-		s.Append(t, name, events.ChatCreated{Title: name, User: ada, Engine: events.DefaultEngine, Parent: &events.Parent{Chat: chat,
-			Root: chat, Depth: 1, Worktree: "/w/" + name, Branch: "pocketcoder/" + name}})
+		s.Append(t, name, events.ChatCreated{Title: name, User: ada, Engine: events.DefaultEngine,
+			Parent: &events.Parent{Chat: chat,
+				Root: chat, Depth: 1, Worktree: "/w/" + name, Branch: "pocketcoder/" + name}})
 		s.Remove(t, token, name)
 		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "The git worktree /w/"+name+" is still there.")
 		gone := b.visit(t, "/chats/"+name)

@@ -49,7 +49,7 @@ func TestProjectsAndMembersHavePages(t *testing.T) {
 	page := ada.visit(t, "/settings/projects").body
 	expect.Contains(t, page, "workspace")
 	expect.Contains(t, ada.visit(t, "/settings/project_members").body, "Members of projects")
-	expect.Contains(t, bob.visit(t, "/settings").body, `href="/settings/projects"`)
+	expect.Contains(t, bob.visit(t, "/settings").body, `href="/projects"`)
 	page = ada.visit(t, "/settings/projects/local").body
 	expect.Contains(t, page, s.Workspace)
 	expect.Lacks(t, page, `name="directory"`)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -274,20 +273,24 @@ func TestAServerThatNamesFilesRunsInOneProject(t *testing.T) {
 	f.approve(id)
 	f.offers(labTools...)
 
-	elsewhere, failed := t.TempDir(), make(chan error, 1)
+	plain := f.save("", map[string]any{"name": "plain", "command": path, "status": "pending"})
+	server := func(id string) mcpserver.Stored {
+		all, err := mcpserver.All(t.Context(), f.Records)
+		is.NoErr(err)
+		return all[slices.IndexFunc(all, func(s mcpserver.Stored) bool { return s.ID == id })]
+	}
+	f.save(plain, map[string]any{"status": "approved", record.ShownDefinition: server(plain).Definition})
+
+	elsewhere, offered := t.TempDir(), make(chan []gateway.Tool, 10)
 	is.NoErr(os.WriteFile(filepath.Join(elsewhere, "srv.sh"), []byte("exec "+path+" # not approved\n"), 0o600))
 	other := &gateway.Gateway{Engine: "other", Log: f.Log, Records: f.Records, Conn: f.Conn, Pool: f.Pool,
-		Workspace: elsewhere, Elsewhere: true, Secrets: f.Secrets, Hosts: f.Hosts, Proxy: f.Proxy,
+		Workspace: f.Workspace, Elsewhere: true, Secrets: f.Secrets, Hosts: f.Hosts, Proxy: f.Proxy,
 		Programs: func(command string) []string { return programs.Programs(command, elsewhere) },
-		Logger:   slog.New(slog.DiscardHandler),
-		Offer:    func(all []gateway.Tool) { failed <- fmt.Errorf("%d tools are offered", len(all)) }}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { failed <- other.Run(ctx) }()
-	f.save(id, map[string]any{"name": "lab", "reason": "of the first project"})
-	f.server("it has a reason", func(s mcpserver.Server) bool { return s.Reason != "" })
-	cancel()
-	is.True(errors.Is(<-failed, context.Canceled)) // it offers nothing
-	is.Equal(f.server("the same", func(mcpserver.Server) bool { return true }).Status, mcpserver.Approved)
+		Logger:   slog.New(slog.DiscardHandler), Offer: func(all []gateway.Tool) { offered <- all }}
+	runTogether(t, other.Run)
+	is.Equal(len(<-offered), len(labTools)) // of the server that names no file
+	is.Equal(server(id).Status, mcpserver.Approved)
+	is.Equal(len(offered), 0)
 }
 
 func TestEachCallIsRecordedWithItsResult(t *testing.T) {

@@ -7,7 +7,8 @@
 // Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event
 // is returned once, with its sequence number.
 //
-// Only OpenCode 1.18.33 is known to work; statements about its behaviour were measured with it.
+// Only OpenCode 1.18.33 is known to work. docs/engine.md lists how it behaves, with the tests that show it. Comments
+// name the rows of that list.
 package client
 
 import (
@@ -33,7 +34,8 @@ import (
 const requestTimeout = 30 * time.Second
 
 // ErrGone matches an error by which OpenCode says that it does not know the session, request or question, or not any
-// more. OpenCode looks up requests and questions by directory, so a wrong directory gives the same error.
+// more (behaviour errors-404). OpenCode looks up requests and questions by directory, so a wrong directory gives the
+// same error (behaviour lists-by-directory).
 var ErrGone = errors.New("no longer known to opencode")
 
 // Client speaks OpenCode's HTTP API. It is safe for concurrent use.

@@ -69,12 +69,14 @@ func (c *Client) DeleteSession(ctx context.Context, id string) error {
 	return c.do(ctx, call{op: "delete session " + id, method: "DELETE", path: sessionPath(id, "")})
 }
 
-// Abort stops the running turn of a session and of its subagents. Aborting an idle session is no error.
+// Abort stops the running turn of a session and of its subagents. Aborting an idle session is no error
+// (behaviour abort-subagents).
 func (c *Client) Abort(ctx context.Context, session string) error {
 	return c.do(ctx, call{op: "abort session " + session, method: "POST", path: sessionPath(session, "/abort")})
 }
 
-// Prompt is a user message. Sending one again with the same MessageID and part ids neither stores nor runs it twice.
+// Prompt is a user message. Sending one again with the same MessageID and part ids neither stores nor runs it twice
+// (behaviour message-ids).
 type Prompt struct {
 	MessageID string   // NewID("msg", …)
 	Model     *Model   // the session's when nil
@@ -223,7 +225,7 @@ func (c *Client) ReplacePart(ctx context.Context, session, message, id string, p
 		path: messagePath(session, message) + "/part/" + url.PathEscape(id), in: part})
 }
 
-// DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running.
+// DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running (behaviour delete-message).
 func (c *Client) DeleteMessage(ctx context.Context, session, message string) error {
 	return c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})
 }
@@ -233,7 +235,7 @@ func messagePath(session, message string) string {
 }
 
 // Revert reverts a message of a session, all later messages, and their changes to files. OpenCode keeps the messages
-// until the next prompt, and refuses while a turn is running. An unknown message has no effect.
+// until the next prompt, and refuses while a turn is running (behaviour revert). An unknown message has no effect.
 func (c *Client) Revert(ctx context.Context, session, message string) error {
 	return c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
 		in: map[string]string{"messageID": message}})
@@ -263,7 +265,7 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 }
 
 // PermissionRequests lists the pending permissions of a directory. A restart of OpenCode empties the list. An abort may
-// leave a dead entry.
+// leave a dead entry (behaviour abort-keeps-requests).
 func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
 	err := c.do(ctx, call{op: "list permission requests in " + directory, path: "/permission",
@@ -276,8 +278,8 @@ func (c *Client) Allow(ctx context.Context, directory, request string) error {
 	return c.replyTo(ctx, "allow", directory, request, map[string]string{"reply": "once"})
 }
 
-// Reject denies a request, and all other pending requests of its session. With a message, the model reads it and
-// continues; without one, the turn stops.
+// Reject denies a request, and all other pending requests of its session (behaviour rejects-others). With a message,
+// the model reads it and continues; without one, the turn stops (behaviour rejection).
 func (c *Client) Reject(ctx context.Context, directory, request, message string) error {
 	in := map[string]string{"reply": "reject"}
 	if message != "" {

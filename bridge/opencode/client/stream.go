@@ -16,7 +16,7 @@ import (
 
 // Bounds of the event stream.
 const (
-	// Silence ends a stream on which nothing arrives: OpenCode sends a heartbeat every 10 s.
+	// Silence ends a stream on which nothing arrives: OpenCode sends a heartbeat every 10 s (behaviour stream).
 	Silence = 30 * time.Second
 
 	maxEvent   = 256 << 20 // bytes of one event; the event is held in memory
@@ -138,7 +138,7 @@ type Event struct {
 func (e Event) size() int { return len(e.Properties) + 256 }
 
 // durable reports whether OpenCode stores events of this type and announces each twice on the live stream: plain, and
-// right after it as a sync twin with the same id and the sequence number.
+// right after it as a sync twin with the same id and the sequence number (behaviour durable-twins).
 func durable(typ string) bool {
 	switch typ {
 	case "session.created", "session.updated", "session.deleted",

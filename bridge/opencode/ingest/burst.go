@@ -140,8 +140,8 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 
 // begin returns the newest answer of the event's session that has begun, and reports whether the event shows the end of
 // an answer whose beginning has not been taken. OpenCode encodes the message when it sends the event. On a busy machine
-// a short answer is over by then, although the events of its parts come later (measured). The history has the message
-// as it was.
+// a short answer is over by then, although the events of its parts come later (behaviour late-beginning). The history
+// has the message as it was.
 func begin(e client.Event, newest string) (answer string, isAhead bool) {
 	if e.Type != "message.updated" {
 		return newest, false

@@ -22,7 +22,7 @@ type memory struct {
 	questions map[string]json.RawMessage
 
 	// unknown are directories whose requests OpenCode cannot list. It answers 400 while a request for glob, grep or
-	// webfetch without optional arguments is pending there (measured). So it has not forgotten the requests.
+	// webfetch without optional arguments is pending there (behaviour list-400). So it has not forgotten the requests.
 	unknown map[string]bool
 }
 
@@ -174,7 +174,8 @@ func (c *comparison) loseBetweenSteps(ctx context.Context, s projections.Session
 }
 
 // resend sends messages again that OpenCode accepted and has not answered, each once. OpenCode accepts a message before
-// it stores it (measured), so it may have lost the message. The ids are the same, so OpenCode runs the message once.
+// it stores it (behaviour accepts-before-storing), so it may have lost the message. The ids are the same, so OpenCode
+// runs the message once (behaviour message-ids).
 // resend skips the messages of before a loss. It returns the sessions whose turns have begun.
 func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 	unanswered, err := c.Model.UnansweredMessages(ctx)
@@ -269,7 +270,7 @@ func (c *comparison) resolveMissing(ctx context.Context, p projections.PendingRe
 	return c.reconciled(p.Session, events.PermissionReplied, reply)
 }
 
-// rejection is the error of a tool call whose request was rejected without a text (measured, OpenCode 1.18.33).
+// rejection is the error of a tool call whose request was rejected without a text (behaviour rejection).
 const rejection = "The user rejected permission to use this specific tool call."
 
 // hasRun reports whether the tool call of the request has ended by itself, or what it does has begun: its command, its

@@ -22,8 +22,8 @@ type idleTurn struct {
 
 // watchIdle compares idle turns with OpenCode at its heartbeats. OpenCode leaves such a turn when it cannot store the
 // end of a message, for example on a full disk. It also reports idle up to 315 ms before it ends an aborted message
-// (measured). So a turn is compared only if nothing of its session has changed for IdleLimit. After an error the next
-// heartbeat compares again: a new connection to OpenCode would not help.
+// (behaviours idle-unstored, abort-idle-first). So a turn is compared only if nothing of its session has changed for
+// IdleLimit. After an error the next heartbeat compares again: a new connection to OpenCode would not help.
 func (in *Ingest) watchIdle(ctx context.Context, burst []client.Event) error {
 	if !slices.ContainsFunc(burst, func(e client.Event) bool { return e.Type == heartbeat }) {
 		return nil

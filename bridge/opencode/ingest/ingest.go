@@ -87,7 +87,7 @@ const (
 	MetadataChat = "pocketcoder_chat" // the chat of the session
 
 	// MetadataFork names the new chat while the session is being forked. OpenCode copies the metadata with the session
-	// (measured), so Ingest knows the copy by its first event, whenever that comes.
+	// (behaviour fork-metadata), so Ingest knows the copy by its first event, whenever that comes.
 	MetadataFork = "pocketcoder_fork"
 )
 

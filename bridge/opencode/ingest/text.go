@@ -11,7 +11,7 @@ import (
 )
 
 // keepText writes the streamed text of an interrupted answer to OpenCode, whose event adds it to the log. OpenCode
-// itself stores a text only when it is complete (measured, 1.18.33). The text is in DELTAS.
+// itself stores a text only when it is complete (behaviour text-when-complete). The text is in DELTAS.
 func (c *comparison) keepText(ctx context.Context, s projections.Session) error {
 	step, goesOn, err := c.Model.UnfinishedStep(ctx, s.Chat)
 	if err != nil || !goesOn || step.Session != s.ID {

@@ -4,6 +4,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type Options struct {
 	Dir string // absolute; packages are installed below it, each in a directory named after its version
 	// path the user names; empty: the one on PATH if it is OpenCodeVersion, else the installed one
 	OpenCode string
+	// Version of OpenCode to find; empty: OpenCodeVersion. Only tests name another one.
+	Version  string
 	Progress func(line string) // told what is done and how far it is; lines without end
 }
 
@@ -45,8 +48,8 @@ func Find(ctx context.Context, in Options) (Tools, error) {
 		return Tools{}, err
 	}
 	if opencode == "" {
-		version = OpenCodeVersion
-		if opencode, err = in.npm(ctx, opencodePackage()); err != nil {
+		version = in.version()
+		if opencode, err = in.npm(ctx, opencodePackage(version)); err != nil {
 			return Tools{}, err
 		}
 	}
@@ -62,6 +65,8 @@ func Find(ctx context.Context, in Options) (Tools, error) {
 	return Tools{OpenCode: opencode, Version: version, Ripgrep: ripgrep}, nil
 }
 
+func (in Options) version() string { return cmp.Or(in.Version, OpenCodeVersion) }
+
 // findOpenCode returns the OpenCode to use if it is there already: the one the user named, whatever its version, or
 // one of the right version on PATH. It does not ask the named one for its version, which takes OpenCode more than a
 // processor second.
@@ -70,9 +75,9 @@ func (in Options) findOpenCode(ctx context.Context) (path, version string, err e
 		if path, version, err = in.findOnPath(ctx, "opencode"); path == "" || err != nil {
 			return "", "", err
 		}
-		if version != OpenCodeVersion {
+		if version != in.version() {
 			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version,
-				OpenCodeVersion))
+				in.version()))
 			return "", "", nil
 		}
 		return path, version, nil
@@ -150,9 +155,9 @@ func platform() (system, processor string) {
 
 // opencodePackage: the plain program needs AVX2, the musl ones a C library of that name. npm installs several of them,
 // and which one runs here is found by trying; the package's own install script, which does the same, is not run.
-func opencodePackage() npmPackage {
+func opencodePackage(version string) npmPackage {
 	system, processor := platform()
-	p := npmPackage{name: "opencode-ai", version: OpenCodeVersion}
+	p := npmPackage{name: "opencode-ai", version: version}
 	for _, variant := range []string{"", "-baseline", "-musl", "-baseline-musl"} {
 		p.programs = append(p.programs, filepath.Join("opencode-"+system+"-"+processor+variant, "bin", "opencode"))
 	}

@@ -65,7 +65,7 @@ func installation(t *testing.T) (Options, func() string) {
 		}
 }
 
-func plainOpenCode() string { return opencodePackage().programs[0] }
+func plainOpenCode() string { return opencodePackage(OpenCodeVersion).programs[0] }
 
 func TestTheNamedOpenCodeIsUsedAndNotRun(t *testing.T) {
 	is := is.New(t)
@@ -110,6 +110,22 @@ func TestOpenCodeOnPathIsUsedIfItIsTheRightVersion(t *testing.T) {
 	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: OpenCodeVersion,
 		Ripgrep: filepath.Join(dir, "rg")})
 	is.Equal(lines(), "")
+}
+
+func TestAnotherVersionIsUsedOnlyIfItIsWanted(t *testing.T) {
+	is := is.New(t)
+	calls := filepath.Join(t.TempDir(), "calls")
+	dir := onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo 1.2.3"),
+		"npm": fakeNPM(calls, "", plainOpenCode())})
+	in, _ := installation(t)
+	in.Version = "1.2.3"
+	tools, err := in.run(t)
+	is.NoErr(err)
+	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: "1.2.3", Ripgrep: filepath.Join(dir, "rg")})
+	in.Version = "4.5.6"
+	_, err = in.run(t)
+	is.True(err != nil)
+	expect.Contains(t, expect.ReadFile(t, calls), "opencode-ai@4.5.6")
 }
 
 func TestWhatIsOnPathAndOfNoUseIsNamedAndInstalled(t *testing.T) {
@@ -226,7 +242,7 @@ func TestManyThatInstallAtOnceInstallOnce(t *testing.T) {
 
 func TestTheVariantThatRunsHereIsChosen(t *testing.T) {
 	is := is.New(t)
-	programs := opencodePackage().programs
+	programs := opencodePackage(OpenCodeVersion).programs
 	broken := `f="$3/node_modules/` + programs[0] +
 		`"; mkdir -p "${f%/*}"; printf '#!/bin/sh\necho illegal instruction >&2; exit 132\n' >"$f"; chmod +x "$f"`
 	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "npm": fakeNPM("/dev/null", broken, programs[1])})

@@ -65,7 +65,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 }
 
 // copy forks a session. It checks first that OpenCode knows the message, because OpenCode would otherwise copy
-// everything (measured). If the mark stays in the metadata of the source, it has no effect.
+// everything (behaviour fork-unknown-message). If the mark stays in the metadata of the source, it has no effect.
 func (o *Outbox) copy(ctx context.Context, session string, f projections.Effect) (client.Session, error) {
 	c := o.Ingest.Current()
 	if f.Message != "" {

@@ -7,6 +7,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -74,6 +75,7 @@ type chatView struct {
 	delegates []projections.Delegate // of its tree
 	saved     []savedRule            // that the person has just made from a request
 	project   string                 // its name
+	inOne     bool                   // of several projects that the person sees
 	readOnly  bool                   // another account shares it with the person
 	offerKey  bool                   // the demo model has answered, and the account may store the key of another
 	seq       uint64
@@ -177,9 +179,12 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if err != nil {
 		return v, err
 	}
-	if v.project, err = timeline.ProjectName(ctx, db, v.chat.Project); err != nil {
+	all, err := c.projectsOf(ctx, db, caller)
+	if err != nil {
 		return v, err
 	}
+	name := all.name(v.chat.Project)
+	v.project, v.inOne = cmp.Or(name, v.chat.Project), name != "" && len(all) > 1
 	v.readOnly = !may && caller.Is(account.User)
 	v.offerKey = v.models.OnlyDemo() && caller.Is("admin") && v.aside.Last.ID != "" && !site.Running(v.chat)
 	if v.agents, err = timeline.Agents(ctx, db); err != nil {

@@ -31,6 +31,9 @@ type chatList struct {
 	seq   uint64
 
 	listFilter
+	projects projects      // that the account sees
+	choices  []site.Option // projects of a new chat; nil if there is nothing to choose
+	chosen   string        // of them
 	away     absenceSummary
 	offerKey bool // only the demo model answers, and the account may store the key of another
 }
@@ -39,6 +42,7 @@ type chatList struct {
 type listFilter struct {
 	archived bool   // the archived chats alone, else the others
 	tag      string // those with it alone; "" for all
+	project  string // those in it alone; "" for all
 }
 
 func (c Conversation) listChats(r *http.Request, caller api.Caller) (templ.Component, error) {
@@ -46,12 +50,18 @@ func (c Conversation) listChats(r *http.Request, caller api.Caller) (templ.Compo
 	if err != nil {
 		return nil, err
 	}
+	if len(l.projects) > 1 && !l.archived {
+		if err := c.addChoices(r.Context(), caller, &l); err != nil {
+			return nil, err
+		}
+	}
 	l.away, err = c.away(r.Context(), caller, l.chats)
 	return listPage(caller, l), err
 }
 
 func listedIn(r *http.Request) listFilter {
-	return listFilter{archived: r.URL.Query().Get("archived") == "true", tag: r.URL.Query().Get("tag")}
+	q := r.URL.Query()
+	return listFilter{archived: q.Get("archived") == "true", tag: q.Get("tag"), project: q.Get("project")}
 }
 
 func (l listFilter) query() string {
@@ -62,6 +72,9 @@ func (l listFilter) query() string {
 	if l.tag != "" {
 		q.Set("tag", l.tag)
 	}
+	if l.project != "" {
+		q.Set("project", l.project)
+	}
 	return q.Encode()
 }
 
@@ -69,6 +82,17 @@ func (l listFilter) query() string {
 func (l listFilter) with(tag string) string {
 	l.tag = tag
 	return "/?" + l.query()
+}
+
+// in returns the address of the list narrowed to another project, "" for all.
+func (l listFilter) in(project string) string {
+	l.project, l.tag = project, "" // its chats have other tags
+	return "/?" + l.query()
+}
+
+// archive returns the address of the list of archived chats, or of the others.
+func (l listFilter) archive(archived bool) string {
+	return strings.TrimSuffix("/?"+listFilter{archived: archived, project: l.project}.query(), "?")
 }
 
 // livePath is the address of the stream of the list.
@@ -80,7 +104,16 @@ func (c Conversation) chatList(ctx context.Context, caller api.Caller, which lis
 	l.listFilter = which
 	err = c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
 		l.seq = seq
+		if l.projects, err = c.projectsOf(ctx, db, caller); err != nil {
+			return err
+		}
 		filter := `parent = "" && archived = ` + strconv.FormatBool(l.archived) // a delegate is shown in its parent
+		if l.project != "" {
+			if l.projects.name(l.project) == "" {
+				return query.ErrNotFound
+			}
+			filter += ` && project = "` + l.project + `"`
+		}
 		q := query.Query{Sort: "-last_active", Filter: filter, PerPage: maxChats}
 		if l.tag != "" {
 			q.Filter, q.PerPage = q.Filter+` && tags != ""`, maxTagged
@@ -121,7 +154,11 @@ func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, caller a
 	if err := checkSize(files); err != nil { // before there is a chat without a message
 		return "", err
 	}
-	chat, err := c.Records.Create(r.Context(), caller, "chats", map[string]any{"id": r.PostFormValue("id")})
+	fields := map[string]any{"id": r.PostFormValue("id")}
+	if project := r.PostFormValue("project"); project != "" {
+		fields["project"] = project
+	}
+	chat, err := c.Records.Create(r.Context(), caller, "chats", fields)
 	if err != nil {
 		return "", err
 	}

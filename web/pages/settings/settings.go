@@ -29,6 +29,7 @@ import (
 	"pocketcoder/handlers/model"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/rule"
@@ -67,6 +68,8 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /schedules/{id}", s.Page(of(schedule.Collection, s.showRecord)))
 	mux.Handle("POST /schedules/preview", s.Page(of(schedule.Collection, s.previewSchedule)))
 	mux.Handle("POST /schedules/{id}/run", s.Command(s.runSchedule))
+	mux.Handle("GET /projects", s.Page(of(project.Collection, s.showRecords)))
+	mux.Handle("POST /projects", s.Command(s.addProject))
 	mux.Handle("GET /messengers", s.Page(of(channel.Pairings, s.showRecords)))
 	mux.Handle("POST /messengers/code", s.Page(of(channel.Pairings, s.showPairingCode)))
 }
@@ -103,10 +106,14 @@ type view struct {
 	draft     func(field string) string  // what a person wrote in the form of a new record, nil for nothing
 	schedule  *scheduleView              // what one schedule does, or the draft of one
 	pairing   *pairingView               // how messengers are paired
+	projects  *projectsView              // of projects
 }
 
 func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Component, error) {
 	v, err := s.read(r, caller)
+	if v.projects != nil {
+		return projectsPage(v), err
+	}
 	return recordsPage(caller, v), err
 }
 
@@ -115,6 +122,9 @@ func (s Settings) showRecord(r *http.Request, caller api.Caller) (templ.Componen
 	v, err := s.read(r, caller)
 	if err == nil && v.form.Name == schedule.Collection {
 		v.schedule, err = s.scheduleOf(r.Context(), v.records[0].ID())
+	}
+	if err == nil && v.projects != nil {
+		return projectPage(v), nil
 	}
 	return recordPage(v), err
 }
@@ -130,6 +140,11 @@ func (s Settings) read(r *http.Request, caller api.Caller) (v view, err error) {
 	}
 	if v.form.Name == mcpserver.Collection {
 		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
+			return v, err
+		}
+	}
+	if v.form.Name == project.Collection {
+		if v.projects, err = s.projectsFor(r.Context(), caller); err != nil {
 			return v, err
 		}
 	}
@@ -322,6 +337,8 @@ func pagePath(collection string) string {
 		return "/schedules"
 	case channel.Pairings:
 		return "/messengers"
+	case project.Collection:
+		return "/projects"
 	}
 	return path(collection)
 }

@@ -65,6 +65,8 @@ type Site struct {
 	Channels  *routes.Channels
 	Ports     *ports.Ports
 	Shells    *routes.Shells
+	// where administrators choose directories of projects; empty for nowhere
+	ProjectsBelow string
 
 	LivePages int          // most live pages of an account; 0 is defaultLivePages
 	live      stream.Slots // the streams of live pages
