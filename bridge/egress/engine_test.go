@@ -14,6 +14,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/rule"
 	"pocketcoder/ops/expect"
 )
 
@@ -61,6 +63,23 @@ func TestOpenCodeReachesItsProvidersTheModelThatWasConfiguredAndWhatARuleAllows(
 	status, _, err := fetch(t, old, "http://www.test.example/")
 	is.NoErr(err)
 	is.Equal(status, 407)
+}
+
+func TestOpenCodeReachesWhatARuleOfItsProjectAllows(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, permission.NetworkOff)
+	w.Instead("app.example:80", host(site(t, false).URL))
+	_, _, err := w.Network.Gate.Records.Save(t.Context(), record.Save{Collection: rule.ToolPermissions, New: true,
+		Set: record.Fields(map[string]any{"tool": "network", "pattern": "app.example", "action": "allow", "project": "app"})})
+	is.NoErr(err)
+	for project, want := range map[string]int{"app": 200, events.DefaultEngine: 403} {
+		own := &network.Engine{Network: w.Network, Project: project}
+		w.Engines = func() []egress.Engine { return []egress.Engine{{Engine: own}} }
+		status, _, err := fetch(t, client(own.Renew()), "http://app.example/")
+		is.NoErr(err)
+		is.Equal(status, want)
+	}
 }
 
 func TestAnApprovedWebfetchCoversItsHostAndNoHostItIsRedirectedTo(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/events"
 	"pocketcoder/ops/expect"
 	"pocketcoder/projections"
@@ -75,6 +76,42 @@ func TestNoProjectSeesTheFilesOfAnother(t *testing.T) {
 			is.NoErr(err)
 		})
 	}
+}
+
+func TestNotesAndRulesAreOfAProject(t *testing.T) {
+	expect.Long(t, "has turns of two engines")
+	t.Parallel()
+	is := is.New(t)
+	p := startInside(t, "--engine-idle", "1h", "--max-engines", "2")
+	second, directory := p.addProject(t, "second")
+	agent, err := p.Create(t.Context(), "ai_agents", record{"name": "Rememberer"})
+	is.NoErr(err)
+	for _, args := range [][]string{{"policy", "allow", "bash: touch made", "--project", "second"},
+		{"note", "set", "Rememberer", "plan", "-", "--project", "second"}} {
+		_, stderr, code := p.cli(t, "of second\n", args...)
+		is.Equal([]any{stderr, code}, []any{"", 0})
+	}
+
+	first := p.chatIn(t, events.DefaultEngine, bash("touch made"))
+	p.awaitRequest(t, first, 0)
+	p.turnEnds(t, p.chatIn(t, second, bash("touch made")))
+	_, err = os.Stat(directory + "/made") // no person was asked
+	is.NoErr(err)
+	file := func(workspace string) string { return filepath.Join(notes.Folder(workspace, agent), "plan.md") }
+	expect.Eventually(t, "the note is a file", func() bool {
+		text, _ := os.ReadFile(file(directory))
+		return string(text) == "of second\n"
+	})
+	p.decide(t, first, p.awaitRequest(t, first, 0), events.Denied, "")
+	p.turnEnds(t, first) // the notes of the first project are files by then
+	_, err = os.Stat(file(p.workspace))
+	is.True(errors.Is(err, fs.ErrNotExist))
+	stdout, _, _ := p.cli(t, "", "note", "list", "Rememberer")
+	expect.Contains(t, stdout, "the agent has no notes")
+	stdout, _, _ = p.cli(t, "", "note", "list", "Rememberer", "--project", "second")
+	expect.Contains(t, stdout, "plan")
+	stdout, _, _ = p.cli(t, "", "policy", "list")
+	expect.Contains(t, stdout, "project second")
 }
 
 // enginePID returns the process id of the OpenCode of a project, 0 if it does not run.

@@ -60,7 +60,11 @@ func (s *Schedules) Preview(r *http.Request, caller api.Caller, of schedule.Sche
 		}
 	}
 	if of.Mode == schedule.New { // as it would be saved; an account may not try rules of a project that it does not see
-		in, err := s.Schedules.Chats.ChooseProject(r.Context(), of.User, of.Project)
+		user := of.User
+		if user == caller.Account {
+			user = caller.Owner()
+		}
+		in, err := s.Schedules.Chats.ChooseProject(r.Context(), user, of.Project)
 		if err != nil {
 			return v, err
 		}
