@@ -52,9 +52,9 @@ type engineDetail struct {
 // Unconfined is the warning about an OpenCode without isolation.
 const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
 
-// enginesHealth returns the state of OpenCode and that of the sandbox: those of the first project with those of the
-// others in their details. A state is the worst of the engines that run. One that does not run because it is idle is
-// ready.
+// enginesHealth returns the state of OpenCode and that of the sandbox. Each is the worst of the engines that run; the
+// details are those of the first one, with the others by their projects. Without an engine, because all are idle, both
+// are ready.
 func (s *System) enginesHealth() (engines, sandbox api.Part) {
 	all := s.sortedEngines()
 	failed := s.engines.Errors()
@@ -70,7 +70,7 @@ func (s *System) enginesHealth() (engines, sandbox api.Part) {
 			case part.State != api.Starting:
 			case !e.isReady() && s.engines.Started(firstProject): // as engines do when they are needed again
 				part.State = api.Ready
-			case i > 0: // a system without one project is not out of order
+			case e.project.Project != firstProject: // a system without one project is not out of order
 				part.State = api.Degraded
 			}
 		}
