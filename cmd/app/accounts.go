@@ -26,7 +26,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 	}
 	s.log.Conceal(secret.Environment, "admin", s.o.Admin[1])
 	s.records = recordtype.Open(s.log, recordtype.Machine{Programs: s.programs,
-		Directories: project.Places{Below: s.o.Projects, Check: s.o.checkProject}})
+		Places: project.Places{Below: s.o.Projects, Check: s.o.checkProject}})
 	s.records.Secrets = s.secrets
 	s.providerKeys = &model.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
 		Paths: []string{s.o.Workspace, string(s.o.Data)}, Known: provider.Known(), Try: provider.KeyTests{}.Try}

@@ -24,13 +24,13 @@ import (
 // Machine is what the types need to know of the machine. The zero value is a machine without files.
 type Machine struct {
 	Programs mcpserver.Programs
-	Directories   project.Places
+	Places   project.Places
 }
 
 // All returns all types of configuration records.
 func All(m Machine) []record.Type {
 	return slices.Concat(agent.Types, rule.Types, proposal.Types, channel.DeviceTypes, channel.Types,
-		model.Types, []record.Type{m.Directories.Type(), project.MemberType, agent.NoteType, budget.Type, sshkey.Type,
+		model.Types, []record.Type{m.Places.Type(), project.MemberType, agent.NoteType, budget.Type, sshkey.Type,
 			schedule.Type, m.Programs.Type(), healthChecks})
 }
 

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/project"
 	"pocketcoder/handlers/recordtype"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
@@ -102,10 +103,15 @@ func openPocketCoder(ctx context.Context, dir string, synced bool) (o web.Option
 		return o, nil, err
 	}
 	records := recordtype.Open(log, recordtype.Machine{})
+	_, err = project.Ensure(ctx, records, project.Project{ID: events.DefaultEngine, Name: "bench", Directory: dir,
+		Everyone: project.Member})
+	if err != nil {
+		return o, nil, err
+	}
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
 		Log: log, Tail: eventlog.NewTail(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate,
-		Accounts: accounts, Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
+		Accounts: accounts, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }
 
