@@ -65,7 +65,7 @@ type slot[E Engine] struct {
 	engine   E
 	open     bool // engine is set
 	running  bool
-	end      context.CancelFunc // nil once it was told to stop
+	end      context.CancelFunc // nil once a stop was requested
 	used     time.Time
 	asked    int    // calls of Use that were not released
 	started  bool   // once it was ready

@@ -15,7 +15,7 @@ type state struct {
 	used    time.Time // when Use asked for it last, or it was busy last
 	asked   bool      // a caller of Use waits for it, or uses it
 	running bool      // also while it starts or stops
-	ending  bool      // it was told to stop
+	ending  bool      // a stop was requested
 	failed  bool      // its last run failed
 	after   time.Time // it is not started again earlier, because it failed
 }

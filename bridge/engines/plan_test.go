@@ -33,7 +33,7 @@ func TestEnginesStartAndStop(t *testing.T) {
 		"idle for long":                     {all: []state{{id: "a", running: true, used: at(1)}}, stop: "a"},
 		"busy for long":                     {all: []state{{id: "a", running: true, demand: busy, used: at(1)}}},
 		"something waits for long":          {all: []state{{id: "a", running: true, demand: waits, used: at(1)}}},
-		"it is told once":                   {all: []state{{id: "a", running: true, ending: true, used: at(1)}}},
+		"it stops once":                     {all: []state{{id: "a", running: true, ending: true, used: at(1)}}},
 		"the oldest work first, and people": {all: []state{{id: "a", demand: projections.Demand{Since: 9}}, {id: "b", demand: busy}, {id: "c", asked: true}}, start: "c b"},
 		"another one needs the place":       {all: []state{{id: "a", running: true, used: at(55)}, {id: "b", running: true, used: at(50)}, {id: "c", demand: busy}}, stop: "b"},
 		"what waits gives its place":        {all: []state{{id: "a", running: true, demand: waits, used: at(55)}, {id: "b", running: true, demand: busy}, {id: "c", demand: busy}}, stop: "a"},

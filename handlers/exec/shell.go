@@ -23,13 +23,13 @@ type MayAct func(ctx context.Context, account string, chat handlers.ChatState) (
 // ServeShells opens shells of people until ctx ends. A shell is requested with a wire.Call on wire.PersonSubject:
 // Session is the chat, Terminal the window, Account the owner of the shell, and Call is PrivateShell or empty. Other
 // fields are ignored. A shell runs in the chat's directory, isolated like the model's commands. It is recorded in the
-// name of the account, or of operator if there is no account. The web server has checked who asks. of returns the
-// executions of the engine of a chat, which does not stop until release is called.
+// name of the account, or of operator if there is no account. The web server has checked who asks.
+// executionsOf returns those of the engine of a chat, which does not stop until release is called.
 func ServeShells(ctx context.Context, nc *nats.Conn, operator string, may MayAct,
-	of func(ctx context.Context, chat string) (x *Executions, release func(), err error)) error {
+	executionsOf func(ctx context.Context, chat string) (x *Executions, release func(), err error)) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers",
 		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
-			x, release, err := of(ctx, r.Session)
+			x, release, err := executionsOf(ctx, r.Session)
 			if err != nil {
 				return refused("%v", err)
 			}

@@ -20,8 +20,8 @@ import (
 	"pocketcoder/ops/expect"
 )
 
-// system has the projects local, which everyone may work in, and app, of which ada is an owner, ben a member and vera a
-// viewer. nora is no member of it, and root is an administrator.
+// system has the projects local, in which all accounts may work, and app. There ada is an owner, ben a member and vera
+// a viewer. nora is no member of it, and root is an administrator.
 type system struct {
 	*testing.T
 	Projects

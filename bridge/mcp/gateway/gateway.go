@@ -51,7 +51,7 @@ type Gateway struct {
 	Programs  mcpserver.Programs
 	Workspace string // where commands run
 	// Elsewhere says that the programs of servers are pinned in another workspace. A server whose command names files
-	// does not run here, because nobody has approved the files that it would find here.
+	// does not run here, because no person has approved the files that it would find here.
 	Elsewhere bool
 	Hosts     *network.Servers // decides about the hosts of servers
 	Proxy     string           // host:port of the egress proxy, for remote servers

@@ -36,7 +36,7 @@ func ApplyProposals(ctx context.Context, l *log.Log, records *record.Records, lo
 		func(e events.Event, err error) { logger.Error("seal procedures", "seq", e.Seq, "err", err) })
 }
 
-// Run gives OpenCode the sealed procedures until ctx ends.
+// Run gives the sealed procedures to OpenCode until ctx ends, and again when one changes.
 func (p *Procedures) Run(ctx context.Context) error {
 	after, err := p.Log.Last(ctx)
 	if err == nil {
